@@ -211,7 +211,7 @@ def _run(
         job = make_job(workload, options, device)
     if job.shapes_shrunk:
         shapes = describe_shapes(job.shapes)
-        progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
+        progress.say(f"no GPU in use, so shapes are smaller: {shapes}")
     record = Runner(job, options, device, progress).run(folder, code_folder)
     if not record.measured:
         reasons = [
@@ -337,11 +337,16 @@ def _difference(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     name = next(name for name in names if saved.get(name) != wanted.get(name))
     if name == "points":
         return "other sizes"
-    options = declared_options()
-    flag = (options[name].flag if name in options else "") or name
-    saved_value = orjson.dumps(saved.get(name)).decode().strip('"')
-    wanted_value = orjson.dumps(wanted.get(name)).decode().strip('"')
-    return printable(f"{flag} {saved_value} instead of {wanted_value}")
+    option = declared_options().get(name)
+    flag = (option.flag if option else "") or name
+    saved_text = _option_text(saved.get(name))
+    wanted_text = _option_text(wanted.get(name))
+    return printable(f"{flag} {saved_text} instead of {wanted_text}")
+
+
+def _option_text(value: object) -> str:
+    """The value of an option as JSON, a text without its quotes."""
+    return orjson.dumps(value).decode().strip('"')
 
 
 def _make_folder(folder: Path, identity: Mapping[str, Any]) -> bool:

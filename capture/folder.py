@@ -59,6 +59,7 @@ class FolderClaim:
     """
 
     def __init__(self, out: Path) -> None:
+        """Claims the folder `out`, which must not exist. Raises CaptureError."""
         self.out = out
         if out.name in ("", ".."):
             raise CaptureError(

@@ -121,6 +121,7 @@ class _EndingHandlers:
     """
 
     def __init__(self, tidy: Callable[[], None]) -> None:
+        """Handles the ending signals from now on; `tidy` is called when one comes."""
         self._tidy = tidy
         self._previous_handlers: dict[int, Any] = {}
         self._handled_signals: set[int] = set()
@@ -129,16 +130,21 @@ class _EndingHandlers:
         _register_fork_hooks()
         _active.add(self)
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on
-            os.set_blocking(self._pipe_input, False)
-            previous = signal.set_wakeup_fd(self._pipe_input, warn_on_full_buffer=False)
-            if previous != -1:  # an event loop uses it: give it back
-                signal.set_wakeup_fd(previous)
+            self._be_woken()
         for number in _ENDING_SIGNALS:
             handler = signal.getsignal(number)
             if handler is signal.SIG_DFL or callable(handler):
                 self._previous_handlers[number] = handler
                 signal.signal(number, self._handle)
         self._thread.start()
+
+    def _be_woken(self) -> None:
+        """Lets signals write to the pipe, unless an event loop already has them write
+        to its own."""
+        os.set_blocking(self._pipe_input, False)
+        previous = signal.set_wakeup_fd(self._pipe_input, warn_on_full_buffer=False)
+        if previous != -1:  # give it back
+            signal.set_wakeup_fd(previous)
 
     def stop(self) -> None:
         """Restores the handlers and ends the thread."""
@@ -162,6 +168,8 @@ class _EndingHandlers:
         return signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, frame: Any) -> None:
+        """Tidies up and lets the signal end the process, unless the program has a
+        handler of its own for it."""
         self._handled_signals.add(number)
         previous = self._previous_handlers[number]
         if previous is not signal.SIG_DFL:

@@ -253,6 +253,7 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
 
 
 def _user_trial(name: str, bound: BoundFunction) -> Trial:
+    """The trial of a function of the user, with its arguments."""
     function, arguments = bound
     # torch.compile sets these attributes, the first on functions, the other on modules.
     compiles = hasattr(function, "_torchdynamo_orig_callable")

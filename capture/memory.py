@@ -29,7 +29,7 @@ def takes_snapshots(options: Options, device_kind: str) -> bool:
     if not options.memory:
         return False
     if device_kind != "cuda":
-        print_message("No memory snapshot: torch takes one only of a GPU.")
+        print_message("No memory snapshot: torch records one only for a GPU.")
         return False
     if options.scrub:
         print_message("No memory snapshot with --scrub: it would hold paths.")
@@ -59,6 +59,7 @@ def memory_history(
     awaits_failure = at_failure is not None
 
     def on_out_of_memory(*_: int) -> None:
+        """Writes a snapshot at the first failure, in this process only."""
         nonlocal awaits_failure
         if os.getpid() != owner or at_failure is None or not awaits_failure:
             return
@@ -67,7 +68,7 @@ def memory_history(
             path = _free_path(at_failure)
             with new_file(str(path)) as file:
                 pickle.dump(memory._snapshot(), file)
-            print_message(f"GPU memory ran out: fusetui memory {path} tells why.")
+            print_message(f"GPU memory ran out: fusetui memory {path} explains why.")
 
     memory._record_memory_history(stacks=STACK_FRAMES, max_entries=MAX_HISTORY_ENTRIES)
     torch._C._cuda_attach_out_of_memory_observer(on_out_of_memory)

@@ -113,7 +113,7 @@ class Options:
     )
     compare: bool = option_field(
         "--compare",
-        "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
+        "Profile all variants in turns, one step of each at a time, so that a diff is reliable.",
         False,
     )
     stack: bool = option_field("--stack", "Record Python frames.", False)
@@ -138,7 +138,7 @@ class Options:
     )
     expect: Sequence[str] = option_field(
         "--expect GUESS",
-        'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
+        'Expected numbers of kernels, such as "kernels=5 gemm=3": exit with 1 if they differ.',
         (),
     )
     sweep: Sequence[str] = option_field(
@@ -421,6 +421,7 @@ def describe_point(point: Point) -> str:
 
 
 def _swept_size(axis: str, text: str) -> int:
+    """The size that a text of --sweep names. Raises CaptureError."""
     if not _is_size(text):
         raise CaptureError(
             f"--sweep {axis} needs positive whole numbers, not '{text}'."

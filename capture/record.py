@@ -62,16 +62,18 @@ def parse_guess(guess: str) -> dict[str, int]:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise CaptureError(
-                f"'{term}' is not a guess such as gemm=3: use one of {known}."
+                f"'{term}' is not an expectation such as gemm=3: use one of {known}."
             )
         match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
-                f"'{term}' is not a guess: give a whole number, as in gemm=3."
+                f"'{term}' is not an expectation: give a whole number, as in gemm=3."
             )
         expected[kind] = int(match[2])
     if not expected:
-        raise CaptureError('The guess is empty: try --expect "kernels=5 gemm=3".')
+        raise CaptureError(
+            '--expect is empty: write --expect "kernels=5 gemm=3", for example.'
+        )
     return expected
 
 
@@ -107,13 +109,13 @@ def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess,
 
 
 def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
-    """`= eager kernels: guess 5, found 5` for each guess, with `!` instead of `=` in
+    """`= eager kernels: expected 5, found 5` for each guess, with `!` instead of `=` in
     front of a wrong one."""
     lines = []
     for guess in guesses:
         mark = "=" if guess.right else "!"
         lines.append(
-            f"{mark} {variant} {guess.kind}: guess {guess.expected}, found {guess.found_text}"
+            f"{mark} {variant} {guess.kind}: expected {guess.expected}, found {guess.found_text}"
         )
     return lines
 
@@ -352,6 +354,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def _read_record(folder: Path, kind: type[T]) -> T:
+    """The record in a run folder. Raises CaptureError if it is none."""
     path = folder / RECORD_NAME
     try:
         return msgspec.convert(read_json(path), kind)

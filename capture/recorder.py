@@ -245,15 +245,10 @@ def divide_by_variant(
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
     events = [msgspec.json.decode(text, type=_TraceEvent) for text in texts]
-    turn_of_step = [
-        _Turn(variant=name, round_number=round_number)
-        for round_number, names in enumerate(rounds)
-        for name in names
-    ]
+    turn_of_step = _turns(rounds)
     steps = _Steps(events, len(turn_of_step))
-    texts_of: dict[str, list[bytes]] = {}
-    for name in rounds[0] if rounds else ():
-        texts_of[name] = []
+    variants = rounds[0] if rounds else ()
+    texts_of: dict[str, list[bytes]] = {name: [] for name in variants}
     for event, text in zip(events, texts, strict=True):
         if event.is_metadata:
             for variant_texts in texts_of.values():
@@ -269,6 +264,15 @@ def divide_by_variant(
         trace_events = msgspec.Raw(b"[\n" + b",\n".join(variant_texts) + b"\n]")
         documents[name] = msgspec.json.encode({**keys, "traceEvents": trace_events})
     return documents
+
+
+def _turns(rounds: Sequence[Sequence[str]]) -> list[_Turn]:
+    """The turn that each step is, in the order of the steps."""
+    turns = []
+    for round_number, names in enumerate(rounds):
+        for name in names:
+            turns.append(_Turn(variant=name, round_number=round_number))
+    return turns
 
 
 def _renumbered(text: bytes, event: _TraceEvent, round_number: int) -> bytes:
@@ -295,7 +299,8 @@ class _Steps:
         self._by_name = {step.name: number for number, step in enumerate(steps)}
         self._by_correlation: dict[Any, int | None] = {}
         for event in events:
-            if event.ph == "X" and not event.is_gpu_work and event.correlation:
+            is_cpu_slice = event.ph == "X" and not event.is_gpu_work
+            if is_cpu_slice and event.correlation:
                 self._by_correlation[event.correlation] = self._at(event.ts)
 
     def of(self, event: _TraceEvent) -> int | None:

@@ -23,7 +23,7 @@ from .provenance import CaptureDevice, new_record, new_scrubber
 from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
 from .step import Answer, Errors, Step
 
-NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
+NO_KERNELS = "the profiler recorded no kernels: set KINETO_LOG_LEVEL=0 to see why."
 
 
 class EmptyTraceError(Exception):
@@ -36,6 +36,16 @@ class ReadyTrial(NamedTuple):
 
     step: Step
     measured: Measured
+
+
+class _FirstStep(NamedTuple):
+    """The first step of a trial, whose result was right."""
+
+    call: Callable[..., Any]  # what the trial built
+    step: Step
+    duration_ns: int  # including any compilation
+    errors: Errors
+    graphs: int  # that were compiled
 
 
 Outcome = TypeVar("Outcome", Measured, ReadyTrial)
@@ -181,7 +191,6 @@ class Runner:
         compiles is logged in the folder. Raises whatever the user's code raises, and
         WrongResultError."""
         log_folder = self._log_folder(trial.name, folder, trial.compiles)
-        device_kind = self._device.kind
         name = trial.name
         forget_counts()
         title = f"{'compiling' if trial.compiles else 'checking'} {name}"
@@ -190,36 +199,47 @@ class Runner:
             end_forked_children(),
             compile_log.logged(log_folder),
         ):
-            call = trial.build()
-            labeled_step = self._step(trial, call)
-            begin = perf_counter_ns()
-            result = step.run_step(labeled_step)
-            step.synchronizer(device_kind)()
-            first_step_ns = perf_counter_ns() - begin  # including any compilation
-            errors = self._check(step.copy_answer(result, trial.copies[0], call))
-            first_graphs = graph_count()
-        del result  # it would count as memory of the timed steps
+            first = self._first_step(trial)
         with self._progress.phase(f"timing {name}"), end_forked_children():
-            timing, peak_bytes = self._timed(labeled_step)
-        compiles = trial.compiles or first_graphs > 0
+            timing, peak_bytes = self._timed(first.step)
+        compiles = trial.compiles or first.graphs > 0
         measured = Measured(
             name=name,
             step_ns=timing.step_ns,
-            compile_ns=first_step_ns if compiles else None,
+            compile_ns=first.duration_ns if compiles else None,
             compile_cached=was_cached(),
             peak_memory_bytes=peak_bytes,
-            max_error=errors.result,
+            max_error=first.errors.result,
             kernels_per_step=0,
             files=(f"{name}.json.gz",),
-            max_gradient_error=errors.gradient,
-            recompilations=graph_count() - first_graphs if compiles else None,
-            weight_bytes=step.weight_bytes(call),
+            max_gradient_error=first.errors.gradient,
+            recompilations=graph_count() - first.graphs if compiles else None,
+            weight_bytes=step.weight_bytes(first.call),
             warm_up_steps=timing.warm_up_steps,
             settled=timing.settled,
         )
-        return ReadyTrial(step=labeled_step, measured=measured)
+        return ReadyTrial(step=first.step, measured=measured)
+
+    def _first_step(self, trial: Trial) -> _FirstStep:
+        """Builds a trial, takes its first step and checks the result, of which nothing
+        is kept: it would count as memory of the timed steps."""
+        call = trial.build()
+        labeled_step = self._step(trial, call)
+        begin = perf_counter_ns()
+        result = step.run_step(labeled_step)
+        step.synchronizer(self._device.kind)()
+        duration_ns = perf_counter_ns() - begin
+        errors = self._check(step.copy_answer(result, trial.copies[0], call))
+        return _FirstStep(
+            call=call,
+            step=labeled_step,
+            duration_ns=duration_ns,
+            errors=errors,
+            graphs=graph_count(),
+        )
 
     def _step(self, trial: Trial, call: Callable[..., Any]) -> Step:
+        """The step that is timed and recorded, with the label of the job."""
         job = self._job
         if job.backward:
             return step.training_step(call, job.label, trial.copies, job.gradient)

@@ -83,6 +83,7 @@ def training_step(
         return call(*inputs)
 
     def backward(result: Tensor) -> Tensor:
+        """Runs the backward pass; the first time, it finds the hidden leaf tensors."""
         nonlocal hidden
         if hidden is None:
             hidden = leaves_of(result)
@@ -343,9 +344,11 @@ def is_settled(durations_ns: Sequence[int]) -> bool:
     them differ by at most 5 %. False for fewer than 20 steps."""
     if len(durations_ns) < 2 * WINDOW_STEPS:
         return False
-    before_ns = lower_median(durations_ns[-2 * WINDOW_STEPS : -WINDOW_STEPS])
-    last_ns = lower_median(durations_ns[-WINDOW_STEPS:])
-    return abs(last_ns - before_ns) <= MAX_SETTLED_CHANGE * before_ns
+    last = durations_ns[-WINDOW_STEPS:]
+    before = durations_ns[-2 * WINDOW_STEPS : -WINDOW_STEPS]
+    before_ns = lower_median(before)
+    change_ns = abs(lower_median(last) - before_ns)
+    return change_ns <= MAX_SETTLED_CHANGE * before_ns
 
 
 def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:

@@ -176,9 +176,10 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
             _time_and_speed_up(row_of.get(variant), baseline_ns) for variant in variants
         ]
         lines.append([sizes, *times])
-    failures = dict.fromkeys(
-        f"{row['variant']}: {row['failed']}" for row in rows if row["failed"]
-    )
+    failures: dict[str, None] = {}  # each once, in order
+    for row in rows:
+        if row["failed"]:
+            failures[f"{row['variant']}: {row['failed']}"] = None
     notes = [*failures, *_disturbed_points(rows, axes, variants)]
     return "\n".join([table(columns, lines), *map(printable, notes)])
 
@@ -202,6 +203,7 @@ def _disturbed_points(
 
 
 def _is_disturbed(row: Row) -> bool:
+    """Whether the times of a row spread more than those of an undisturbed run."""
     p10_ns = row["p10_ns"]
     p90_ns = row["p90_ns"]
     if p10_ns is None or p90_ns is None:
@@ -218,16 +220,24 @@ def sweep_chart(
     lines = ["Time per step; the longest bar of each group has the same length."]
     for sizes, point_rows in by_point(rows, axes):
         lines += ["", f"{' '.join(axes)} = {sizes}"]
-        baseline_ns = _first_median_ns(point_rows)
-        timed = [row for row in point_rows if row["median_ns"] is not None]
-        longest_ns = max((row["median_ns"] for row in timed), default=0)
-        for row in timed:
-            cells = round(MAX_BAR_CELLS * row["median_ns"] / max(longest_ns, 1))
-            bar = block * max(cells, 1)
-            name = pad(printable(row["variant"]), name_cells)
-            figures = _time_and_speed_up(row, baseline_ns)
-            lines.append(f"  {name} {bar:{MAX_BAR_CELLS}} {figures}")
+        lines += _bars(point_rows, block, name_cells)
     return "\n".join(lines)
+
+
+def _bars(rows: Sequence[Row], block: str, name_width: int) -> list[str]:
+    """A bar for each variant that was timed at one point; the longest has
+    MAX_BAR_CELLS."""
+    baseline_ns = _first_median_ns(rows)
+    timed = [row for row in rows if row["median_ns"] is not None]
+    longest_ns = max((row["median_ns"] for row in timed), default=0)
+    bars = []
+    for row in timed:
+        cells = round(MAX_BAR_CELLS * row["median_ns"] / max(longest_ns, 1))
+        bar = block * max(cells, 1)
+        name = pad(printable(row["variant"]), name_width)
+        figures = _time_and_speed_up(row, baseline_ns)
+        bars.append(f"  {name} {bar:{MAX_BAR_CELLS}} {figures}")
+    return bars
 
 
 def sweep_csv(rows: Sequence[Row]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from fuzz.campaign import Kind
 from fuzz.checks import check
 from fuzz.commands import answer
@@ -120,7 +121,11 @@ def _recording(chance: Random) -> Recording:
 
 def attempt(seed: int, number: int) -> str:
     """What became of it: the exit codes. Raises WrongError for a wrong answer."""
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("FUSETUI_CACHE", "off")
         for name, data in inputs(seed, number).items():
             Path(folder, name).write_bytes(data)
         trace = str(Path(folder, "trace.json"))
@@ -133,9 +138,7 @@ def attempt(seed: int, number: int) -> str:
         ]
         codes = []
         for arguments in asked:
-            text = answer(
-                [*arguments, "--no-cache"] if trace in arguments else arguments
-            )
+            text = answer(arguments)
             document = answer([*arguments, "--json"])
             check(text.code == document.code, "text and JSON end differently")
             codes.append(str(text.code))

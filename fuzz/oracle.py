@@ -71,47 +71,73 @@ def good_lines(data: bytes, told: bool = False) -> list[Slice]:
     of a value in it.
     """
     lines = _text(data).split("\n")
-    first = next(
-        (n for n, line in enumerate(lines) if line.rstrip(BLANKS).endswith("[")), -1
-    )
-    head = "\n".join(lines[: first + 1])
-    found = Expected()
+    opening = _opening_line(lines)
+    head = "\n".join(lines[: opening + 1])
     if not any(isinstance(_loaded(head + end), list | Pairs) for end in ("]", "]}")):
         return []
-    values = _values(lines)
-    ended = "}" if isinstance(_loaded(head + "]}"), Pairs) else "]"
-    is_open = all(begin > first for begin, _ in values)
-    if is_open and lines[-1].rstrip(BLANKS).endswith(ended) and not told:
-        values = []  # its end was taken for that of a value whose own one is lost
-    long = {(begin, end) for begin, end in values if begin > first and end > begin + 1}
-    inside = {number for begin, end in long for number in range(begin + 1, end)}
-    for number, line in enumerate(lines[first + 1 :], first + 1):
+    inside = _lines_within_values(lines, opening, head, told)
+    found = Expected()
+    for number in range(opening + 1, len(lines)):
         if number in inside:
             continue
-        element = _loaded(line.strip(f"{BLANKS},"))
+        element = _loaded(lines[number].strip(f"{BLANKS},"))
         # no value of args
         if isinstance(element, Pairs) and element.get("name") is not None:
             _judge(found, 0, element)
     return found.slices
 
 
+def _opening_line(lines: list[str]) -> int:
+    """The number of the line whose `[` opens the list of events; -1 without one."""
+    for number, line in enumerate(lines):
+        if line.rstrip(BLANKS).endswith("["):
+            return number
+    return -1
+
+
+def _lines_within_values(
+    lines: list[str], opening: int, head: str, told: bool
+) -> set[int]:
+    """The lines after the list's opening that may be part of a value begun on an
+    earlier one, and so be no event.
+
+    A list that is still open when the last line ends it lost its own end to one of
+    its values, whose end is missing. Then the values found are wrong, and none counts.
+    """
+    values = _values(lines)
+    list_is_open = all(begin > opening for begin, _ in values)
+    its_end = "}" if isinstance(_loaded(head + "]}"), Pairs) else "]"
+    if list_is_open and lines[-1].rstrip(BLANKS).endswith(its_end) and not told:
+        return set()
+    return {
+        number
+        for begin, end in values
+        if begin > opening
+        for number in range(begin + 1, end)
+    }
+
+
 def _values(lines: list[str]) -> list[tuple[int, int]]:
     """The first and last line of each object and list that has both of its brackets,
-    whatever else is damaged. Strings end with their line."""
-    opened, found, count = (
-        list[tuple[str, int]](),
-        list[tuple[int, int]](),
-        Counter[str](),
-    )
+    whatever else is damaged. Strings end with their line.
+
+    A closing bracket ends the latest open one of its kind; those opened in between
+    never close. One with no partner is left out.
+    """
+    opened = list[tuple[str, int]]()
+    still_open = Counter[str]()
+    found = list[tuple[int, int]]()
     for number, line in enumerate(lines):
         for sign in SIGNS.findall(line):
             if sign in CLOSERS.values():
                 opened.append((sign, number))
-                count[sign] += 1
-            while count[CLOSERS.get(sign, "")]:  # those opened since are never closed
+                still_open[sign] += 1
+                continue
+            partner = CLOSERS.get(sign, "")
+            while still_open[partner]:
                 other, begin = opened.pop()
-                count[other] -= 1
-                if other == CLOSERS[sign]:
+                still_open[other] -= 1
+                if other == partner:
                     found.append((begin, number))
                     break
     return found

@@ -348,6 +348,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     whole_up = whole(up_weight, default_tile.k)
 
     def launch(tile: Tile) -> None:
+        """Runs the kernel with this tile."""
         tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
         geglu_gemm_kernel_triton[(tiles,)](
             whole_x,
@@ -404,6 +405,7 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """The gradients of x, where it is wanted, and of both weights."""
         x, gate_weight, up_weight = context.saved_tensors
         gate = x @ gate_weight.t()
         up = x @ up_weight.t()

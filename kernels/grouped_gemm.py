@@ -143,6 +143,7 @@ def grouped_gemm(
     default_tile = _tile_for(rows, columns, depth, a)
 
     def launch(tile: Tile) -> None:
+        """Runs the kernel with this tile."""
         tiles = triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n)
         grouped_gemm_kernel_triton[(tiles, groups)](
             a,
@@ -226,6 +227,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The product of each group, [rows, n, outs]."""
         x = whole(x, QUANTUM)
         context.save_for_backward(x, weight)
         batch, n, _ = x.shape
@@ -243,6 +245,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """The gradients of x, where it is wanted, of the weight and of the bias."""
         x, weight = context.saved_tensors
         n, outs, ins = weight.shape
         whole_grad = whole(grad, QUANTUM)

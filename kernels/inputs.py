@@ -29,25 +29,30 @@ def check_inputs(
     first_name, first = next(iter(tensors.items()))
     named_sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
-        if tensor.dtype not in SUPPORTED_DTYPES:
-            known = ", ".join(_short(dtype) for dtype in SUPPORTED_DTYPES)
-            raise ValueError(
-                f"{op}: {name} is {_short(tensor.dtype)}, and it takes {known}"
-            )
-        if tensor.dtype != first.dtype:
-            both = f"{first_name} is {_short(first.dtype)}, {name} is {_short(tensor.dtype)}"
-            raise ValueError(f"{op}: {both}: it takes one dtype")
-        if tensor.device != first.device:
-            both = f"{first_name} is on {first.device}, {name} on {tensor.device}"
-            raise ValueError(f"{op}: {both}: it takes one device")
-        if not tensor.numel():
-            raise ValueError(
-                f"{op}: {name} has no elements: its shape is {list(tensor.shape)}"
-            )
+        problem = _problem_of(name, tensor, first_name, first)
+        if problem:
+            raise ValueError(f"{op}: {problem}")
         _check_shape(op, name, tensor, shapes[name], named_sizes)
     is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # on a CPU, in tests
     if first.device.type == "cpu" and not is_interpreted:
         raise ValueError(f"{op}: {first_name} is on cpu, and Triton needs a GPU")
+
+
+def _problem_of(name: str, tensor: Tensor, first_name: str, first: Tensor) -> str:
+    """Why a tensor does not fit the kernels, or the first tensor; "" if it does."""
+    dtype = _short(tensor.dtype)
+    if tensor.dtype not in SUPPORTED_DTYPES:
+        known = ", ".join(_short(supported) for supported in SUPPORTED_DTYPES)
+        return f"{name} is {dtype}, and it takes {known}"
+    if tensor.dtype != first.dtype:
+        both = f"{first_name} is {_short(first.dtype)}, {name} is {dtype}"
+        return f"{both}: it takes one dtype"
+    if tensor.device != first.device:
+        both = f"{first_name} is on {first.device}, {name} on {tensor.device}"
+        return f"{both}: it takes one device"
+    if not tensor.numel():
+        return f"{name} has no elements: its shape is {list(tensor.shape)}"
+    return ""
 
 
 def _check_shape(
@@ -67,14 +72,18 @@ def _check_shape(
         shape = shape[leading:]
     fits = len(shape) == len(axes)
     for size, axis in zip(shape, axes, strict=False):
-        expected = named_sizes.setdefault(axis, size) if isinstance(axis, str) else axis
+        if isinstance(axis, str):
+            expected = named_sizes.setdefault(axis, size)
+        else:
+            expected = axis
         fits = fits and size == expected
     if not fits:
         takes = ", ".join(str(axis) for axis in wanted)
         known = " ".join(f"{axis}={size}" for axis, size in named_sizes.items())
+        with_known = f" with {known}" if known else ""
         raise ValueError(
-            f"{op}: {name} has the shape {list(tensor.shape)}, and it takes [{takes}]"
-            + (f" with {known}" if known else "")
+            f"{op}: {name} has the shape {list(tensor.shape)}, "
+            f"and it takes [{takes}]{with_known}"
         )
 
 

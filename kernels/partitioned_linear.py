@@ -42,14 +42,18 @@ class Loop(Form):
     launches take most of the time."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        """`weight` is [n, out_features, in_features], `bias` [n, out_features]; both are
+        copied."""
         nn.Module.__init__(self)
         n, out_features, in_features = weight.shape
         self.linears = nn.ModuleList()
         for layer in range(n):
             # skip_init does not compute random weights, which would be replaced
             linear = nn.utils.skip_init(nn.Linear, in_features, out_features)
-            linear.weight = nn.Parameter(weight[layer].detach().clone())
-            linear.bias = nn.Parameter(bias[layer].detach().clone())
+            layer_weight = weight[layer].detach().clone()
+            layer_bias = bias[layer].detach().clone()
+            linear.weight = nn.Parameter(layer_weight)
+            linear.bias = nn.Parameter(layer_bias)
             self.linears.append(linear)
 
     def layers(self) -> tuple[Tensor, Tensor]:

@@ -217,7 +217,7 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in run.stderr
 
 
-def test_what_follows_an_open_ended_command_is_not_ours() -> None:
+def test_a_debug_option_of_a_captured_script_is_not_taken() -> None:
     from fusetui.command_line.parser import without_debug
 
     given = ["capture", "train.py", "--debug"]

@@ -40,7 +40,7 @@ def test_an_error_is_raised_here_and_the_process_goes_on() -> None:
         assert process.call(operator.add, 1, 2) == 3
 
 
-def test_what_a_function_prints_is_no_answer() -> None:
+def test_output_printed_in_the_own_process_is_no_answer() -> None:
     with OwnProcess() as process:
         process.call(print, "PWN")
         assert process.call(os.system, "echo PWN") == 0
@@ -70,7 +70,7 @@ def test_a_generator_that_ends() -> None:
 
 
 @POSIX
-def test_nobody_waits_for_what_is_not_wanted() -> None:
+def test_a_cancelled_stream_of_the_own_process_ends_at_once() -> None:
     with OwnProcess() as process, pytest.raises(CancelledError):
         list(process.stream(map, time.sleep, [1000 * SECONDS], cancelled=lambda: True))
 

@@ -105,6 +105,6 @@ def test_everything_is_used_outside_the_tests(trees: dict[str, ast.Module]) -> N
     assert unused(trees) == []
 
 
-def test_what_is_used_by_itself_alone_is_found() -> None:
+def test_a_function_used_by_itself_alone_is_found_unused() -> None:
     source = "A = 1\nclass B:\n    def c(self): return A\n    def d(self): return self.d()\nB().c()"
     assert unused({"trace/x.py": ast.parse(source)}) == ["trace/x.py: d"]

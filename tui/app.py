@@ -106,6 +106,7 @@ class FusetuiApp(Ending):
         return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
+        """Opens what the options name, or lets the user choose."""
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.do(partial(replace, size=Size(*self.size)))
@@ -257,12 +258,14 @@ class FusetuiApp(Ending):
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
+        """Enter in the line of a search or of a command."""
         if self.state.is_searching:
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
 
     def on_input_changed(self, message: Input.Changed) -> None:
+        """The text of a search has changed."""
         if self.state.is_searching:
             self.do(partial(search.typed, text=message.value))
 
@@ -270,11 +273,13 @@ class FusetuiApp(Ending):
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
+        """The terminal has another size."""
         size = Size(*event.size)
         if size != self.state.size:
             self.do(partial(replace, size=size))
 
     def action_command_palette(self) -> None:
+        """Opens the palette, unless it is open."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id=PALETTE_ID))
 
@@ -289,6 +294,7 @@ class FusetuiApp(Ending):
     # Threads
 
     def on_answered(self, message: Answered) -> None:
+        """A thread has found something."""
         if isinstance(message.answer, TracesLoaded):
             self._loaded(message.answer)
         else:
@@ -354,7 +360,7 @@ def run(
 
 COMPLETION = [f"{verb} " for verb in VERBS if len(verb) > 1]
 PLACEHOLDERS = {
-    Prompt.SEARCH: "family:gemm dur>50us   Enter: the first, Esc closes",
+    Prompt.SEARCH: "kind:gemm dur>50us   Enter go to first   Esc close",
     Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
 }
 
@@ -383,6 +389,7 @@ class PromptInput(Input):
         self.focus()
 
     def on_key(self, event: events.Key) -> None:
+        """Tab takes the command that is suggested."""
         if event.key == "tab":
             event.stop()
             self.action_end()
@@ -398,6 +405,7 @@ class PageScreen(Screen[None], inherit_bindings=False):
         self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
+        """The canvas, and the line over it."""
         yield self.canvas
         yield self.input
 
@@ -411,5 +419,6 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
         self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
+        """The canvas, and the line on the last line of the screen."""
         yield self.canvas
         yield self.input

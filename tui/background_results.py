@@ -32,7 +32,7 @@ from fusetui.tui.layout.op_tree import (
     frame_tree,
     op_tree,
 )
-from fusetui.tui.layout.search_hits import NOTHING
+from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state.reading import Piece
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
@@ -223,7 +223,7 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     rows = by_names(trace, text)
     if query.reads_args:
         for hits, share in by_args(trace, texts, query):
-            yield ArgsRead(by_name=hits, by_args=NOTHING, share=share)
+            yield ArgsRead(by_name=hits, by_args=NO_ROWS, share=share)
     else:
         for extra, share in by_words(trace, texts, query, rows):
             yield ArgsRead(by_name=rows, by_args=extra, share=share)

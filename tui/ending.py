@@ -52,10 +52,12 @@ class Ending(App[int]):
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
+        """Ends, because there is nothing to show; the sentence says why."""
         self._refused = sentence
         self.exit(2)
 
     def exit(self, *result: Any, **options: Any) -> None:
+        """As App.exit, which no error of Textual follows then."""
         self._is_ending = True
         super().exit(*result, **options)
 

@@ -80,6 +80,7 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
 
 
 def _unknown(name: str, named: Iterable[str]) -> str:
+    """That there is no such action, and the name that is nearest to it."""
     near = difflib.get_close_matches(name, named, 1)
     hint = f"{near[0]} is the nearest" if near else "docs/reference.md lists all"
     return f"there is no action {printable(name)}; {hint}"

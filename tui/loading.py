@@ -453,7 +453,7 @@ def read_dumps_of(
             post(partial(hang.failed, sentence=dumps.unread[0].reason))
 
 
-NO_CHANGE = "what is selected tells no change: whatif family:gemm x0.8 names one"
+NO_CHANGE = "The selection is no change: write whatif kind:gemm x0.8, for example"
 CHANGED_BY_ROLE = {
     Role.OP: "op",
     Role.CALL: "op",

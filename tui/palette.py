@@ -30,6 +30,7 @@ class Palette(CommandPalette):
 
     @on(OptionList.OptionSelected)
     def _choose_once(self, message: OptionList.OptionSelected) -> None:
+        """Lets the first choice pass and no other."""
         if self._is_chosen or self._is_closing:
             message.stop()
             message.prevent_default()
@@ -37,6 +38,7 @@ class Palette(CommandPalette):
 
     @on(Input.Submitted)
     def _ignore_while_closing(self, message: Input.Submitted) -> None:
+        """Stops another Enter after the choice."""
         if self._is_chosen or self._is_closing:
             message.stop()
             message.prevent_default()

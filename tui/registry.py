@@ -238,6 +238,7 @@ def always(key: str, state: State) -> Action | None:
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
+    """The actions of each section of the help, in the order of SECTIONS."""
     for section in dict.fromkeys(SECTIONS):
         yield section, [action for action in ACTIONS if action.section == section]
 

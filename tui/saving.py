@@ -43,7 +43,7 @@ NICE = (
 """The app comes first where there are few cores."""
 POLL_SECONDS = 0.1  # between two looks whether an answer is still wanted
 NO_PROGRAM = (
-    "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
+    "No program of yours has loaded torch. Start one with fusetui run -- COMMAND"
 )
 
 
@@ -144,7 +144,7 @@ def _about(program: Process) -> str:
     """The rank of a program, whether its door is open, and its command."""
     door = "open"
     if program.folder is None:
-        door = "closed: it was started without KINETO_USE_DAEMON=1"
+        door = "off: started without KINETO_USE_DAEMON=1"
     rank = f"rank {program.rank}   " if program.rank else ""
     return f"{rank}door {door}   {' '.join(program.command)}"
 

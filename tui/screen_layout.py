@@ -156,7 +156,7 @@ def overlay_panes(state: State) -> list[Pane]:
     problem = screen.too_small(state.size)
     if problem:
         size = screen.overlay_size(state)
-        width = size.width - screen.BESIDE
+        width = size.width - screen.BOX_CELLS
         return _sentence_panes(problem, replace(size, width=width))
     tour = _tour(state, screen.overlay_tour_lines(state))
     return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]

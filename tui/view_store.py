@@ -23,7 +23,7 @@ FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
 HASHED_BYTES = 1 << 16  # at both ends of a file; with its size they identify it
 MAX_FILES = 500  # of more, those that were written last are kept
 MAX_FILE_BYTES = 1 << 20  # of a file of ours
-AGAIN = "marks and window of the last time", "whole show the whole trace"
+AGAIN = "Restored marks and zoom from last session", "whole show the whole trace"
 
 
 class KeptLanes(msgspec.Struct, frozen=True):

@@ -29,7 +29,9 @@ def test_a_change_that_halves_the_gemms_saves_time(opened: ft.OpenTrace) -> None
     assert answer.after_ns < answer.before_ns
 
 
-def test_what_is_no_change_is_one_sentence(opened: ft.OpenTrace) -> None:
+def test_whatif_of_text_that_is_no_change_raises_the_api_error(
+    opened: ft.OpenTrace,
+) -> None:
     with pytest.raises(ft.Error):
         opened.whatif("faster, please")
 

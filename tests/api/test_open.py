@@ -114,7 +114,7 @@ def test_answers_are_those_of_the_commands(opened: ft.OpenTrace) -> None:
     assert opened.report is trace.report
 
 
-def test_what_else_an_answer_holds_is_private() -> None:
+def test_public_fields_of_why_are_the_keys_of_its_json_document() -> None:
     """Its public fields are the keys of the document that `why --json` prints."""
     public = [name for name in Why.__struct_fields__ if not name.startswith("_")]
     assert public == [*WhyDocument.__struct_fields__]

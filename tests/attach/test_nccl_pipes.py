@@ -29,7 +29,7 @@ def test_a_pipe_without_a_listener_and_a_plain_file_are_left_alone(
     assert plain.read_bytes() == b""
 
 
-def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
+def test_a_recorder_buffer_size_set_by_the_user_stays(tmp_path: Path) -> None:
     given = {"TORCH_FR_BUFFER_SIZE": "20"}
     added = recorder_environment(tmp_path, "/pipes", given)
     assert "TORCH_FR_BUFFER_SIZE" not in added

@@ -88,7 +88,7 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         fake.ask()
         found.turn(1)
         assert only(found).phase is RecordingPhase.WHOLE
-        assert only(found).why == "It holds no stack: this torch does not record that."
+        assert only(found).why == "It has no stack: this torch does not record that."
         assert fake.answers() == [""]
 
 
@@ -127,7 +127,9 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(
     assert out.stat().st_mode & 0o777 == 0o700
 
 
-def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
+def test_several_processes_are_told_the_same_start_time(
+    sock: Path, tmp_path: Path
+) -> None:
     with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         wanted = [this(sock), replace(this(sock), pid=1, rank="1")]
         found = Recording([door], tmp_path, RecordingRequest(), wanted)
@@ -148,7 +150,7 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "half", "link"])
-def test_what_is_no_whole_trace_is_not_taken(
+def test_a_half_written_or_linked_trace_is_not_taken_from_a_job(
     what: str, sock: Path, tmp_path: Path
 ) -> None:
     """The job says that it is done; a link is not followed."""
@@ -373,7 +375,7 @@ def test_a_program_that_always_compiles_is_recorded_with_a_remark(
             found.turn(0)
     assert attempts == recording.MAX_COMPILING
     assert only(found).phase is RecordingPhase.WHOLE
-    assert "It shows torch.compile at work." in only(found).why
+    assert "It covers torch.compile at work." in only(found).why
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -476,12 +478,12 @@ def test_the_end_of_its_own_profiling_is_waited_for(sock: Path, tmp_path: Path) 
         fake.ask(kind=1)
         found.turn(1)
         assert only(found).phase is RecordingPhase.WAITED_FOR
-        assert "profiles itself" in only(found).why
+        assert "uses torch.profiler itself" in only(found).why
         assert fake.answers() == [""]
         asked_and_told(found, fake)[0].write_text(TAIL)
         found.turn(0)
     assert only(found).phase is RecordingPhase.WHOLE
-    assert not only(found).why.startswith("It profiles")
+    assert not only(found).why.startswith("It uses")
 
 
 def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -> None:
@@ -492,7 +494,7 @@ def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -
         fake.ask(kind=1)
         found.turn(1)
     assert only(found).phase is RecordingPhase.FAILED
-    assert "profiles itself with torch.profiler" in only(found).why
+    assert "uses torch.profiler itself" in only(found).why
 
 
 @pytest.mark.parametrize(
@@ -502,7 +504,7 @@ def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -
         (False, "program may profile itself, or the machine"),
     ],
 )
-def test_what_was_cancelled_is_recorded_again(
+def test_a_cancelled_recording_is_asked_for_again(
     is_seen: bool, said: str, sock: Path, tmp_path: Path
 ) -> None:
     """libkineto then leaves the empty file that it began with, and the process is free
@@ -525,7 +527,7 @@ def test_what_was_cancelled_is_recorded_again(
                 assert said in only(found).why
             assert fake.answers() == [""]
     assert only(found).phase is RecordingPhase.FAILED
-    assert ("it profiles itself with torch.profiler" in only(found).why) is is_seen
+    assert ("it uses torch.profiler itself" in only(found).why) is is_seen
     assert not list(tmp_path.iterdir())
 
 
@@ -560,7 +562,7 @@ def test_a_process_that_stops_asking_is_given_up(
         monkeypatch.setattr(recording, "SILENCE_S", 0.0)
         found.turn(0)
     assert only(found).phase is RecordingPhase.FAILED
-    assert only(found).why.startswith("it stopped asking")
+    assert only(found).why.startswith("it stopped polling")
     assert said in only(found).why
 
 

@@ -127,7 +127,9 @@ def test_abandoned_folder_with_a_link_is_left_alone(
     assert names(abandoned) == [MARKER, "eager.json", "linked.json"]
 
 
-def test_what_a_link_names_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
+def test_a_folder_behind_a_link_is_not_removed_as_abandoned(
+    tmp_path: Path, abandoned: Path
+) -> None:
     moved = abandoned.rename(tmp_path / "precious")
     abandoned.symlink_to(moved)
     remove_abandoned(tmp_path)

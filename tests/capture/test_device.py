@@ -108,7 +108,7 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
             "--compare needs two variants",
         ),
         ("linear", {"device": "tpu"}, "Unknown device 'tpu'"),
-        ("mine.py:build", {"expect": ["gems=1"]}, "'gems=1' is not a guess"),
+        ("mine.py:build", {"expect": ["gems=1"]}, "'gems=1' is not an expectation"),
     ],
 )
 def test_a_request_is_checked_without_torch(
@@ -147,7 +147,7 @@ def test_a_variant_without_its_package_says_what_to_install(
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", OUTLINES)
-def test_what_is_known_without_torch_is_what_the_workload_has(name: str) -> None:
+def test_the_outline_without_torch_equals_the_workload(name: str) -> None:
     pytest.importorskip("torch", reason="the workloads are torch modules")
     from fusetui import kernels
 

@@ -26,7 +26,7 @@ def test_a_guess_is_counts_by_kind() -> None:
 @pytest.mark.parametrize("guess", ["mat", "mat=3", "=3"])
 def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
     with pytest.raises(
-        CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"
+        CaptureError, match=r"not an expectation such as gemm=3: .*attention, .*gemm"
     ):
         parse_guess(guess)
 
@@ -36,13 +36,13 @@ def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
 )
 def test_a_guess_is_a_whole_number(guess: str) -> None:
     with pytest.raises(
-        CaptureError, match="not a guess: give a whole number, as in gemm=3"
+        CaptureError, match="not an expectation: give a whole number, as in gemm=3"
     ):
         parse_guess(guess)
 
 
 def test_an_empty_guess_shows_one() -> None:
-    with pytest.raises(CaptureError, match="The guess is empty"):
+    with pytest.raises(CaptureError, match="--expect is empty"):
         parse_guess(" ")
 
 
@@ -84,6 +84,6 @@ def test_guesses_are_marked_right_or_wrong() -> None:
         "eager", [Guess("gemm", 3, (3, 3)), Guess("kernels", 5, (5, 6))]
     )
     assert lines == [
-        "= eager gemm: guess 3, found 3",
-        "! eager kernels: guess 5, found 5, 6",
+        "= eager gemm: expected 3, found 3",
+        "! eager kernels: expected 5, found 5, 6",
     ]

@@ -35,7 +35,7 @@ def test_nothing_is_left_of_a_run_that_stopped(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_runs_survive_one_that_stopped(tmp_path: Path) -> None:
+def test_folders_of_other_runs_survive_a_run_that_stopped(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     with pytest.raises(ValueError, match="stop"), new_folder(tmp_path / "a"):
         raise ValueError("stop")

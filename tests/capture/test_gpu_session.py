@@ -173,7 +173,7 @@ def test_a_part_has_the_time_that_the_one_before_it_left(
     assert limits == {"quick": 10, "slow": 19, "last": 10}
 
 
-def test_each_part_leaves_an_archive(
+def test_each_part_of_a_gpu_session_leaves_an_archive(
     session: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = folder.with_suffix(".tar.gz")
@@ -319,5 +319,5 @@ def test_a_table_of_a_gpu_is_filled_in(
     assert ended.value.code == 0
     text = page.read_text()
     assert f"linear on cuda ({gpu.NAME})" in text
-    assert "= eager gemm: guess 1, found 1" in text
+    assert "= eager gemm: expected 1, found 1" in text
     assert "eager: compute " in text

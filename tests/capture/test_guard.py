@@ -72,7 +72,7 @@ def test_a_child_ends_where_its_code_ends(child: str, code: int) -> None:
     assert ("ZeroDivisionError" in done.stderr) is (child == "1 / 0")
 
 
-def test_what_a_child_gives_to_exit_in_place_of_a_code_is_printed() -> None:
+def test_text_that_a_child_gives_to_exit_is_printed() -> None:
     script = FORKS.replace("CHILD", "sys.exit('no data')")
     done = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=30

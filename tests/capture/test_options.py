@@ -75,6 +75,6 @@ def test_a_sweep_takes_less_time_for_each_variant() -> None:
     assert Options(sweep=("n=1,2",), seconds=5).timing_seconds == 5
 
 
-def test_what_is_free_text_can_be_scrubbed() -> None:
+def test_expectations_are_scrubbed_from_options_and_numbers_stay() -> None:
     found = scrubbed_options(Options(expect=("mine: gemm=1",), steps=2), str.upper)
     assert (found.expect, found.steps) == (("MINE: GEMM=1",), 2)

@@ -76,7 +76,9 @@ def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../a.json", "OUTSIDE/a.json", "link.json", "folder/a.json"]
 )
-def test_what_lies_outside_the_folder_is_ignored(tmp_path: Path, name: str) -> None:
+def test_traces_listed_outside_the_folder_of_a_run_are_ignored(
+    tmp_path: Path, name: str
+) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (tmp_path / "a.json").touch()
@@ -99,7 +101,9 @@ def test_what_lies_outside_the_folder_is_ignored(tmp_path: Path, name: str) -> N
         ("", "is no regular file"),
     ],
 )
-def test_what_is_no_file_is_ignored(tmp_path: Path, name: str, why: str) -> None:
+def test_listed_names_of_no_regular_file_are_ignored_with_a_reason(
+    tmp_path: Path, name: str, why: str
+) -> None:
     (tmp_path / "loop.json").symlink_to("loop.json")
     os.mkfifo(tmp_path / "pipe.json")
     found = trace_files(lists(tmp_path, name))

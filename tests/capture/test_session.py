@@ -49,7 +49,7 @@ def test_a_cpu_has_no_memory_snapshot(
     loop(tmp_path / "a", 10, memory=True)
     assert not [*tmp_path.rglob("*.pickle")]
     assert capsys.readouterr().err.startswith(
-        "No memory snapshot: torch takes one only of a GPU.\n"
+        "No memory snapshot: torch records one only for a GPU.\n"
     )
 
 
@@ -134,7 +134,7 @@ def test_guesses_go_to_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loop(tmp_path / "a", 6, expect=["gemm=2"])
-    assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
+    assert "! train gemm: expected 2, found 1\n" in capsys.readouterr().err
 
 
 @needs_fork

@@ -242,5 +242,6 @@ def test_guesses_hold_at_every_point(
     outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert not outcome.right
     assert (
-        capsys.readouterr().out.splitlines()[-1] == "n=2: ! loop gemm: guess 3, found 2"
+        capsys.readouterr().out.splitlines()[-1]
+        == "n=2: ! loop gemm: expected 3, found 2"
     )

@@ -13,7 +13,7 @@ def test_percentiles_are_samples() -> None:
     assert timing.summarize(samples) == StepTime(median=50, p10=10, p90=90, n=10)
 
 
-def test_one_sample_is_every_percentile() -> None:
+def test_every_percentile_of_one_sample_is_that_sample() -> None:
     assert timing.summarize([7]) == StepTime(7, 7, 7, 1)
 
 

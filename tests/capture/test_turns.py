@@ -24,7 +24,7 @@ recorder = pytest.importorskip("fusetui.capture.recorder")
 SECONDS = 1e-9
 
 
-def test_none_comes_first_more_often() -> None:
+def test_turn_orders_are_mirrored_so_that_no_variant_comes_first_more_often() -> None:
     rounds = recorder.turn_order(["a", "b", "c"], 30)
     assert len(rounds) == 30
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
@@ -81,7 +81,7 @@ def test_gpu_work_belongs_to_the_step_that_launched_it() -> None:
     assert "kernel" not in [e["name"] for e in found["b"]]
 
 
-def test_other_steps_than_were_planned_are_told() -> None:
+def test_3_recorded_steps_where_4_were_planned_are_refused() -> None:
     with pytest.raises(ValueError, match="3 steps, not 4"):
         divided(STEPS[:3])
 

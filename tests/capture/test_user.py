@@ -110,7 +110,7 @@ def test_a_scrubbed_record_names_no_folder(
         ("build", {"dtype": "bf16"}, "--dtype has no effect"),
     ],
 )
-def test_what_cannot_be_run_is_one_sentence_and_leaves_nothing(
+def test_user_code_that_cannot_run_is_one_sentence_and_leaves_no_folder(
     code: Path, tmp_path: Path, name: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(CaptureError, match=message):

@@ -98,4 +98,4 @@ def test_annotations_option_changes_nothing_without_graphs(
     fusetui: Run, file: Path
 ) -> None:
     found = fusetui("modules", "sample:mlp-eager", "--annotations", file)
-    assert found.sentence.endswith("replays no graph: --annotations changes nothing.")
+    assert found.sentence.endswith("replays no graph: --annotations has no effect.")

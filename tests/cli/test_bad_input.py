@@ -126,7 +126,10 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
             "--top takes a number of at least 0, not '-1'",
         ),
         (["kernels", "x", "--top", "many"], "--top takes a whole number, not 'many'"),
-        (["kernels", "x", "--by", "color"], "family, stream or step, not 'color'"),
+        (
+            ["kernels", "x", "--by", "color"],
+            ("library, stream, step or family, not 'color';"),
+        ),
         (["why", "x", "--step", "one"], "--step takes a whole number, not 'one'"),
         (["why", "x", "--from", "-5ms"], "--from needs a value, as in --from=VALUE"),
         (["why", "x", "--json=yes"], "--json takes no value"),
@@ -139,7 +142,7 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
             "--steps takes a whole number, not 'few'",
         ),
         (["completion", "tcsh"], "SHELL takes bash, zsh or fish, not 'tcsh'"),
-        (["summary", ""], "The name of a trace is empty"),
+        (["summary", ""], "The trace name is empty"),
         (
             ["kernels", "x", "--peak", "bf17=1e15"],
             "bf17=1e15: the kind must be one of fp64, ",
@@ -175,7 +178,7 @@ def test_a_folder_that_is_no_run_is_not_compared_with_itself(
     found = fusetui("diff", tmp_path)
     assert (found.code, found.out) == (2, "")
     assert found.sentence.startswith(
-        f"{tmp_path} is no run folder: give a second trace"
+        f"{tmp_path} is not a run folder: give a second trace"
     )
 
 
@@ -214,7 +217,7 @@ def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(
     )
     assert found.code == 0
     assert found.sentence == (
-        "lesson:mlp-eager replays no graph: --captured-by changes nothing."
+        "lesson:mlp-eager replays no graph: --captured-by has no effect."
     )
 
 

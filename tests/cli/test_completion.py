@@ -48,7 +48,7 @@ def test_scripts_are_valid(fusetui: Run, tmp_path: Path, shell: str) -> None:
         ("fusetui diff --fail", {"--fail-over"}),
         ("fusetui kernels --by fam", {"family"}),
         ("fusetui whatif some.json lo", {"loader", "loader:"}),
-        ("fusetui whatif --sweep fam", {"family:"}),
+        ("fusetui whatif --sweep ki", {"kind:"}),
         ("fusetui ranks --what-if comm", {"comm"}),
         ("fusetui summary some", {"some.json"}),
     ],

@@ -87,7 +87,7 @@ def test_cut_of_a_missing_step_or_time_is_refused(
 
 
 @pytest.mark.parametrize("more", [[], ["--scrub"]])
-def test_what_is_left_of_other_steps_is_no_step(
+def test_why_of_a_step_cut_out_once_or_twice_equals_that_of_the_whole(
     fusetui: Run, tmp_path: Path, more: list[str]
 ) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"

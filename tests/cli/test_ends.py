@@ -149,7 +149,7 @@ def test_a_signal_that_was_ignored() -> None:
     assert run.returncode == 0
 
 
-def test_what_was_begun_is_tidied_up() -> None:
+def test_a_second_signal_does_not_interrupt_tidying_up() -> None:
     """A signal ends a block as an exception does, and a second one does not interrupt
     that."""
     ends: list[str] = []

@@ -122,5 +122,5 @@ def test_a_failure_is_told_and_leaves_nothing(
     assert not list((tmp_path / "cache" / "nsys").iterdir())
 
 
-def test_other_files_stay_as_they_are(tmp_path: Path) -> None:
+def test_a_json_trace_is_not_exported(tmp_path: Path) -> None:
     assert exported(str(tmp_path / "a.json")) == str(tmp_path / "a.json")

@@ -22,7 +22,9 @@ def test_settings_of_a_server_are_not_taken_for_a_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", '{"traceEvents": [{"ph": "X"', "[]", '{"traceEvents": []}']
 )
-def test_what_may_be_a_trace_is_kept(tmp_path: Path, content: str) -> None:
+def test_json_that_may_be_a_trace_counts_as_a_second_trace(
+    tmp_path: Path, content: str
+) -> None:
     (tmp_path / "a.json.gz").write_bytes(TRACE)
     (tmp_path / "b.json").write_text(content)
     with pytest.raises(CommandError, match="2 traces"):

@@ -129,7 +129,7 @@ def test_a_folder_for_each_rank_is_one_job(fusetui: Run, tmp_path: Path) -> None
     assert len(json.loads(fusetui("ranks", tmp_path, "--json").out)["ranks"]) == 2
 
 
-def test_what_is_hidden_or_deeper_is_left_out(tmp_path: Path) -> None:
+def test_hidden_and_deeper_folders_are_no_runs(tmp_path: Path) -> None:
     """A capture that is not complete has a hidden folder."""
     for inner in (".hidden", "a/b/deeper"):
         run_at(tmp_path / inner)

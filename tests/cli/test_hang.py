@@ -52,9 +52,7 @@ def test_undecided_dumps_end_with_exit_code_3(fusetui: Run, tmp_path: Path) -> N
 def test_a_folder_without_dumps_is_refused(fusetui: Run, tmp_path: Path) -> None:
     told = fusetui("hang", tmp_path)
     assert told.code == 2
-    assert (
-        told.sentence == f"{tmp_path} is a folder without dumps of the flight recorder."
-    )
+    assert told.sentence == f"{tmp_path} is a folder without flight-recorder dumps."
 
 
 def test_dumps_in_folders_of_hosts_are_one_job(fusetui: Run, tmp_path: Path) -> None:

@@ -33,4 +33,4 @@ def test_a_command_without_a_page_has_its_help(fusetui: Run) -> None:
 def test_help_of_an_unknown_topic_lists_the_topics(fusetui: Run, name: str) -> None:
     found = fusetui("help", name)
     assert found.code == 2
-    assert "is no topic: choose one of " in found.sentence
+    assert f"Unknown topic {name}: choose one of " in found.sentence

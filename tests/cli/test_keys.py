@@ -52,7 +52,7 @@ def keys(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize(
     "command", ["why", "gaps", "modules", "lines", "launches", "why A B"]
 )
-def test_each_key_is_explained(
+def test_each_json_key_of_each_command_is_explained(
     fusetui: Callable[..., Any], file: Path, command: str
 ) -> None:
     name, *others = command.split()

@@ -409,7 +409,7 @@ async def test_a_long_answer_keeps_no_other_waiting(
             assert (await why).content[0].text == "It was long."
 
 
-async def test_what_is_asked_twice_at_once_is_answered_once(
+async def test_two_equal_questions_at_once_are_computed_once(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
@@ -645,7 +645,7 @@ def test_traces_that_were_not_used_last_are_closed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["sub", "sub/one.json"])
-def test_what_becomes_a_link_after_it_was_allowed_is_not_followed(
+def test_an_allowed_path_that_becomes_a_link_is_not_followed(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     (folder / "sub").mkdir()
@@ -664,7 +664,7 @@ def test_what_becomes_a_link_after_it_was_allowed_is_not_followed(
         Opener(Folders([str(folder)])).open("sub/one.json")
 
 
-def test_what_is_replaced_while_it_is_opened_is_not_read(
+def test_a_file_swapped_for_a_link_while_it_is_opened_is_not_read(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file that was allowed is, by whatever name."""
@@ -738,7 +738,7 @@ def test_mcp_without_its_folder_or_package_is_one_sentence(
 ) -> None:
     found = fusetui("mcp", "--allow", "nowhere")
     assert found[:2] == (2, "")
-    assert found.sentence == "--allow nowhere: this is no folder."
+    assert found.sentence == "--allow nowhere is not a folder."
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert (
         fusetui("mcp").sentence == "fusetui mcp needs mcp: pip install 'fusetui[mcp]'."
@@ -856,7 +856,7 @@ async def test_no_link_leads_ranks_out_of_the_folders(
     assert sorted(row["rank"] for row in found["ranks"]) == [0, 1]
 
 
-async def test_what_modules_leave_out_is_among_the_notes(
+async def test_gpu_time_outside_all_modules_is_among_the_notes(
     client: Any, folder: Path, event: Callable[..., dict[str, Any]]
 ) -> None:
     events = [
@@ -864,7 +864,7 @@ async def test_what_modules_leave_out_is_among_the_notes(
         event("outside", 40, 6, cat="kernel", pid=0, tid=7),
     ]
     (folder / "outside.json").write_text(json.dumps({"traceEvents": events}))
-    said = "6 us of GPU time (100 %, 1 kernel) without a recorded launch"
+    said = "6 us of GPU time (100 %, 1 kernel): launch not recorded"
     query = {"trace": "outside.json", "query": "select sum(gpu_ns) from modules"}
     async with client:
         assert said in (await page(client, "modules", trace="outside.json"))["notes"]

@@ -38,13 +38,15 @@ def test_memory_text_names_peak_and_leak(fusetui: Run, leaking: Path) -> None:
     lines = fusetui("memory", leaking).out.splitlines()
     assert lines[0] == str(leaking)
     assert lines[1].startswith("Peak: ")
-    claim = "1. What one stack in a/train.py:33 train keeps grew in 4 of the last 4 steps, by"
+    claim = "1. Memory kept by one stack in a/train.py:33 train grew in 4 of the last 4"
     assert [line for line in lines if line.startswith("1.")] == [claim]
 
 
 @pytest.mark.parametrize("by", ["code", "module", "category"])
 @pytest.mark.parametrize("at", ["peak", "end", "400us"])
-def test_each_table_adds_up(fusetui: Run, leaking: Path, by: str, at: str) -> None:
+def test_bytes_and_shares_of_each_memory_table_add_up(
+    fusetui: Run, leaking: Path, by: str, at: str
+) -> None:
     found = fusetui("memory", leaking, "--by", by, "--at", at, "--format", "json").json
     whole = fusetui("memory", leaking, "--at", at, "--json").json["devices"][0]
     assert sum(row["bytes"] for row in found) == whole["at_allocated_bytes"]
@@ -66,7 +68,9 @@ def test_memory_at_oom_reports_the_failed_allocation(
     path = failed(tmp_path)
     found = fusetui("memory", path, "--at", "oom", "--json").json["devices"][0]
     assert found["ooms"][0]["index"] == found["at_index"] == found["events"] - 1
-    assert "pieces alone are not why" in " ".join(fusetui("memory", path).out.split())
+    assert "Fragmentation is not the cause" in " ".join(
+        fusetui("memory", path).out.split()
+    )
 
 
 def test_memory_at_oom_lists_free_pieces(fusetui: Run, tmp_path: Path) -> None:
@@ -81,8 +85,7 @@ def test_memory_at_oom_lists_free_pieces(fusetui: Run, tmp_path: Path) -> None:
     text = " ".join(out.split())
     assert "94.37 MB in its pool and on its stream are inactive" in text
     assert (
-        "could have given back 83.89 MB: with what was free, that would have been"
-        in text
+        "could have released 83.89 MB in pages of 2 MB, which would have been" in text
     )
     assert f"at {machine.segments[0]['address']:#x}, kept by" in text
     assert "  and 7 more" in out.splitlines()
@@ -115,9 +118,9 @@ def test_memory_text_explains_a_leak(fusetui: Run, leaking: Path) -> None:
     ]
     grew = sum(a < b for a, b in pairwise(kept))
     assert (
-        f"What one stack in a/train.py:33 train keeps grew in {grew} of the last {len(kept) - 1} "
-        f"steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. After the last "
-        f"one it kept {in_mb(kept[-1])} of what was allocated since the recording began."
+        f"Memory kept by one stack in a/train.py:33 train grew in {grew} of the last "
+        f"{len(kept) - 1} steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. "
+        f"After the last step it kept {in_mb(kept[-1])} allocated since the recording began."
     ) in sentences(fusetui, leaking)
 
 
@@ -149,9 +152,9 @@ def test_memory_text_advises_expandable_segments(
     back = len(pages - used) * 2 * MB
     assert (back + 2 * MB >= asked * MB) == (not enough)
     assert (
-        f"Whole pages of 2 MB of its pool and stream could have given back {in_mb(back)}: with "
-        f"what was free, that would {enough}have been enough for it in such pages. A layout that "
-        "was expandable from the start would be another one."
+        f"Expandable segments could have released {in_mb(back)} in pages of 2 MB, which would "
+        f"{enough}have been enough with the free memory. Their layout would have differed from "
+        "the start."
     ) in sentences(fusetui, path)
 
 
@@ -165,7 +168,7 @@ def test_memory_text_does_not_advise_expandable_segments_that_are_on(
     assert machine.alloc(40 * MB) is None
     said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
     assert "Segments are expandable already." in said
-    assert "Whole pages" not in said
+    assert "in pages of 2 MB" not in said
 
 
 def test_memory_with_unknown_free_bytes_says_so(fusetui: Run, tmp_path: Path) -> None:
@@ -271,7 +274,7 @@ def test_memory_of_a_trace_reports_its_peak(fusetui: Run, tmp_path: Path) -> Non
     out = fusetui("memory", path).out
     said = "1.536 kB allocated at 3 us (event 0), and at most 4.096 kB reserved."
     assert out.splitlines()[3].startswith(f"Peak: {said}")
-    assert "A snapshot would also tell the stack" in " ".join(out.split())
+    assert "A snapshot would also have stacks," in " ".join(out.split())
     found = fusetui("memory", path, "--json", "--at", "2us").json["devices"][0]
     assert (found["at_index"], found["by_op"][0]["bytes"]) == (-1, 1024)
     rows = fusetui("memory", path, "--format", "json").json
@@ -288,7 +291,7 @@ def test_a_cpu_has_no_snapshot_to_recommend(
     out = fusetui(
         "memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))
     ).out
-    assert "CPU: what was allocated while torch recorded" in out
+    assert "CPU: allocations while torch recorded" in out
     assert "A snapshot would" not in out
     assert " reserved" not in out
 
@@ -308,16 +311,13 @@ def test_memory_refuses_options_that_a_trace_cannot_answer(
         [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],
     )
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence
-    assert (
-        "tells the op that allocated"
-        in fusetui("memory", path, "--by", "module").sentence
-    )
+    assert "groups memory by op" in fusetui("memory", path, "--by", "module").sentence
     assert (
         "do not tell where memory ran out"
         in fusetui("memory", path, "--at", "oom").sentence
     )
     assert (
-        "profile_memory=True adds them"
+        "profile_memory=True records them"
         in fusetui("memory", write(json.dumps(TRACED[:1]))).err
     )
     found = fusetui("memory", write(json.dumps(old)))

@@ -43,7 +43,7 @@ def test_every_question_is_answered(fusetui: Run, path: Path, command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["modules", "lines", "why"])
-def test_what_is_missing_is_told_in_words_of_the_format(
+def test_stacks_missing_from_an_nsys_file_are_advised_for_torch_profiler_only(
     fusetui: Run, path: Path, command: str
 ) -> None:
     """No option of torch.profiler alone would record it."""

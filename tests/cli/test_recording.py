@@ -34,8 +34,11 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
     [
         ("record", "Name what to record"),
         ("record --all --pid 1", "Name what to record"),
-        ("record --pid 999999999", "There is no process 999999999 of yours."),
-        ("record --pid OWN", "is closed. Start it with fusetui run"),
+        ("record --pid 999999999", "No process 999999999 of yours."),
+        (
+            "record --pid OWN",
+            "does not accept on-demand profiling. Start it with fusetui run",
+        ),
         ("record --job none-such", "No process of job none-such of yours"),
         ("record --all --steps 3 --seconds 1", "either --seconds or --steps"),
         ("record --all --seconds 0", "--seconds takes"),
@@ -43,9 +46,9 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
             "record --all --with shape",
             "takes stack, shapes, memory or none, not 'shape'",
         ),
-        ("run", "Name the program"),
+        ("run", "Give the program"),
         ("run -- /no/such/program", "cannot be started: No such file"),
-        ("watch /no/such/folder", "is no folder"),
+        ("watch /no/such/folder", "is not a folder"),
         ("watch /tmp", "needs a terminal"),
     ],
 )
@@ -153,7 +156,7 @@ def test_a_program_that_ends_well_and_was_not_recorded_is_an_error(
     """The reason is true, and no folder is left. Its own failure comes first."""
     monkeypatch.chdir(tmp_path)
     assert cli.run(["run", "--", "true"]) == 1
-    assert "no process of it asked to be recorded" in capfd.readouterr().err
+    assert "none of its processes polled for a request" in capfd.readouterr().err
     assert cli.run(["run", "--", "sh", "-c", "exit 3"]) == 3
     line = ["run", "--after", "60", "--", sys.executable, FAKE, "0.2"]
     assert cli.run(line) == 1
@@ -309,7 +312,7 @@ def test_a_folder_that_others_can_write_to_is_refused(
         pass
 
 
-def test_what_is_no_own_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_or_dangling_link_is_refused_as_trace_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "absent")
     for name in ("file", "dangling"):
@@ -334,5 +337,5 @@ def test_a_link_of_another_user_to_an_own_folder_is_refused(tmp_path: Path) -> N
     with trace_folder(link):  # the user made it
         pass
     os.lchown(link, 65534, 65534)
-    with pytest.raises(CommandError, match="link of another user"), trace_folder(link):
+    with pytest.raises(CommandError, match="another user's link"), trace_folder(link):
         pass

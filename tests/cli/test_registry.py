@@ -51,7 +51,9 @@ def test_an_entry_is_all_that_a_new_command_needs(
     assert cli.run(["count", "5", "--other", "word"]) == 7
 
 
-def test_what_no_parser_knows_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_unknown_to_the_parser_are_passed_on_to_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only a workload knows its shapes."""
     told: list[tuple[str, ...]] = []
 

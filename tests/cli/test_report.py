@@ -303,7 +303,9 @@ def test_every_button_and_head_has_a_name(fusetui: Run, tmp_path: Path) -> None:
     assert all(head.strip() for head in heads)
 
 
-def test_what_is_wide_scrolls_in_its_own_box(fusetui: Run, tmp_path: Path) -> None:
+def test_tables_and_lanes_of_a_report_scroll_in_their_own_box(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """A table or the lanes, whose width does not follow that of the window."""
     text = reported(fusetui, tmp_path, EAGER, COMPILED)
     elements = Page(text).elements
@@ -321,7 +323,7 @@ def test_a_table_says_what_it_leaves_out(
 ) -> None:
     """GPU time of no module stands below that table, and nothing where all of it is in
     one."""
-    said = "in no module or annotation"
+    said = ": outside modules"
     assert said not in reported(fusetui, tmp_path, EAGER)
     events = [
         event("part", 0, 9, cat="user_annotation"),

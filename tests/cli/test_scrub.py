@@ -66,7 +66,7 @@ def test_a_file_that_exists_is_wrong_use(fusetui: Run, private: Path) -> None:
     assert private.read_text() == before
 
 
-def test_what_could_not_be_read_is_left_out_and_told(
+def test_unreadable_events_are_left_out_of_a_scrubbed_trace_and_told(
     fusetui: Run, tmp_path: Path
 ) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"

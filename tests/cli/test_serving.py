@@ -38,7 +38,7 @@ def test_serving_text_lists_phases_limit_and_time_between(
     assert "decode            19" in text
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
-    assert "Between passes of the model: 18 gaps" in text
+    assert "Between model passes: 18 gaps," in text
     assert "247 events of 19 of 19 graph replays have the op" in text.replace(
         "\n  ", " "
     )
@@ -74,4 +74,4 @@ def test_a_configuration_that_is_none(fusetui: Run, served: Path) -> None:
 def test_serving_of_a_trace_of_no_server_says_why_not(fusetui: Run) -> None:
     found = fusetui("serving", "lesson:mlp-eager")
     assert found.code == 0
-    assert found.out.startswith("Cannot tell: Steps: no annotation has the name")
+    assert found.out.startswith("Inconclusive: no steps of a server: no annotation")

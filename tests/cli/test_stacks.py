@@ -79,7 +79,7 @@ def test_stacks_that_cannot_be_made_are_one_sentence(fusetui: Run) -> None:
     assert "not both" in fusetui("stacks", EAGER, "--folded", "--speedscope").sentence
 
 
-def test_what_the_stacks_leave_out(
+def test_gpu_time_in_no_module_is_stated_beside_the_stacks(
     fusetui: Callable[..., Any], tmp_path: Path, event: Callable[..., Any]
 ) -> None:
     """GPU time of no module is stated, and nothing where all of it is in one."""
@@ -96,6 +96,5 @@ def test_what_the_stacks_leave_out(
         said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
     assert said["all"] == ""
     assert (
-        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module"
-        in said["some"]
-    )
+        "The stacks have 4 us of 10 us of GPU time; the rest belongs to no module"
+    ) in said["some"]

@@ -59,7 +59,7 @@ def test_the_terminal_alone_knows_its_size() -> None:
     assert environment == {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "256"}
 
 
-def test_what_the_user_says_about_colors_holds() -> None:
+def test_a_color_system_set_by_the_user_holds() -> None:
     said = {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "standard"}
     prepare(said)
     assert said["TEXTUAL_COLOR_SYSTEM"] == "standard"
@@ -153,7 +153,7 @@ def test_the_terminal_is_asked(trace: Path, answer: str, background: bytes) -> N
         assert shown.wait() == 0
 
 
-def test_what_is_typed_while_the_terminal_is_asked_is_not_lost(trace: Path) -> None:
+def test_keys_typed_while_the_terminal_is_asked_are_not_lost(trace: Path) -> None:
     asks = {"FUSETUI_THEME": "auto", "COLORTERM": "truecolor"}
     with Terminal(["open", trace], environment=asks) as shown:
         while QUESTION not in shown.output:

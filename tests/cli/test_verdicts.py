@@ -61,8 +61,8 @@ def test_a_summary_is_never_too_large_for_github() -> None:
     for cases, more in (([case], ["y" * 9_000] * 900), ([case] * 9_000, [])):
         told = summary("diff", cases, more)
         assert len(told) < 1 << 18
-        assert told.endswith("which this page has no room for.\n")
-    assert "no room" not in summary("diff", [Case("x", Outcome.PASSED, "x")], ["y"])
+        assert told.endswith("More results do not fit on this page.\n")
+    assert "do not fit" not in summary("diff", [Case("x", Outcome.PASSED, "x")], ["y"])
 
 
 def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> No
         f"::error file={tmp_path}/a.json,title=fusetui check::{tmp_path}"
     )
     assert wrong.sentence.endswith(
-        "guess gemm=2, found 3 (counted kernels in each of 3 steps)."
+        "expected gemm=2, found 3 (counted kernels in each of 3 steps)."
     )
     suite = ET.parse(report).getroot()[0]
     assert [len(test) for test in suite] == [0, 1]
@@ -130,7 +130,7 @@ def test_a_file_cut_short_is_an_error(
     assert ET.parse(report).getroot()[0].attrib["errors"] == "1"
 
 
-def test_nothing_is_told_that_was_not_asked(fusetui: Run, trace_file: File) -> None:
+def test_github_without_fail_over_is_refused(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     found = fusetui("diff", path, path, "--github")
     assert (found.code, found.out) == (2, "")

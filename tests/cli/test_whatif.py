@@ -54,8 +54,8 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        "With loader, a step (launched) of 100 us would take 80 us at best (20.0 % less). If no batch is "
-        "ready earlier than recorded, it takes 95 us."
+        "A step (launched) would take 80 us instead of 100 us with loader (at "
+        "best: 20.0 % less). It takes 95 us if no batch is ready earlier than"
     )
     assert "Workers load the batches" in text
     assert "no batch is ready" not in said(answer())
@@ -69,7 +69,7 @@ def test_whatif_json_has_its_documented_keys(fusetui: Run) -> None:
     assert found["after_ns"] < found["before_ns"]
 
 
-def test_what_limits_the_steps_adds_up(fusetui: Run) -> None:
+def test_times_by_limit_add_up_to_the_steps_after_a_change(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     later = found["steps"][1:]
     assert sum(row["ns"] for row in found["limit"]) == sum(
@@ -92,7 +92,7 @@ def test_a_factor_of_one_changes_nothing(fusetui: Run) -> None:
     ("change", "sentence"),
     [
         ("kernel:nowhere x0.5", "No kernel matches kernel:nowhere."),
-        ("faster", "faster is no change; these are: kernel:PATTERN x0.5, "),
+        ("faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
         ("loader", "No thread that launches work loads data."),
     ],
 )
@@ -108,15 +108,14 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 
 def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
-        "With loader, a step (launched) of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
-        "limits it: 71 % of the critical path is what CPU threads do, most of it zoom_shift."
+        "A step (launched) would take 80 us instead of 100 us with loader "
+        "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
+        "71 % of the critical path is work of CPU threads, most"
     )
 
 
 def test_whatif_bound_is_printed_as_at_best() -> None:
-    assert "would take 80 us at best (20.0 % less). Then" in said(
-        answer(certainty="bound")
-    )
+    assert "loader (at best: 20.0 % less). After" in said(answer(certainty="bound"))
 
 
 def test_too_little_is_understood() -> None:
@@ -129,25 +128,25 @@ def test_too_little_is_understood() -> None:
     )
     assert found.abstains
     assert said(found).startswith("Not understood: 25 % of the time of GPU 3.")
-    assert "cannot be told: too little of the time is understood." in said(found)
+    assert "loader: too little of the time is understood." in said(found)
 
 
 def test_whatif_range_is_printed_with_both_ends() -> None:
     found = answer(after_ns=None, between_ns=(60_000, 70_000), certainty="estimate")
-    assert "a step (launched) of 100 us would take 60 us to 70 us." in said(found)
+    assert "A step (launched) would take 60 us to 70 us" in said(found)
 
 
 def test_names_of_a_trace_are_printable() -> None:
     row = PathRow("host", "\x1b[31mred", 1, 1, 1.0)
-    assert "\x1b" not in limit_sentence([row]) + rows_text([row], 80)
+    assert "\x1b" not in limit_sentence([row], "") + rows_text([row], 80)
 
 
 @pytest.mark.parametrize(
     ("times", "knee", "sentence"),
     [
-        ([100, 100, 200], 0.5, "Below x0.5 it no longer helps."),
-        ([100, 150, 200], None, "It helps all the way."),
-        ([200, 200, 200], None, "It makes no difference."),
+        ([100, 100, 200], 0.5, "No further gain below x0.5."),
+        ([100, 150, 200], None, "The gain continues down to the smallest factor."),
+        ([200, 200, 200], None, "No factor changes that."),
     ],
 )
 def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
@@ -158,7 +157,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
     assert sentence in sweep_text(found, 80)
 
 
-def test_what_is_not_understood_after_the_change() -> None:
+def test_the_share_not_understood_after_a_change_is_told() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith(
         "Not understood: 13 % of the time after the change. Nothing"
@@ -171,4 +170,4 @@ def test_path_of_an_empty_trace_says_that_there_is_none(
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": []}')
     assert run_command(["path", str(path)]) == 0
-    assert "no critical path" in capsys.readouterr().out
+    assert "No critical path" in capsys.readouterr().out

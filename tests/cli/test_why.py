@@ -68,7 +68,8 @@ def test_why_text_has_breakdown_gaps_and_findings(
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us a step (wall; the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
+        "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
+        "step. Idle 499 us, of"
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
@@ -78,9 +79,9 @@ def test_why_text_has_breakdown_gaps_and_findings(
 @pytest.mark.parametrize(
     ("lengths", "told"),
     [
-        ((100, 120, 180), "120 us a step (wall; the median of 3)."),
-        ((100, 120, 140, 180), "120 us a step (wall; the lower median of 4)."),
-        ((100, 180), "100 us a step (wall; the shorter of 2)."),
+        ((100, 120, 180), "120 us per step (wall; the median of 3)."),
+        ((100, 120, 140, 180), "120 us per step (wall; the lower median of 4)."),
+        ((100, 180), "100 us per step (wall; the shorter of 2)."),
     ],
 )
 def test_the_median_step_is_a_step(
@@ -105,7 +106,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of it; for 130 us of that it communicates and computes nothing.",
+            "The GPU is busy 95 % of it; for 130 us of that it only communicates.",
         ),
         (185, "The GPU is busy 95 % of it."),
     ):
@@ -117,12 +118,12 @@ def test_the_answer_tells_the_work_that_only_communicates(
             event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names
         ]
         last = event("gemm", 200, 0, cat="kernel", pid=0, tid=7)
-        assert f"The GPU's span is 200 us. {told} 10 us is idle" in answer(
+        assert f"The GPU's span is 200 us. {told} Idle 10 us" in answer(
             why(trace_of([*work, last]))
         )
 
 
-def test_what_is_no_gap_for_a_reader_is_not_listed(
+def test_a_gap_of_1_ns_is_not_listed(
     trace_of: Callable[..., Any],
 ) -> None:
     """1 ns lies between the first two kernels, 10 us between the others."""
@@ -355,7 +356,7 @@ def test_why_without_a_gpu_accounts_for_cpu_threads(
     assert found["cpu"][0]["op_ns"] == 5_000
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
-    assert "No GPU events were recorded: this is what 1 CPU thread did." in text
+    assert "No GPU events were recorded. This is the breakdown of 1 CPU thread." in text
     assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
@@ -404,12 +405,11 @@ def test_a_file_that_ends_early_may_hold_the_rest(
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
     assert (
-        "The file ends before any GPU event: this is what 1 CPU thread did."
-        in found.out
-    )
+        "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
+    ) in found.out
     assert (
-        "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
-    )
+        "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"
+    ) in found.out
 
 
 BUSY = [
@@ -456,11 +456,11 @@ def test_why_lists_estimated_gains(fusetui: Run) -> None:
     found = fusetui("why", lesson, "--json").json
     assert found["worth_of"] == "step"
     assert found["findings"][0]["worth_ns"] > 0
-    assert " worth at most " in fusetui("why", lesson).out
+    assert "Estimated gain at most " in fusetui("why", lesson).out
     without = fusetui("why", lesson, "--no-worth", "--json").json
     assert (without["worth_of"], without["findings"][0]["worth_ns"]) == (None, None)
     assert without["findings"][0]["worth_note"] == "left_out"
-    assert " worth " not in fusetui("why", lesson, "--no-worth").out
+    assert "stimated gain" not in fusetui("why", lesson, "--no-worth").out
 
 
 def test_why_together_reports_the_combined_gain(fusetui: Run) -> None:

@@ -16,17 +16,16 @@ WITHOUT_NAME = ("lambda", "listcomp", "setcomp", "dictcomp", "genexpr")
 ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 
 
-def tables() -> Iterator[list[list[str]]]:
-    """The cells of each table of the glossary, below its heading."""
+def cells_below(heading: str) -> list[list[str]]:
+    """The cells of the table of the glossary below a heading."""
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    for section in text.split("\n## ")[1:]:
-        rows = [
-            [cell.strip() for cell in row.split("|")] for row in ROW.findall(section)
-        ]
-        yield rows[2:]
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in row.split("|")] for row in ROW.findall(section)]
+    return rows[2:]
 
 
-WORDS, KEYS, UNUSED = tables()
+WORDS = cells_below("Words")
+UNUSED = cells_below("Words that are not used")
 AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
 

@@ -13,7 +13,7 @@ PEERS = benchmark("python_peers")
 LESSONS = ("lesson:mlp-eager", "lesson:mlp-compiled")
 
 
-def test_each_call_of_the_table_has_an_answer() -> None:
+def test_each_call_in_the_table_of_peers_prints_a_figure() -> None:
     calls = [one.fusetui for one in PEERS.QUESTIONS]
     for said in PEERS.asked(sys.executable, PEERS.FUSETUI, calls, LESSONS):
         assert any(digit in said for digit in "123456789")

@@ -138,4 +138,4 @@ def test_the_command_prints_it(fusetui: Run) -> None:  # noqa: F811
 def test_command_without_a_document_has_no_schema(fusetui: Run) -> None:  # noqa: F811
     found = fusetui("schema", "open")
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("open has no schema: choose one of check, ")
+    assert found.err.startswith("No schema of open: choose one of check, ")

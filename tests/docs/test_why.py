@@ -68,7 +68,7 @@ def test_each_rule_has_a_section(rule: Rule) -> None:
     """With its figures and its remedy as they are."""
     section = PAGE.partition(f"### {rule.id}\n")[2].partition("\n### ")[0]
     assert all(
-        f"* **{part}**: " in section for part in ("Question", "Needs", "At stake")
+        f"* **{part}**: " in section for part in ("Question", "Needs", "Upper bound")
     )
     assert _told_thresholds(section) == [
         f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items()

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from fuzz import (
     app,
+    compile_log,
     flight,
     interrupt,
     nsys,
@@ -105,7 +106,7 @@ def test_no_process_outlives_its_terminal(number: int) -> None:
         starting.end()
 
 
-def test_what_is_written_of_damaged_traces_has_its_form() -> None:
+def test_files_written_from_damaged_traces_have_their_form() -> None:
     for number in range(50 * TIMES):
         print(f"kind writing, seed {SEED}, first {number}")
         writing.attempt(SEED, number)
@@ -145,3 +146,9 @@ def test_scripts_of_hostile_ops_hold_literals_alone() -> None:
     for number in range(40):
         print(f"kind reproduce, seed {SEED}, first {number}")
         reproduce.attempt(SEED, number)
+
+
+def test_logs_of_torch_compile_end_in_an_answer_or_a_sentence() -> None:
+    for number in range(20):
+        print(f"kind compile_log, seed {SEED}, first {number}")
+        compile_log.attempt(SEED, number)

@@ -22,5 +22,5 @@ def test_an_occupancy_query_is_known(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["cudaLaunchKernel", "Occupancy", "", "myOccupancyMaxActiveBlocks"]
 )
-def test_other_calls_say_it_themselves(name: str) -> None:
+def test_a_call_that_is_no_occupancy_query_has_no_meaning_to_tell(name: str) -> None:
     assert meaning_of_call(name) == ""

@@ -57,7 +57,7 @@ def test_registers_and_shared_memory_limit_resident_blocks_of_a_prediction(
     assert predictions.at_once(code, "sm_80", 10) == 10 * blocks
 
 
-def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> None:
+def test_measured_times_stand_beside_predicted_ones(tmp_path: Path) -> None:
     mlp = next(one for one in predictions.EXPERIMENTS if one.name == "mlp")
     fused, gemm = predictions.uses(mlp, "sm_80")
     times = [

@@ -93,7 +93,7 @@ def test_times_are_whole_nanoseconds(name: str) -> None:
     )
 
 
-def test_what_a_type_cannot_hold_is_missing() -> None:
+def test_values_that_a_column_type_cannot_hold_are_missing() -> None:
     assert column_of(ColumnSpec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [
         1,
         None,

@@ -76,7 +76,9 @@ def test_text_formats_hold_no_hidden_characters(table: Table, form: str) -> None
 @pytest.mark.parametrize(
     ("form", "heads"), [("csv", 1), ("tsv", 1), ("markdown", 2), ("json", 0)]
 )
-def test_each_row_is_a_line(table: Table, form: str, heads: int) -> None:
+def test_each_row_of_a_written_table_is_one_line(
+    table: Table, form: str, heads: int
+) -> None:
     assert text(table, form).count("\n") == len(NAMES) + heads
 
 
@@ -116,7 +118,7 @@ def test_markdown_has_no_markup_of_names(table: Table) -> None:
     assert line.startswith("| a\\|b\\_\\*\\`\\[x\\](y)\\<b\\>&amp;amp;@\u200bme |")
 
 
-def test_what_is_drawn_is_printable(table: Table) -> None:
+def test_repr_and_html_of_a_table_are_printable_and_escaped(table: Table) -> None:
     assert printable(repr(table).replace("\n", "")) == repr(table).replace("\n", "")
     assert max(map(len, repr(table).splitlines())) <= 100
     assert "<b>" not in table._repr_html_()

@@ -390,7 +390,7 @@ def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) 
     assert begun[0].poll() is not None
 
 
-def test_what_the_tables_of_a_query_leave_out(trace: Trace) -> None:
+def test_a_query_tells_what_its_own_tables_leave_out(trace: Trace) -> None:
     said = ("some time is in none of the rows",)
     whole = msgspec.structs.replace(
         table_of_all([("a", trace)], "modules"), left_out=said

@@ -153,6 +153,12 @@ def test_a_field_that_is_no_column() -> None:
     [
         "family:gemm",
         "family = comm",
+        "family:pointwise",
+        "kind = comm",
+        "kind:pointwise or kind:gemm",
+        "kind != copy and kind != op",
+        "kind:other",
+        "library:nccl or library = cutlass",
         "dur>50us -kind:python",
         "op = aten::mm and dur > 5us",
         "kind:kernel dur<=5us at>1ms",

@@ -43,19 +43,19 @@ def test_marks_take_no_cells() -> None:
 
 
 @given(Text, st.integers(0, 40))
-def test_what_was_clipped_fits_and_is_whole_where_it_fits(text: str, most: int) -> None:
+def test_clipped_text_fits_and_is_whole_where_it_fits(text: str, most: int) -> None:
     shown = clip(text, most)
     assert width(shown) <= most
     assert (shown == text) == (width(text) <= most)
 
 
 @given(Text, st.integers(0, 40), st.booleans())
-def test_what_was_padded_is_as_wide_as_asked(text: str, cells: int, left: bool) -> None:
+def test_padded_text_is_as_wide_as_asked(text: str, cells: int, left: bool) -> None:
     shown = pad(text, cells, left)
     assert width(shown) == max(cells, width(text))
     assert shown.strip(" ") == text.strip(" ")
 
 
-def test_joined_keeps_what_fits() -> None:
+def test_joined_leaves_out_parts_that_do_not_fit() -> None:
     assert joined(["日本", "bc", "d"], 9) == "日本   bc"
     assert joined(["too long", "b"], 3) == "too long"

@@ -358,5 +358,5 @@ def test_json_stays_the_same_document(document: object) -> None:
     assert obeyed(text) == set()
 
 
-def test_nothing_has_no_share_and_no_sign() -> None:
+def test_a_percentage_of_nothing_is_empty() -> None:
     assert [signed_percent(part, 0) for part in (-1, 0, 1)] == ["", "", ""]

@@ -49,7 +49,9 @@ def kept(trace: Trace, begin_us: float, end_us: float) -> list[tuple[Any, ...]]:
     return [(event["name"], event.get("ts", 0), event.get("dur")) for event in events]
 
 
-def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
+def test_a_launch_before_the_window_is_kept_with_its_op_and_frame(
+    trace_of: Make,
+) -> None:
     """The kernel was launched before the window, in an op in a frame; another op was
     over by then."""
     events = [
@@ -71,7 +73,7 @@ def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
     ]
 
 
-def test_what_is_not_clipped_stays_as_it_is_written(trace_of: Make) -> None:
+def test_an_event_that_is_not_clipped_is_cut_out_byte_for_byte(trace_of: Make) -> None:
     (event,) = slices(("cpu_op", "a", 10.125, 2), note="\u00e9")
     trace = trace_of([event, *slices(("cpu_op", "b", 90, 5))])
     found = b"".join(texts_of(trace, part_of(trace, 10_000, 20_000), {}))
@@ -155,7 +157,7 @@ def test_events_stay_in_the_order_of_the_file(write: Make, end_us: float) -> Non
     assert found == [event for event in events if event.get("ts", 0) < end_us]
 
 
-def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
+def test_a_damaged_event_is_left_out_of_a_cut_alone(write: Make) -> None:
     good = [
         json.dumps(event)
         for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))

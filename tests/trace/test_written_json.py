@@ -129,7 +129,7 @@ def test_json_written_of_nan_and_infinity_is_valid(
     assert b"Infinity" not in written(content)
 
 
-def test_what_is_whole_stays_as_it_is(tmp_path: Path) -> None:
+def test_converting_a_whole_json_trace_changes_no_value(tmp_path: Path) -> None:
     content = document(
         event(0, args={"a": [1, 2.50, "\u00e9"]}), event(1), keys='"k": 1.50, '
     )

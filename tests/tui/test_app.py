@@ -46,7 +46,7 @@ async def test_search_goes_through_the_hits(path: str) -> None:
         assert "4 of 4: linear" in screen(app)
 
 
-async def test_what_is_searched_for_is_seen_while_it_is_typed(path: str) -> None:
+async def test_a_search_is_seen_in_the_last_line_while_it_is_typed(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"gel")
         assert screen(app).splitlines()[-1].strip() == "gel"
@@ -277,7 +277,7 @@ async def test_the_palette_of_a_terminal_that_is_too_small(
 
 
 @pytest.mark.parametrize("key", ["question_mark", "i"])
-async def test_what_lies_over_a_page_gives_way_to_that_sentence(
+async def test_an_overlay_gives_way_to_the_sentence_of_a_terminal_too_small(
     path: str, key: str
 ) -> None:
     async with opened([path]) as (app, pilot):
@@ -302,7 +302,7 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(
         app.do(lambda state: cast(tuple[State, Compare], compared_anew(state))[0])
         await pilot.press("enter")
         assert app.state.page == DIFF
-        assert "working: what changed" in screen(app)
+        assert "Comparing A and B" in screen(app)
         await pilot.press("y")
         assert "nothing was copied" in screen(app)
 

@@ -30,7 +30,9 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     assert loaded.sides[0].label == "mlp"
 
 
-def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
+def test_results_for_the_first_frame_are_there_when_traces_are_posted(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Any] = []
@@ -40,7 +42,9 @@ def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
         assert kept_result(loaded.sides[0].trace, make) is not None
 
 
-def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
+def test_launch_queue_idle_reasons_and_trees_are_posted_after_the_lanes(
+    tmp_path: Path,
+) -> None:
     """First the launch queue, then why the GPU was idle, then everything, then the
     trees."""
     path = tmp_path / "mlp.json"

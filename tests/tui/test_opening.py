@@ -155,7 +155,9 @@ async def test_first_lanes_are_shown_while_the_rest_is_read(
 
 
 @pytest.mark.parametrize("page", ["1", "2", "3"])
-async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) -> None:
+async def test_escape_while_reading_keeps_the_part_that_was_read(
+    gate: Gate, part: Trace, page: str
+) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         await pilot.press(page, "escape")
@@ -199,7 +201,9 @@ async def test_a_window_over_everything_stays_one(gate: Gate, whole: Trace) -> N
         assert "shown: what" not in screen(app)
 
 
-async def test_a_search_finds_what_came_later(gate: Gate) -> None:
+async def test_a_search_while_reading_finds_hits_that_were_read_later(
+    gate: Gate,
+) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         await pilot.press("slash", *"gelu", "enter")

@@ -159,7 +159,7 @@ def test_a_lane_that_looks_the_same_is_not_laid_out_again(
     assert moved[1] <= moved[0]
 
 
-def test_what_is_found_out_later_leaves_the_lanes_alone(
+def test_an_answer_that_arrives_later_redraws_no_lane(
     trace_of: Callable[..., Trace],
 ) -> None:
     """Only the line of idle time, and what stands below the lanes, change."""

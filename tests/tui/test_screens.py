@@ -168,7 +168,7 @@ def test_a_low_screen_shows_the_rows_of_the_diff(both: State) -> None:
 
 def test_the_timelines_of_the_diff_say_why_the_gpu_was_idle(both: State) -> None:
     lines = drawn(after(both, resized(Size(200, 50), False), *do("diff"))).splitlines()
-    idle = [line for line in lines if line.startswith("idle because")]
+    idle = [line for line in lines if line.startswith("idle reason")]
     assert len(idle) == 2
     assert all("CPU op" in line or "ooo" in line for line in idle)
 

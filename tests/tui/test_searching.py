@@ -25,7 +25,7 @@ from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import look
-from fusetui.tui.pages.overlays import said
+from fusetui.tui.pages.overlays import hits_summary
 from fusetui.tui.state import search
 from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
 
@@ -60,7 +60,7 @@ def typed(state: State, text: str) -> State:
         ("dur>1us", -1),
     ],
 )
-def test_a_search_for_what_takes_longer_begins_with_the_longest(
+def test_a_search_by_duration_begins_with_the_longest_hit(
     mlp: Trace, text: str, begins: int
 ) -> None:
     """Of the products the second takes longer, of all slices the steps do; n goes on in
@@ -91,7 +91,7 @@ async def test_enter_goes_to_the_first_hit(path: str) -> None:
         assert selected(app) == GEMM
 
 
-async def test_what_takes_longer_is_gone_to_when_it_is_there(path: str) -> None:
+async def test_a_regex_search_selects_its_match_when_it_is_found(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("slash", *"/^ampere/", "enter")
         await settled(app, pilot)
@@ -255,7 +255,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
         for text in map(" ".join, product(*PARTS)):
             with cases.case(text):
                 *_, last = found(state, text)
-                sentence = said(last)
+                sentence = hits_summary(last)
                 assert len(sentence.splitlines()) == 1
                 assert last.wrong or last.is_done
                 finds_nothing = not last.wrong and not len(last.together)
@@ -265,8 +265,8 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("family:", "family: is followed by what a kernel does or its naming scheme"),
-        ("kind:foo", "kind: is followed by one of kernel, memcpy"),
+        ("family:", "family: is followed by the kind or the library of a kernel"),
+        ("kind:foo", "kind: is followed by what a slice is (kernel, memcpy, "),
         ("step:x", "step: is followed by the number of a step"),
         ("dur<-5us", "dur< takes a time with its unit"),
         ("step:9", "nothing found: this trace has the steps 3 to 4"),
@@ -373,7 +373,9 @@ def test_once_the_trace_is_whole_its_args_are_searched_too(shaped: Trace) -> Non
     assert now.session.hits is not None
 
 
-def test_other_hits_are_not_searched_for_again(shaped: Trace) -> None:
+def test_hits_of_a_page_are_not_searched_for_again_when_more_is_read(
+    shaped: Trace,
+) -> None:
     state = after(opened(shaped), *do("kernels", "show"))
     reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
     assert not isinstance(registry.arrived(reading, state.sides), tuple)
@@ -390,7 +392,9 @@ def test_an_answer_holds_when_more_is_known_of_the_trace(shaped: Trace) -> None:
     assert there.wanted_hit == ""
 
 
-def test_what_is_typed_is_searched_for_in_what_was_read_since(shaped: Trace) -> None:
+def test_typed_text_is_searched_for_again_when_the_whole_trace_is_read(
+    shaped: Trace,
+) -> None:
     """Rows of a part of the trace are no rows of the whole."""
     state = typed(opened(shaped), "gelu")
     reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))

@@ -27,7 +27,7 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 writer.MAX_QUEUED_WRITES = 1  # more than that are written by whatever happens
 """
 READY = "j/k selects a slice"
-ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
+ANSWERED = "idle reason:"  # all that is worked out after loading is on the screen
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 
@@ -247,7 +247,9 @@ def test_a_signal_ends_the_app(shown: Shown, name: str) -> None:
         assert is_given_back(terminal)
 
 
-def test_a_signal_ends_what_reads(shown: Shown, tmp_path: Path) -> None:
+def test_a_signal_while_reading_stops_the_helpers_and_the_app(
+    shown: Shown, tmp_path: Path
+) -> None:
     """As a thread that is told to end may: its helpers are stopped on the way."""
     with shown(change=READS_FOR_EVER.format(tidy=str(tmp_path / "tidy"))) as terminal:
         terminal.wait_for("reading")
@@ -320,7 +322,7 @@ def test_the_app_needs_the_terminal_that_it_draws_on(
         assert "needs a terminal" in (tmp_path / "errors").read_text()
 
 
-def test_what_a_textual_terminal_needs_is_still_the_same() -> None:
+def test_restore_sequences_for_a_hung_app_are_those_textuals_driver_writes() -> None:
     """What is written by an app that hangs, against what the driver writes."""
     driver = inspect.getsource(LinuxDriver)
     for sequence in RESTORE.decode().split("\x1b")[1:]:

@@ -43,7 +43,7 @@ def toured(lesson: Trace, title: str, *kept: str) -> State:
         ("Copy", ["down"], "down", ["copy"]),
     ],
 )
-def test_a_step_is_done_by_what_it_asks_alone(
+def test_a_step_of_the_tour_is_done_by_its_own_key_alone(
     lesson: Trace, title: str, before: list[str], other: str, wanted: list[str]
 ) -> None:
     state = toured(lesson, title, *before)

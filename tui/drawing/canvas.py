@@ -161,14 +161,17 @@ class Canvas(Widget, inherit_bindings=False):
         return strips
 
     def on_resize(self) -> None:
+        """Draws all lines again."""
         self._stale = True
         self._plan_frame()
 
     def on_click(self, event: events.Click) -> None:
+        """A click, unless the mouse was moved with the button down."""
         if not self._is_dragged:
             self.post_message(Moused(event.y, Click(event.x)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click or a drag begins."""
         self._pressed = (event.x, event.y)
         self._is_dragged = False
 
@@ -183,6 +186,7 @@ class Canvas(Widget, inherit_bindings=False):
             self.post_message(Moused(y, Drag(x, event.x, ended=False)))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
+        """A drag ends, if it was one."""
         if self._pressed is not None and self._is_dragged:
             x, y = self._pressed
             self.post_message(Moused(y, Drag(x, event.x, ended=True)))

@@ -208,6 +208,7 @@ def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
     """A rule with the title of a step, and its text; `keys`: what else can be done."""
 
     def lines(width: int, height: int) -> Sequence[Sequence[Styled]]:
+        """The rule, and the text on as many lines as it needs."""
         room = width - len(title) - 5
         after_title = f"  {keys} ".rjust(room, rule)
         shown: list[Sequence[Styled]] = [

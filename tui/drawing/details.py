@@ -36,6 +36,7 @@ from fusetui.trace.model.memo import kept_result, memo
 from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
+from fusetui.trace.program.regions import is_module
 from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
@@ -279,7 +280,8 @@ def _module_lines(trace: Trace, program: Program) -> Iterator[Said]:
         label = narrow(region_label(trace.name_of(region), expanded=True))
         is_timed = not without_times(trace, np.array([region]))[0]
         lasted = f"   {duration(int(trace.dur[region]))}" if is_timed else ""
-        yield Said(f"  module {label}{lasted}")
+        kind = "module" if is_module(trace.name_of(region)) else "annotation"
+        yield Said(f"  {kind} {label}{lasted}")
 
 
 def _call_lines(trace: Trace, row: int, program: Program) -> Iterator[Said]:
@@ -347,9 +349,7 @@ def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
         return f"{duration(on_path_ns)} of it on the critical path"
     if slack_ns < 0:  # unknown
         return ""
-    if slack_ns == 0:
-        return "could not take longer without moving the end"
-    return f"could take {duration(slack_ns)} longer without moving the end"
+    return f"slack: {duration(slack_ns)}"
 
 
 def warm(origins: Origins) -> None:

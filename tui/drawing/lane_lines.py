@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -185,16 +185,6 @@ def look_of(path: Marks | None, row: int) -> str:
     return PATH if is_on_path else ""
 
 
-class _Run(NamedTuple):
-    """Neighboring cells that one row stands for."""
-
-    row: int  # NO_SLICE: none
-    kind: int  # its number
-    begin: int
-    end: int
-    look: str  # the token of what is marked or on the critical path; "": neither
-
-
 def slices(
     cells: Cells,
     cell_ns: int,
@@ -212,38 +202,42 @@ def slices(
     parts: list[Styled] = []
     levels: list[int] = []  # worked out where there is a bar
     rows = _rows_with_selection(cells, selected, selected_cells)
-    for run in _runs(rows, cells, marked, on_path):
-        size = run.end - run.begin
-        if run.row == NO_SLICE:
-            parts.append((" " * size, "plain"))
-        elif run.row == selected:
-            parts.append(chosen_slice(label(run.row), size, glyphs))
-        elif size > 1:
-            parts.append(_wide_slice(label(run.row), run, is_filled(parts), glyphs))
-        else:
-            levels = levels or _levels(cells, cell_ns, glyphs)
-            cell = _cell(levels[run.begin], run.kind, run.look, glyphs)
-            _append_cell(parts, cell)
-    return parts
-
-
-def _runs(
-    rows: Int32s, cells: Cells, marked: Collection[int], on_path: Sequence[bool]
-) -> Iterator[_Run]:
-    """The runs of a line from left to right; `rows`: of each cell. A run is on the
-    critical path if the cell in its middle is."""
+    looks = _looks(rows, marked, on_path)
     row_of_cell = rows.tolist()
     kind_of_cell = cells.kind.tolist()
     begin = 0
     for end in _ends(rows):
         row = row_of_cell[begin]
-        look = ""
-        if row in marked:
-            look = "marked"
-        elif on_path and on_path[(begin + end) // 2]:
-            look = PATH
-        yield _Run(row, kind_of_cell[begin], begin, end, look)
+        size = end - begin
+        if row == NO_SLICE:
+            parts.append((" " * size, "plain"))
+        elif row == selected:
+            parts.append(chosen_slice(label(row), size, glyphs))
+        elif size > 1:
+            kind = KINDS[kind_of_cell[begin]]
+            look = looks[(begin + end) // 2] if looks else ""
+            is_beside = is_filled(parts)
+            parts.append(_wide_slice(label(row), size, kind, look, is_beside, glyphs))
+        else:
+            levels = levels or _levels(cells, cell_ns, glyphs)
+            look = looks[begin] if looks else ""
+            cell = _cell(levels[begin], kind_of_cell[begin], look, glyphs)
+            _append_cell(parts, cell)
         begin = end
+    return parts
+
+
+def _looks(rows: Int32s, marked: Collection[int], on_path: Sequence[bool]) -> list[str]:
+    """The token of each cell that is marked or on the critical path, "" for others; []
+    where nothing is. `rows`: of each cell."""
+    if not marked and not on_path:
+        return []
+    looks = [PATH if is_on else "" for is_on in on_path] or [""] * len(rows)
+    if marked:
+        for x, row in enumerate(rows.tolist()):
+            if row in marked:
+                looks[x] = "marked"
+    return looks
 
 
 def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> Int32s:
@@ -255,15 +249,15 @@ def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> 
     return rows
 
 
-def _wide_slice(label: str, run: _Run, is_beside: bool, glyphs: Glyphs) -> Styled:
-    """A slice of several cells. One that is on the critical path keeps the letter of its
-    kind."""
-    size = run.end - run.begin
-    kind = KINDS[run.kind]
-    if not run.look:
+def _wide_slice(
+    label: str, size: int, kind: SliceKind, look: str, is_beside: bool, glyphs: Glyphs
+) -> Styled:
+    """A slice of several cells. `look`: the token of one that is marked or on the
+    critical path, which keeps the letter of its kind."""
+    if not look:
         return filled_slice(label, size, kind, is_beside, glyphs)
-    letter = LETTERS[kind] if run.look == PATH else " "
-    return chosen_slice(label, size, glyphs, run.look, letter)
+    letter = LETTERS[kind] if look == PATH else " "
+    return chosen_slice(label, size, glyphs, look, letter)
 
 
 def _append_cell(parts: list[Styled], cell: Styled) -> None:

@@ -17,7 +17,7 @@ from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
 from fusetui.timeline.cells import edges
-from fusetui.trace.model.arrays import summed
+from fusetui.trace.model.arrays import Int64s, summed
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import Frame, MemoryAction
 from fusetui.tui.drawing.lane_lines import labeled
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 TICK_CELLS = 11
 MAX_LISTED = 200  # allocations of a segment
-OF_CPU = "Of the CPU, torch counts only what it allocates while it records."
+OF_CPU = "CPU memory: torch counts only what it allocates while recording."
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):
@@ -260,21 +260,35 @@ def about_segment(
     first."""
     rows, kinds = placed.inside(segment)
     bytes_of_row = moments.history.occupied.size[rows]
-    amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
+    lines = [
+        Said(f" {_segment_heading(placed, segment)}", "plain"),
+        Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"),
+    ]
+    by_size = np.argsort(-bytes_of_row, kind="stable")
+    address = placed.segments[segment].address
+    for row in rows[by_size][:MAX_LISTED].tolist():
+        lines.append(Said(_placed_text(moments, row, address)))
+    return lines
+
+
+def _segment_heading(placed: PlacedBlocks, segment: int) -> str:
+    """A segment, how much of it is used by how many allocations, and its holes."""
+    rows, _ = placed.inside(segment)
     used_bytes = size(int(placed.used[segment]))
     used = f"{used_bytes} in {plural(len(rows), 'allocation')}"
     segment_text = _segment_text(placed.segments[segment])
-    heading = f"{segment_text}: {used}, {_holes_text(placed, segment)}"
-    categories = [
-        f"{short_place(CATEGORIES[number])} {size(amounts[number])}"
-        for number in _by_amount(amounts)
-    ]
-    by_category = joined(categories, width - 2)
-    lines = [Said(f" {heading}", "plain"), Said(f" {by_category}")]
-    largest = rows[np.argsort(-bytes_of_row, kind="stable")][:MAX_LISTED]
-    base = placed.segments[segment].address
-    lines += [Said(_placed_text(moments, row, base)) for row in largest.tolist()]
-    return lines
+    return f"{segment_text}: {used}, {_holes_text(placed, segment)}"
+
+
+def _category_texts(kinds: Int64s, bytes_of_row: Int64s) -> list[str]:
+    """How much some allocations take by category, the largest first; `kinds`: the
+    number of the category of each."""
+    amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
+    texts = []
+    for number in _by_amount(amounts):
+        category = short_place(CATEGORIES[number])
+        texts.append(f"{category} {size(amounts[number])}")
+    return texts
 
 
 def _placed_text(moments: Moments, row: int, base: int) -> str:

@@ -66,6 +66,7 @@ class TextPicture:
         return self._identity, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """Line `y` of the text; empty below its end."""
         lines = self._make(width, height)
         if y >= len(lines):
             return ()

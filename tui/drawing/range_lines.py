@@ -178,22 +178,25 @@ def all_range_lines(side: Side, time_range: Range, width: int) -> list[Said]:
     """Every figure of a range of time, exact in ns; as many lines as they need."""
     figures = _figures(side.trace, time_range.begin, time_range.end)
     facts = _facts(side.trace, figures)
-    begin = count(time_range.begin - side.origin)
-    end = count(time_range.end - side.origin)
     lines = [Said("  ".join(facts[:2]), "title"), Said("")]
-    for fact in facts[2:]:
-        lines.append(Said(f"  {fact}", "plain"))
-    span = f"  from {begin} ns to {end} ns: {count(figures.span_ns)} ns"
-    lines.append(Said(span, "plain"))
+    texts = [f"  {fact}" for fact in facts[2:]]
+    texts.append(_exact_interval(figures, side.origin))
     if figures.devices:
-        lines.append(Said(_exact_busy(figures), "plain"))
+        texts.append(_exact_busy(figures))
     for name, ns in _idle(side, time_range):
-        reason = IDLE[name].sentence
-        lines.append(Said(f"    idle {count(ns)} ns, {reason}", "plain"))
-    lines += _exact_streams(figures)
+        texts.append(f"    idle {count(ns)} ns, {IDLE[name].sentence}")
+    texts += _exact_streams(figures)
+    lines += [Said(text, "plain") for text in texts]
     lines.append(Said(""))
     lines += _names_by_time(figures, EXACT_COLUMNS, count, width)
     return lines
+
+
+def _exact_interval(figures: WindowFigures, origin: int) -> str:
+    """The begin and the end of the range, counted from `origin`, and its length."""
+    begin = count(figures.begin_ns - origin)
+    end = count(figures.end_ns - origin)
+    return f"  from {begin} ns to {end} ns: {count(figures.span_ns)} ns"
 
 
 def _exact_busy(figures: WindowFigures) -> str:
@@ -204,14 +207,13 @@ def _exact_busy(figures: WindowFigures) -> str:
     return f"  GPU busy {busy} ns, idle {idle} ns: {total} ns"
 
 
-def _exact_streams(figures: WindowFigures) -> Iterator[Said]:
-    """A line about each stream: its busy time in ns and in percent, and its events."""
+def _exact_streams(figures: WindowFigures) -> Iterator[str]:
+    """A text about each stream: its busy time in ns and in percent, and its events."""
     for stream in figures.streams:
         label = narrow(stream.label)
         share = percent(stream.busy_ns, figures.span_ns)
         events = plural(stream.events, "event")
-        busy = f"busy {count(stream.busy_ns)} ns, {share}, {events}"
-        yield Said(f"  {label}: {busy}", "plain")
+        yield f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}"
 
 
 def _idle(side: Side, time_range: Range) -> list[tuple[str, int]]:

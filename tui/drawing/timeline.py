@@ -256,10 +256,11 @@ def window_columns(side: Side, view: View, width: int) -> range:
     whole = side.end - side.begin
     begin = max(view.begin, side.begin) - side.begin
     end = min(view.end, side.end) - side.begin
-    first = min(begin * width // whole, width - 1)
+    first = begin * width // whole
+    first = min(first, width - 1)
     stop = -(-end * width // whole)  # rounded up
-    stop = max(first + 1, min(stop, width))
-    return range(first, stop)
+    stop = min(stop, width)
+    return range(first, max(first + 1, stop))
 
 
 def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]:

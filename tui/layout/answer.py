@@ -21,19 +21,13 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.figure_trees import MAX_NAMES, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 
 MIN_LIST_CELLS = 36
 BETWEEN_CELLS = 2  # two lists
 SHARE = "share"
-NOWHERE = {
-    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
-    Nowhere.NO_FORWARD: "(no forward op)",
-    Nowhere.OUTSIDE: "(in no module)",
-}
-"""What stands in the list of modules for work that belongs to none."""
 
 
 class Way(NamedTuple):
@@ -165,10 +159,17 @@ def _modules(tree: ModuleTree) -> AnswerList:
         rows.append(AnswerRow(module.ns, tree.gpu_ns, narrow(module.name), way))
     if rows:
         for node, unclaimed in enumerate(tree.none, start=len(tree.times)):
-            text = NOWHERE[unclaimed.why]
+            text = f"({NOWHERE_IN_WORDS[unclaimed.why]})"
             way = Way("module", node)
             rows.append(AnswerRow(unclaimed.gpu_ns, tree.gpu_ns, text, way))
-    return timed("GPU time by module", rows)
+    kinds = " or ".join(distinct_kinds(tree)) or "module"
+    return timed(f"GPU time by {kinds}", rows)
+
+
+def distinct_kinds(tree: ModuleTree) -> list[str]:
+    """`module`, `annotation` or both: what the rows of a tree are."""
+    kinds = {time.kind for time in tree.times}
+    return sorted(kinds, reverse=True)
 
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
@@ -324,5 +325,5 @@ WORTH = "worth"
 def working(trace: Trace, what: str) -> str:
     """A sentence for what is not known yet, or will never be."""
     if trace.report.prefix:
-        return f"only a part of this trace was read: nothing is said about {what}"
-    return f"working: {what} will follow"
+        return f"No {what}: only a part of this trace was read"
+    return f"Computing {what}..."

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.text.figures import Unit, unit_of
+from fusetui.text.figures import Unit, common_unit
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed, longest_calls
-from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.kinds import SliceKind, narrow
 
 TIMES: Final = ("GPU", "total", "self", "CPU")  # figures in ns
@@ -107,19 +107,10 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One for each column of times: that of the longest op, if that of a thread
-        fits too."""
-        times = [name for name in TIMES if name in self.figures]
-        return {name: self._unit(self.figures[name]) for name in times}
-
-    def _unit(self, times: Int64s) -> Unit:
-        """The unit of a column of times (ns), [nodes]."""
-        longest_op = int(times[~self.is_thread].max(initial=0))
-        unit = unit_of([longest_op])
-        longest = int(times.max(initial=0))
-        if len(unit.text(longest)) <= MAX_TIME_CELLS:
-            return unit
-        return unit_of([longest])
+        """By column of times: one for all of them, so that they can be compared."""
+        columns = [name for name in TIMES if name in self.figures]
+        longest = [[int(self.figures[name].max(initial=0))] for name in columns]
+        return dict.fromkeys(columns, common_unit(longest, MAX_TIME_CELLS))
 
 
 def placed(
@@ -166,11 +157,6 @@ def by_level(level: Int64s) -> list[Rows]:
 
 MAX_NAMES = 20  # that a list of the answer shows
 MAX_OPEN_AT_FIRST = 20  # modules
-BELONGS_NOWHERE: Final = {
-    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
-    Nowhere.NO_FORWARD: "(backward, of no recorded forward op)",
-    Nowhere.OUTSIDE: "(in no module or annotation)",
-}
 
 
 class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
@@ -192,7 +178,7 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         """The name of a module, or why work belongs to none."""
         if node < len(self.times):
             return narrow(self.times[node].module)
-        return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
+        return f"({NOWHERE_IN_WORDS[self.none[node - len(self.times)].why]})"
 
     def kind(self, node: int) -> SliceKind:
         """Whether a module is an annotation or a Python module. Only for modules."""

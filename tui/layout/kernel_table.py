@@ -15,28 +15,29 @@ from fusetui.analysis.questions.groups import GROUPINGS, Keys, module_keys
 from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
-from fusetui.text.figures import Unit, unit_of
+from fusetui.text.figures import Unit, common_unit, unit_of
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo
-from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
-    KINDS,
     SliceKind,
     kind_of,
     label_of,
     narrow,
-    numbers_of,
 )
 
 # of groups
-BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
+BYS: Final = ("name", "kind", "library", "op", "shape", "module", "stream", "step")
+SPREAD: Final = ("median", "min", "max")  # durations of one launch
+MAX_TIME_CELLS: Final = 8
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
+OUTSIDE_MODULES: Final = f"({NOWHERE_IN_WORDS[Nowhere.OUTSIDE]})"
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
 
@@ -80,11 +81,12 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One unit for each column of times."""
-        units = {}
-        for name in ("total", "median", "min", "max"):
-            units[name] = unit_of(self.figures(name).tolist())
-        return units
+        """By column; the durations of one launch have the same unit, so that they can
+        be compared."""
+        spread = [self.figures(name).tolist() for name in SPREAD]
+        of_launch = common_unit(spread, MAX_TIME_CELLS)
+        total = unit_of(self.totals.tolist())
+        return {"total": total, **dict.fromkeys(SPREAD, of_launch)}
 
     def figures(self, sort: str) -> Int64s:
         """A figure of each group: a time in ns, or the count; shape [groups]."""
@@ -115,7 +117,9 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
             return narrow(f"{name}  {_shape(fields)}")
         values = [str(value) for value in fields.values() if value is not None]
         # of a stream: the number of its device, then its own
-        return narrow(" stream ".join(values)) if values else UNKNOWN
+        if values:
+            return narrow(" stream ".join(values))
+        return OUTSIDE_MODULES if self.by == "module" else UNKNOWN
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""
@@ -156,9 +160,6 @@ def keys_with(
     for by, group in GROUPINGS.items():
         if by not in LATER:
             keys[by] = group(trace, jobs)
-    # what a kernel does, as its color tells
-    kinds = numbers_of(trace)[rows].astype(np.int64)
-    keys["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
         keys["shape"] = GROUPINGS["shape"](trace, known)
         keys["module"] = module_keys(trace, rows, origins)
@@ -219,7 +220,7 @@ def _shape(fields: Mapping[str, Any]) -> str:
 
 
 def decoded_texts(name: str) -> tuple[str, ...]:
-    """Op, tile, layout, dtype, stages and architecture; blank when the name does not
+    """Kind, tile, layout, dtype, stages and architecture; blank when the name does not
     say."""
     decoded = decode(name)
     if decoded is None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import short_name
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kinds import legend_kind
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import is_printable
 from fusetui.trace.model.arrays import summed
@@ -80,23 +80,6 @@ BY_ROLE = {
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a
 kernel."""
-BY_WORK = {
-    "gemm": SliceKind.GEMM,
-    "gemv": SliceKind.GEMM,
-    "conv": SliceKind.GEMM,
-    "copy": SliceKind.COPY,
-    "fill": SliceKind.COPY,
-    "memcpy": SliceKind.COPY,
-    "memset": SliceKind.COPY,
-    "reduction": SliceKind.REDUCTION,
-    "softmax": SliceKind.REDUCTION,
-    "norm": SliceKind.REDUCTION,
-    "loss": SliceKind.REDUCTION,
-    "attention": SliceKind.ATTENTION,
-    "elementwise": SliceKind.POINTWISE,
-    "comm": SliceKind.COMM,
-}
-"""The kinds of gpu/kinds.py, as few as there are colors."""
 COMPILED_MARKS = (
     "triton_",
     "Torch-Compiled",
@@ -110,10 +93,8 @@ COMPILED_MARKS = (
 def kind_of(role: int, name: str) -> SliceKind:
     """The kind of a slice by its role and name."""
     if role in DECODED:
-        kernel = role_of_kernel(name)
-        if kernel.decoded is not None and kernel.decoded.fused_ops:
-            return SliceKind.FUSED
-        return BY_WORK.get(kernel.kind or "", SliceKind.GPU_OTHER)
+        kind = legend_kind(name)
+        return SliceKind.GPU_OTHER if kind == "other" else SliceKind(kind)
     if role == Role.OP:
         is_compiled = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
         return SliceKind.COMPILED if is_compiled else SliceKind.OP

@@ -20,11 +20,11 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
-    Layer.ANNOTATIONS: "notes",
+    Layer.ANNOTATIONS: "annotations",
     Layer.PYTHON: "python",
     Layer.OPS: "ops",
     Layer.STREAM: "stream",
-    Layer.GPU_ANNOTATIONS: "gpu notes",
+    Layer.GPU_ANNOTATIONS: "annotations",
     Layer.SYNC: "sync",
     Layer.DEVICE: "device",
     Layer.OTHER: "other",

@@ -92,6 +92,7 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return label_of(role, name) if role >= 0 else narrow(name)
 
     def kind(self, node: int) -> SliceKind:
+        """The kind of the op; OTHER for a thread."""
         role = self.role(node)
         return kind_of(role, self.name_of(node)) if role >= 0 else SliceKind.OTHER
 
@@ -211,19 +212,19 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, most_levels: int) -> OpTr
     than `most_levels` is part of the level above."""
     names_of_threads = -1 - trace.track[rows].astype(np.int64)
     threads, thread = np.unique(names_of_threads, return_inverse=True)
-    of_row = np.full(len(trace), -1, dtype=np.int64)
-    of_row[rows] = thread  # until the level of a row comes
     is_outer = trace.depth[rows] == 0
     outer = NodeRows(nodes=thread[is_outer], rows=rows[is_outer])
     levels = _Levels(trace, threads, outer)
+    node = np.full(len(trace), -1, dtype=np.int64)  # of each row of the trace
+    node[rows] = thread  # until the level of a row comes
     depth = np.minimum(trace.depth[rows], most_levels)
-    deepest = int(depth.max(initial=-1))
-    for level in range(deepest + 1):
+    levels_of_rows = int(depth.max(initial=-1)) + 1
+    for level in range(levels_of_rows):
         of_level = rows[depth == level]
         # the node of a thread is that of its outermost rows until they have their own
-        around = of_row[trace.parent[of_level]] if level else of_row[of_level]
-        of_row[of_level] = levels.add(around, of_level, of_level)
-    return levels.tree("path", of_row, under)
+        around = node[trace.parent[of_level]] if level else node[of_level]
+        node[of_level] = levels.add(around, of_level, of_level)
+    return levels.tree("path", node, under)
 
 
 @memo()
@@ -283,22 +284,31 @@ def op_tree(trace: Trace) -> OpTree:
     # a thread comes before its rows
     thread_nodes = first + np.arange(len(tracks))
     row_nodes = np.arange(len(rows)) + thread + 1
-    of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row
-    of_row[rows] = row_nodes
+    around = _nodes_around(trace, rows, row_nodes)
     nodes = _empty_nodes(len(tracks) + len(rows))
-    nodes.name[thread_nodes] = -1 - tracks.astype(np.int64)
-    nodes.name[row_nodes] = trace.name[rows]
-    nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
-    around = of_row[trace.parent[rows]]
     nodes.parent[row_nodes] = np.where(around >= 0, around, thread_nodes[thread])
+    nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
     nodes.size[thread_nodes] = np.diff(np.append(thread_nodes, len(nodes.size)))
     nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
+    nodes.name[thread_nodes] = -1 - tracks.astype(np.int64)
+    nodes.name[row_nodes] = trace.name[rows]
     is_outer = trace.depth[rows] == 0
     parts = [
         NodeRows(nodes=thread_nodes[thread[is_outer]], rows=rows[is_outer]),
         NodeRows(nodes=row_nodes, rows=rows),
     ]
-    return _tree(trace, "each", nodes, parts, of_row[:-1], _launched_under(trace))
+    of_row = np.full(len(trace), -1, dtype=np.int64)
+    of_row[rows] = row_nodes
+    return _tree(trace, "each", nodes, parts, of_row, _launched_under(trace))
+
+
+def _nodes_around(trace: Trace, rows: Rows, nodes: Int64s) -> Int64s:
+    """The node of the row around each of some rows; -1 for none. `nodes`: of each of
+    the rows."""
+    of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row (-1)
+    of_row[rows] = nodes
+    around: Int64s = of_row[trace.parent[rows]]
+    return around
 
 
 def _empty_nodes(count: int) -> Nodes:

@@ -36,7 +36,7 @@ from fusetui.tui.layout.view import (
     text_place,
 )
 
-IDLE_LABEL = "idle because"
+IDLE_LABEL = "idle reason"
 WHERE = -2  # instead of the depth of the line of where the program was
 FIRST_IDLE = -2  # less the index of a stream: instead of the depth of its idle time
 MAX_FAMILIES = 6  # lines below a stream
@@ -122,7 +122,7 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     lines = [_depth_place(lane, index, depth, first, label) for depth in depths]
     if lane.has_where:
         # the label may be the name of a thread
-        where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
+        where = label.replace(LAYER_LABELS[Layer.PYTHON], "modules")
         lines.insert(0, Place(index, WHERE, where, lane.lines[0], where=True))
     named = len(lines)
     if depths:
@@ -175,12 +175,15 @@ def spanning(side: Side, view: View, index: int) -> int:
 
 def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
     """Whether one slice of a line spans the window, but for a margin at either end."""
+    begin = view.begin + side.origin
+    end = view.end + side.origin
     margin = view.span // SPANNING_PART
     # of the type of the columns: none is converted
-    latest_start = np.int64(view.begin + side.origin + margin)
-    earliest_end = view.end + side.origin - margin
+    latest_start = np.int64(begin + margin)
     last_started = int(line.start.searchsorted(latest_start, side="right")) - 1
-    return last_started >= 0 and bool(line.end[last_started] >= earliest_end)
+    if last_started < 0:
+        return False
+    return bool(line.end[last_started] >= end - margin)
 
 
 def _families(lane: Lane) -> Iterator[Place]:

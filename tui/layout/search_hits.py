@@ -16,7 +16,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
 
 MAX_NAMES = 50  # that are listed
-NOTHING = np.empty(0, dtype=np.intp)
+NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 
 class NameHits(msgspec.Struct, frozen=True):
@@ -34,17 +34,17 @@ class SearchHits(msgspec.Struct, frozen=True, eq=False):
     `extra`: further slices of which the args say it, but no name."""
 
     text: str
-    rows: Rows = NOTHING
+    rows: Rows = NO_ROWS
     names: tuple[NameHits, ...] = ()  # the longest first, at most MOST
     names_count: int = 0
     ns: int = 0
     share: float = 1.0
     wrong: str = ""  # a sentence: the text is no query
     missing: str = ""  # a sentence: why nothing is found, if that can be said
-    extra: Rows = NOTHING
+    extra: Rows = NO_ROWS
     by_names: bool = True  # args were not asked for: `rows` are all that names say
-    merged: Rows = NOTHING  # where there are `extra`: all hits in order of time
-    by_args: Rows = NOTHING  # `extra` in order of their rows
+    merged: Rows = NO_ROWS  # where there are `extra`: all hits in order of time
+    by_args: Rows = NO_ROWS  # `extra` in order of their rows
 
     @property
     def is_done(self) -> bool:
@@ -67,7 +67,7 @@ def found_of(
     text: str,
     rows: Rows,
     share: float = 1,
-    extra: Rows = NOTHING,
+    extra: Rows = NO_ROWS,
     named: bool = True,
 ) -> SearchHits:
     """What a search for `text` found: `rows` in order of time, grouped by name, then
@@ -75,7 +75,7 @@ def found_of(
     by_name = _by_name(trace, rows)
     by_args = _by_name(trace, extra, in_args=True)
     listed = (*by_name.longest, *by_args.longest)[:MAX_NAMES]
-    merged = NOTHING
+    merged = NO_ROWS
     if len(extra):
         both = np.concatenate((rows, extra))
         merged = both[np.argsort(trace.start[both], kind="stable")]

@@ -215,11 +215,12 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     @staticmethod
     def _list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
         """The units and the title of a list, in so many cells."""
-        time_unit = f"{shown.unit.name:>{TIME_CELLS}}"
-        aside_unit = f"{shown.aside:>{ASIDE_CELLS}}"
+        time_unit = shown.unit.name.rjust(TIME_CELLS)
+        aside_unit = shown.aside.rjust(ASIDE_CELLS)
         units = f"{time_unit} {aside_unit} {' ' * bar}"
-        room = cells - len(units)
-        return [(units, "faint"), (clip(shown.title, room).ljust(room), "title")]
+        title_cells = cells - len(units)
+        title = clip(shown.title, title_cells).ljust(title_cells)
+        return [(units, "faint"), (title, "title")]
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
         """The `room` rows of one list that are seen, `cells` wide and the blanks to the
@@ -228,15 +229,17 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         figures_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
         name_cells = max(1, cells - figures_cells)
         names = self._names(shown, name_cells)
+        between: Styled = (" " * BETWEEN_CELLS, "plain")
         top = self._top(column, room)
+        stop = min(top + room, len(shown.entries))
         rows = []
-        for n in range(top, min(top + room, len(shown.entries))):
-            has_cursor = self.at is not None and self.at == AnswerAt(column, n)
+        for n in range(top, stop):
             name = names[n].ljust(name_cells)
+            has_cursor = self.at == AnswerAt(column, n)
             parts = self._row(shown, shown.entries[n], name, bar, has_cursor)
-            rows.append([*parts, (" " * BETWEEN_CELLS, "plain")])
-        blank: list[Styled] = [(" " * (cells + BETWEEN_CELLS), "plain")]
-        rows += [blank] * (room - len(rows))
+            rows.append([*parts, between])
+        blank: Styled = (" " * (cells + BETWEEN_CELLS), "plain")
+        rows += [[blank]] * (room - len(rows))
         return rows
 
     def _names(self, shown: AnswerList, cells: int) -> list[str]:
@@ -452,8 +455,8 @@ def _title(state: State) -> str:
         keys = hints_text(INSIDE, state)
     else:
         into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-        keys = hints_text((f"{into} goes into it", "down/up selects a slice"), state)
-    return f"answer: {keys}" if keys else "answer"
+        keys = hints_text((f"{into} to browse", "down/up to select a slice"), state)
+    return f"Summary: {keys}" if keys else "Summary"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

@@ -51,7 +51,7 @@ STYLE_OF_ANSWER = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
 MAX_STORY_LINES = 3
 NAME_LINES = 4
-WORKING = "working: what changed from A to B will follow"
+WORKING = "Comparing A and B..."
 
 
 @lru_cache(maxsize=4)
@@ -156,9 +156,10 @@ class DiffPage(ListPage):
     )
 
     def missing(self, state: State) -> str:
+        """That a diff needs two whole traces; "" where there are two."""
         if state.has_diff:
             return ""
-        return "a diff needs two traces that are read to the end: fusetui open A B"
+        return "Diff needs two fully loaded traces: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
         """The windows of the timeline; the traces are compared if they were not yet."""

@@ -112,7 +112,7 @@ class FlamePage(Page):
     help = "flame graph of ops, modules or Python frames"
     hints = (
         "help keys; flame-in/flame-out in and out; flame-left/flame-right beside; "
-        "flame-zoom/flame-back zoom; flame-show show the longest; "
+        "flame-zoom/flame-back zoom; flame-show go to longest; "
         "flame-tree ops, modules, frames; flame-time GPU or CPU time; copy copy"
     )
 
@@ -285,7 +285,7 @@ def show(state: State) -> Outcome:
     """The longest call of the block with the cursor, in the timeline."""
     row = FlamePage().subject(state)
     if row < 0:
-        return told(state, "this is no slice that could be shown")
+        return told(state, "No slice to show here.")
     return search.shown_row(state, row)
 
 
@@ -310,9 +310,8 @@ def _about(flame: Flame, node: int, width: int, height: int) -> list[Said]:
     inner_ns = int(flame.amount[flame.children(node)].sum())
     self_ns = max(0, total_ns - inner_ns)
     parts = [
-        duration(total_ns),
-        f"{percent(total_ns, flame.whole_ns)} of all",
-        f"{duration(self_ns)} of it self",
+        f"total {duration(total_ns)} ({percent(total_ns, flame.whole_ns)})",
+        f"self {duration(self_ns)}",
     ]
     if tree.row[node] >= 0:
         calls = tree.figures["count" if "count" in tree.figures else "calls"]

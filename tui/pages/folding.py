@@ -176,6 +176,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return (Pane(1, text([Said(f" {line}", "plain")])),)
 
     def subject(self, state: State) -> int:
+        """The slice that the node under the cursor stands for; -1 for none."""
         tree, node = self.tree(state), self.node(state)
         return int(tree.row[node]) if tree and node >= 0 else -1
 

@@ -39,7 +39,7 @@ RANK_CELLS = 7  # of a row, with the blank after it
 NEWEST_CELLS = 10
 MAX_HEADLINES = 5  # lines of the answer above the grid
 MIN_DETAILS, MAX_DETAILS = 5, 12  # lines below it, with the rule
-NO_COLLECTIVE = "the dumps hold no collective"
+NO_COLLECTIVE = "the dumps have no collective"
 SELECTED = "selection"  # the token of the selected column
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.text.figures import count, duration, percent
+from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
@@ -19,6 +19,7 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
     SORTS,
+    SPREAD,
     KernelTable,
     KernelView,
     Only,
@@ -47,11 +48,10 @@ if TYPE_CHECKING:
 NAME = "kernels"
 MIN_CELLS_WITH_DECODED = 150  # of a screen that shows what a name says in columns
 BAR_CELLS = 10
-SPREAD = "median", "min", "max"
 DECODED_COLUMNS = tuple(
     ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
     for title, cells in (
-        ("op", 11),
+        ("kind", 11),
         ("tile", 11),
         ("layout", 6),
         ("dtype", 6),
@@ -67,10 +67,10 @@ class KernelsPage(ListPage):
 
     name, title, key = NAME, "Kernels", "3"
     is_table = True
-    help = "in groups: by name, kind, family, op, shape, module, stream, step"
+    help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
-        "help keys; row-down/row-up move; show the longest; group-by group by; "
-        "narrow only these; sort-right/sort-left sort; instances instances; copy copy"
+        "help keys; row-down/row-up move; show go to longest; group-by group by; "
+        "narrow drill in; sort-right/sort-left sort; instances instances; copy copy"
     )
 
     def rows(self, state: State) -> Rows:
@@ -118,8 +118,7 @@ class KernelsPage(ListPage):
         what their shares are of."""
         table = shown_table(state)
         is_op = table.role is Role.OP
-        groups = f"{count(len(table))} of {count(len(table.rows))}"
-        line = f" {'CPU ops' if is_op else 'kernels'} by {table.by}: {groups}"
+        line = f" {_counts(table, 'CPU ops' if is_op else 'kernels')}"
         for only in state.kernels.only:
             line += f"   only {only.by} {only.label}"
         whole = duration(table.whole_ns)
@@ -130,7 +129,7 @@ class KernelsPage(ListPage):
         """A few lines about the longest of the group under the cursor."""
         row = self.subject(state)
         if row >= 0:
-            picture = slice_details(state, row, "the longest of them")
+            picture = slice_details(state, row, "longest instance")
         else:
             picture = text([Said("this trace has neither kernels nor CPU ops")])
         return (Pane(details_height(size.height), picture),)
@@ -181,6 +180,16 @@ class KernelsPage(ListPage):
         rows = table.rows_of(group)
         at = int((rows == table.longest(group)).argmax())
         return Hits(table.full_name(group), state.active, rows, at)
+
+
+def _counts(table: KernelTable, what: str) -> str:
+    """`4 distinct kernels, 15 launches`, or `kernels by module: 3 groups, 15
+    launches`. `what`: kernels or CPU ops."""
+    each = plural(len(table.rows), "call" if table.role is Role.OP else "launch")
+    if table.by == "name":
+        one = what.removesuffix("s")
+        return f"{plural(len(table), f'distinct {one}')}, {each}"
+    return f"{what} by {table.by}: {plural(len(table), 'group')}, {each}"
 
 
 PAGE = KernelsPage()
@@ -293,7 +302,9 @@ def narrow_to(state: State) -> State:
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
-        return told(state, "only groups open: by name each row is one kernel already")
+        return told(
+            state, "Only groups can be drilled into; by name, each row is one kernel"
+        )
     only = Only(table.by, int(table.numbers[group]), table.label(group))
     view = KernelView(
         by="name", sort=state.kernels.sort, only=(*state.kernels.only, only)
@@ -322,7 +333,7 @@ KernelsPage.actions = (
         name="group-by",
         title="Group by",
         written="t",
-        help="name, kind, family, op, shape, module, ...",
+        help="name, kind, library, op, shape, module, ...",
         run=group_by,
     ),
     _action(

@@ -29,7 +29,7 @@ from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
 from fusetui.tui.state.memory import Window, here, memory_of, window, with_view
-from fusetui.tui.state.replays import WHOLE
+from fusetui.tui.state.replays import NEEDS_WHOLE_TRACE
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, ReadMemory, Size, State, told
 
@@ -131,7 +131,7 @@ class MemoryPage(ListPage):
         if shown is not None and shown.trace is trace:
             return None
         if trace.report.prefix:
-            return told(state, WHOLE)
+            return told(state, NEEDS_WHOLE_TRACE)
         path = state.paths[state.active] if state.active < len(state.paths) else ""
         effect = ReadMemory((path,), alone=False, trace=trace, page=state.page)
         return told(state, "the memory events of the trace are being read"), effect
@@ -201,7 +201,7 @@ class MemoryPage(ListPage):
         placed = placed_at(state)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         if not placed.segments:
-            return no_rows("nothing tells which segments there were")
+            return no_rows("segments were not recorded")
         return Rows(
             identity=(placed, glyphs),
             count=len(placed.segments),

@@ -71,10 +71,10 @@ IN_ARGS = "in args of "
 BAR_CELLS = 10
 CELLS_BEFORE_NAME = 27 + BAR_CELLS
 HELP = (
-    "A word is looked for in names, families and what a kernel's name says, then in args.",
-    'All of several must hold: gemm (bf16 or fp8) not splitK   "two words"   /regular.*expression/',
-    "family:gemm dur>50us stream:7   step:2 kind:kernel   op:softmax   at>2ms",
-    "shape:8192x768 and args:TEXT look into args alone, which are counted as they are read.",
+    "Words match names, kinds, libraries and decoded kernel names, then args.",
+    'Several terms must all match: gemm (bf16 or fp8) not splitK   "two words"   /regular.*expr/',
+    "kind:gemm dur>50us stream:7   step:2 library:cutlass   op:softmax   at>2ms",
+    "shape:8192x768 and args:TEXT search args only; hits are counted while args are read.",
     "Fields: " + " ".join(FIELDS),
 )
 
@@ -85,7 +85,7 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         """The rule, and what fits below it."""
-        heading = f"{glyphs.rule * 3} {said(found)} "
+        heading = f"{glyphs.rule * 3} {hits_summary(found)} "
         rule = heading.ljust(width, glyphs.rule)
         shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
@@ -137,7 +137,7 @@ def _name_row(
     ]
 
 
-def said(found: SearchHits | None) -> str:
+def hits_summary(found: SearchHits | None) -> str:
     """How many hits there are, in one line."""
     if found is None:
         return "search"
@@ -300,10 +300,10 @@ def spark(values: Sequence[int], levels: str) -> str:
 
 
 SECTION = "Over the page"
-CHOOSING = "show opens", "command runs a command", "leave leaves"
-CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
-RECORDING = "show records it", "leave leaves"
-RECORDING_B = "show records it", "beside records it as B", "leave leaves"
+CHOOSING = "show open", "command run a command", "leave close"
+CHOOSING_B = "show open", "beside open as B beside this trace", "leave close"
+RECORDING = "show record", "leave close"
+RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
@@ -343,7 +343,7 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
-        return _texts(overlay, width, state.ascii_only, state.unpacked, keys_text)
+        return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -445,7 +445,7 @@ class _Text(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _texts(
+def _text_rows(
     overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROW = "row"  # what a table copies
-NO_MORE = "this row stands for no slice, so there is no more to show"
+NO_MORE = "No details for this row."
 
 
 class Pane(msgspec.Struct, frozen=True, eq=False):

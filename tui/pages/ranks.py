@@ -66,7 +66,8 @@ def beside_the_last(state: State) -> Outcome:
     if wait is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
-        return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
+        unknown = f"clocks do not determine for which rank rank {row.rank} waits"
+        return told(state, unknown)
     late = [other for other in state.job.rows() if other.rank == wait.for_rank]
     return _opening(state, wait, [row, *late])
 
@@ -218,7 +219,7 @@ def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
         return f"{names} share a clock"
     known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
     if len(known) < len(rows):
-        return f"how far the clocks of {names} are apart is not known"
+        return f"the clock offset of {names} is unknown"
     # two ranks may be apart by the sum of what both are uncertain by
     largest_two = sorted(known)[-2:]
     return f"the clocks of {names} are known to {duration(sum(largest_two))}"
@@ -239,7 +240,7 @@ STRIP_TITLE = "waits of each step"
 RANK_LINES = 6  # that a rank beside others takes, with its line of the head
 MIN_ABOVE_LINES = 4  # of the pane above the table
 BELOW_LINES = 6  # of the pane below it
-NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads any"
+NO_JOB = "Not a multi-rank job. To compare ranks: fusetui ranks PATH..."
 STANDS_OUT = "*"
 
 

@@ -124,8 +124,8 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
 
 MAX_COPIED_CELLS = 4000  # of a line about a gap
 MAX_COPIED_LINES = 50
-NOTHING_SELECTED = (
-    "down/up selects a slice",
+FIRST_HINTS = (
+    "down/up select a slice",
     "zoom-in/zoom-out zoom",
     "pan-left/pan-right move",
     "help shows all keys",
@@ -189,7 +189,7 @@ class TimelinePage(Page):
         """Everything about the range of time, the gap or the slice that is selected."""
         about = state.time_range or state.view.gap or state.view.selected
         if about == -1:
-            keys = hints_text(NOTHING_SELECTED[:1], state)
+            keys = hints_text(FIRST_HINTS[:1], state)
             return f"nothing is selected: {keys}"
         return Details(state.side, about)
 
@@ -364,8 +364,8 @@ def _details(state: State) -> TextPicture:
     if view.selected >= 0:
         return slice_details(state, view.selected, _slice_title(state, view.selected))
     sentences = (
-        hints_text(NOTHING_SELECTED, state),
-        working(side.trace, "why the time went where it went"),
+        hints_text(FIRST_HINTS, state),
+        working(side.trace, "where the time went"),
     )
 
     def lines(width: int, height: int) -> list[Said]:

@@ -19,7 +19,7 @@ from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import TEXT, glyphs_for
-from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.answer import distinct_kinds, working
 from fusetui.tui.layout.figure_trees import ModuleTree
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.op_tree import (
@@ -39,21 +39,21 @@ from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import OpenNodes, Outcome, Size, State, told
 
 WHAT: Final = {
-    "path": "ops by call path",
-    "callers": "ops, and below each what calls it",
-    "each": "ops one by one",
+    "path": "ops top-down, by call path",
+    "callers": "ops bottom-up, with their callers",
+    "each": "single ops",
 }
 WHOLES: Final = {
     "GPU": "of GPU time that they launched",
-    "total": "that they took",
+    "total": "of total time",
     "self": "of their self time",
     "kernels": "kernels",
     "count": "calls",
 }
 NAME = "tree"
 MAX_SLICES_AT_ONCE = 200_000  # the tree of more takes longer than a moment
-TOO_MANY = "so many ops, one by one, are shown in order of time alone"
-WORKING = "working: the op tree of this large trace will follow"
+TOO_MANY = "Too many single ops to sort: they stay in time order"
+WORKING = "Building the op tree of this large trace..."
 
 
 class TreePage(TreeListPage[OpTree]):
@@ -61,10 +61,10 @@ class TreePage(TreeListPage[OpTree]):
     merged."""
 
     name, title, key = NAME, "Op tree", "2"
-    help = "CPU ops with total, self and GPU time, by call path, by callers, or each"
+    help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
-        "help keys; row-down/row-up move; turn open; show the longest; "
-        "tree-mode path, callers, each; tree-sort-right/tree-sort-left sort; copy copy"
+        "help keys; row-down/row-up move; turn open; show go to longest; "
+        "tree-mode top-down/bottom-up/flat; tree-sort-right/tree-sort-left sort; copy copy"
     )
     zeros = ("total", "self", "count")
 
@@ -261,16 +261,16 @@ OF_MODULES = {
     "calls": "calls",
 }
 BELOW_LINES = 4  # of the pane about the module under the cursor
-NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
+NO_MODULES = "No modules and no annotations in this trace. {} records modules."
 
 
 class ModulesPage(TreeListPage[ModuleTree]):
     """Space opens and closes a module, Enter shows its longest call in the timeline."""
 
     name, title, key = "modules", "Modules", "6"
-    help = "GPU time of each module of the program"
+    help = "GPU time of each module and annotation"
     hints = (
-        "help keys; row-down/row-up move; turn open; show its longest call; "
+        "help keys; row-down/row-up move; turn open; show go to longest call; "
         "modules-sort-right/modules-sort-left sort; copy copy"
     )
 
@@ -302,7 +302,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
             "kernels": column("kernels", 8, from_width_of_gpu),
             "calls": column("calls", 6, 90 if has_gpu_work else 0),
             "CPU": column("CPU", 9, 100 if has_gpu_work else 0),
-            "name": column("name", 0, title="module"),
+            "name": column("name", 0, title=" or ".join(distinct_kinds(tree))),
         }
 
     def look(self, tree: ModuleTree, node: int) -> tuple[str, str]:
@@ -312,6 +312,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return {} if node < len(tree.times) else {"self": ""}
 
     def heading(self, state: State, tree: ModuleTree, measure: str) -> tuple[str, str]:
+        """That the rows are modules, and what their shares are of."""
         of_self = f"of self time on the {'GPU' if tree.gpu_ns else 'CPU'}"
         return "modules and annotations", OF_MODULES.get(measure, of_self)
 
@@ -326,7 +327,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
         """Enter: the longest call of the module in the timeline."""
         module = self.module(state)
         if module is None:
-            return told(state, "this belongs to no module, so there is no call to show")
+            outside = "This work is outside modules: there is no call to show."
+            return told(state, outside)
         return search.shown_row(state, self.subject(state), module.path)
 
     def module(self, state: State) -> ModuleTime | None:
@@ -374,12 +376,12 @@ def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
     calls = plural(module.count, "call")
     cpu = duration(module.cpu_ns)
     cpu_self = duration(module.cpu_self_ns)
-    parts = [f"{calls} on the CPU: {cpu}, {cpu_self} of it self"]
+    parts = [f"{calls} on the CPU: total {cpu}, self {cpu_self}"]
     if module.gpu_backward_ns or module.gpu_recompute_ns:
         parts.append(_passes_text(module))
     elif module.gpu_ns:
         gpu_per_call = module.gpu_ns // max(1, module.count)
-        parts.append(f"{duration(gpu_per_call)} of GPU time a call")
+        parts.append(f"{duration(gpu_per_call)} GPU per call")
     lines = [Said(narrow(module.path), "plain")]
     lines += map(Said, flow(parts, width))
     return lines

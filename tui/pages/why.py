@@ -67,7 +67,7 @@ class WhyPage(ListPage):
 
     name, title, key = "why", "Why", "5"
     copies = "line"
-    help = "what the time went to, and what would help"
+    help = "where the time went, and what would help"
     hints = (
         "help keys; row-down/row-up move; show show the evidence; next-gap next gap; "
         "copy copy all as Markdown"
@@ -77,7 +77,7 @@ class WhyPage(ListPage):
         """The findings, the longest gaps, and what was not recorded."""
         why = _why(state.side)
         if why is None:
-            return no_rows(working(state.side.trace, "why the time went where it went"))
+            return no_rows(working(state.side.trace, "where the time went"))
         entries = entries_of(why)
         times = _times_of(entries)
         unit = unit_of(times)
@@ -178,7 +178,7 @@ def _below(size: Size) -> int:
 
 
 def _times_of(entries: Sequence[Entry]) -> list[int]:
-    """What is at stake in each finding, and how long each gap is (ns); nothing for
+    """The upper bound of each finding, and how long each gap is (ns); nothing for
     entries without a time."""
     times = []
     for entry in entries:
@@ -192,10 +192,10 @@ def _times_of(entries: Sequence[Entry]) -> list[int]:
 def _columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
     """The columns of the list; that of what findings are worth once that is known.
     `unit`: that of the times, "" where there are none."""
-    at_stake = f"{unit} at stake" if unit else "at stake"
-    worth = (ListColumn("worth", 10),) if why.worth_of else ()
+    bound = f"bound {unit}" if unit else "bound"
+    worth = (ListColumn("est. gain", 10),) if why.worth_of else ()
     return (
-        ListColumn(at_stake, 11),
+        ListColumn(bound, 11),
         ListColumn("share", 7),
         *worth,
         ListColumn("", BAR_CELLS, left=True, from_width=110),

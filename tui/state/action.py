@@ -122,7 +122,7 @@ def nothing(state: State) -> str:
 
 
 def a_trace(state: State) -> str:
-    return "" if state.sides else "no trace is open yet"
+    return "" if state.sides else "No trace is open yet."
 
 
 def anything_open(state: State) -> str:

@@ -55,21 +55,21 @@ EXAMPLES = (
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NOT_RECORDED = (
-    "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+    "again needs a trace recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
 MAX_NOTE_CHARS = 200
 MAX_WRONG_WORD_CHARS = 30  # of a wrong word that are repeated
-NO_RANGE = "this needs a range of time: {range} at its beginning and at its end"
+NO_RANGE = "This needs a time range: press {range} at its start and at its end"
 SCRIPT_SUFFIX = ".py"
-NO_SLICE = "this needs a slice: select one in the timeline"
+NO_SLICE = "This needs a slice: select one in the timeline"
 RECORDED = lazy_pattern(
     r"_([0-9]{1,9})\.json\Z"
 )  # how libkineto ends the names of its traces
 WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
-NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
+NO_STEPS = "This trace has no steps (no annotations or optimizer calls)."
 
 
 def obeyed(state: State, line: str) -> Outcome:
@@ -206,7 +206,7 @@ def asked_for_script(state: State) -> State:
 def _record(state: State, rest: str) -> Outcome:
     """Records the program with this PID; without one, lists the programs that run."""
     if not rest:
-        return told(state, "looking for programs that run"), Record()
+        return told(state, "Looking for running programs..."), Record()
     if not NUMBER.fullmatch(rest):
         return told(state, WRONG_PID)
     return recorded(state, int(rest))
@@ -285,7 +285,7 @@ ACTIONS = (
         name="what-if",
         title="What if",
         written="W",
-        help="what a change of the row or slice would be worth",
+        help="estimated gain of a change of the row or slice",
         run=partial(asked, typed="whatif x0.5"),
     ),
     action(

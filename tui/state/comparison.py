@@ -131,20 +131,19 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         in sight."""
         if not self.lines:
             return self
-        a_rows, b_rows = pair_of(self.lines[index])
-        a, b = self.sides
-        drawn = _rows_in_lanes(a, a_rows), _rows_in_lanes(b, b_rows)
-        views = []
-        for side, view, rows in zip(self.sides, self.views, drawn, strict=True):
-            views.append(select(side, view, rows[0] if rows else -1))
+        drawn: list[list[int]] = []  # of each side, the rows of the line in its lanes
+        pair = pair_of(self.lines[index])
+        for side, rows in zip(self.sides, pair, strict=True):
+            drawn.append([row for row in rows if side.lane_of(row) >= 0])
+        views = [
+            select(side, view, rows[0] if rows else -1)
+            for side, view, rows in zip(self.sides, self.views, drawn, strict=True)
+        ]
         moved_side = 0 if drawn[0] else 1
         shift = views[moved_side].begin - self.views[moved_side].begin
         windows = [(view.begin + shift, view.end + shift) for view in self.views]
-        return replace(
-            self,
-            views=_windowed(views, windows),
-            marked=(frozenset(drawn[0]), frozenset(drawn[1])),
-        )
+        marked = tuple(frozenset(rows) for rows in drawn)
+        return replace(self, views=_windowed(views, windows), marked=marked)
 
 
 class ShownLine(NamedTuple):
@@ -153,11 +152,6 @@ class ShownLine(NamedTuple):
 
     line: DiffLine
     place: int
-
-
-def _rows_in_lanes(side: Side, rows: Sequence[int]) -> list[int]:
-    """Those of some rows that lie in lanes of a side."""
-    return [row for row in rows if side.lane_of(row) >= 0]
 
 
 def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
@@ -208,11 +202,12 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The same lanes, folded alike, and the same slice selected; and the step that
         begins in the first half of the window begins where the recorded one does."""
         begin = view.begin + side.origin
-        earlier_ns = self.found.earlier_at(begin, begin + view.span // 2)
+        middle = begin + view.span // 2
+        earlier_ns = self.found.earlier_at(begin, middle)
         replayed = replace(self.side, origin=side.origin - earlier_ns)
-        selected = {view.selected: int(self.place[view.selected])}
-        replayed_view = viewed_as(side, replayed, view, selected)
-        return replayed, replace(replayed_view, begin=view.begin, end=view.end)
+        selected = int(self.place[view.selected])
+        moved = viewed_as(side, replayed, view, {view.selected: selected})
+        return replayed, replace(moved, begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
         """How long a recorded row takes in the replay: `replayed: 12 us`; `not

@@ -87,6 +87,7 @@ def at_reason(state: State) -> State:
 
 
 def _at_reason(state: State, paths: Sequence[str], grid: CollectiveGrid) -> State:
+    """The dumps as shown first: the rank and the collective of the answer."""
     from fusetui.tui.layout.hang import first_view, rank_of_reason  # rarely needed
 
     now = replace(state, hang=first_view(paths, grid))

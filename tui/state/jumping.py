@@ -18,7 +18,7 @@ from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
-from fusetui.tui.state.moving import NOTHING, SECTION, brought, shown
+from fusetui.tui.state.moving import NOTHING_SELECTED, SECTION, brought, shown
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import State, told
 
@@ -27,7 +27,7 @@ def same_name(state: State, by: int) -> State:
     """The next slice of the name of the selected one, or for -1 the one before."""
     row = state.view.selected
     if row < 0:
-        return told(state, *NOTHING)
+        return told(state, *NOTHING_SELECTED)
     return search.shown(state, alike(state, row).step(by))
 
 
@@ -84,15 +84,15 @@ def other_pass(state: State) -> State:
     backward op, or back."""
     row = state.view.selected
     if row < 0:
-        return told(state, *NOTHING)
+        return told(state, *NOTHING_SELECTED)
     side = state.side
     if side.insight.origins is None:
         return told(
-            state, working(side.trace, "which backward op belongs to which forward op")
+            state, working(side.trace, "links between forward and backward ops")
         )
     op = _other_pass(side.insight.origins, row)
     if op < 0:
-        return told(state, "no op of the other pass is known for this slice")
+        return told(state, "No op of the other pass is linked to this slice")
     return brought(state, state.session.selected(state.active, op), state.active)
 
 
@@ -148,10 +148,10 @@ def step(state: State, by: int) -> State:
     the last."""
     idle = state.side.insight.idle
     if idle is None:
-        return told(state, working(state.side.trace, "the idle time of the GPU"))
+        return told(state, working(state.side.trace, "GPU idle time"))
     device = _device(state)
     if device < 0:
-        return told(state, "this trace has no idle time of a GPU")
+        return told(state, "No GPU in this trace")
     longest: list[int] = idle[device].longest.tolist()
     gap = state.view.gap
     rank = 0 if by > 0 else len(longest) - 1

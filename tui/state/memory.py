@@ -310,9 +310,7 @@ def next_by(state: State, by: int) -> State:
 def turn_map(state: State) -> State:
     """The segments instead of the holders, and back."""
     if here(state).moments.is_of_trace:
-        return told(
-            state, "a trace does not tell which segments there were: a snapshot does"
-        )
+        return told(state, "A trace has no segments; a snapshot does.")
     return turned(state, is_map=not memory_of(state).is_map)
 
 

@@ -30,7 +30,7 @@ RANGE_STARTED = (
     "range end it",
     "deselect drop it",
 )
-NOTHING = "nothing is selected", "down/up select a slice"
+NOTHING_SELECTED = "nothing is selected", "down/up select a slice"
 ENDED = (
     "a range",
     "details all figures of the range",
@@ -68,7 +68,7 @@ def led(step: Move[[]], nowhere: str) -> Run:
 
     def run(state: State) -> State:
         if state.view.selected < 0:
-            return told(state, *NOTHING)
+            return told(state, *NOTHING_SELECTED)
         view = step(state.side, state.view)
         return told(state, nowhere) if view is state.view else viewed(state, view)
 
@@ -257,16 +257,14 @@ ACTIONS = (
         title="To the kernel",
         written="]",
         help="from a launch or op",
-        run=led(moves.to_kernel, "no GPU event is known to be launched by this"),
+        run=led(moves.to_kernel, "No GPU event was launched from here"),
     ),
     _here(
         name="to-launch",
         title="To the launch",
         written="[",
         help="then the ops around",
-        run=led(
-            moves.to_launch, "nothing recorded is around this, and no launch of it"
-        ),
+        run=led(moves.to_launch, "No launch and nothing around this was recorded"),
     ),
     _here(
         name="zoom-to",
@@ -525,7 +523,7 @@ ARRANGING = (
     ),
     _here(
         name="families",
-        title="Streams by family",
+        title="Streams by kind",
         written="F",
         help="how much of the time each kind of kernels takes",
         run=families,

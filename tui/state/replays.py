@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kinds import legend_kind
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 CRITICAL_PATH = "the critical path"
 MAX_NAMES = 500  # of each role that are completed
 MIN_DOUBT_SHARE = 0.05  # if more of the path is not understood, the hint says so
-WHOLE = "this needs the whole trace, which is being read"
+NEEDS_WHOLE_TRACE = "this needs the whole trace, which is being read"
 NO_CHANGE = (
-    "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+    "whatif takes a change: whatif x0.5 of what is selected, or whatif kind:gemm x0.8"
 )
-NOT_KNOWN = "no replay is shown: too little of the trace is understood"
-A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
-REPLAYED = "below: the replay, which predicts and was not recorded"
+NOT_KNOWN = "No replay: too little of the trace is understood"
+A_RANGE = "No replay: the change gives a range of times, not one time"
+REPLAYED = "Below: the replay (predicted, not recorded)"
 PATH_KEYS = "path-next next", "path-previous previous"  # see `told`
 
 
 def _asked(state: State, asked: str, hint: str) -> Outcome:
     """Has a replay worked out, see Replay; a hint says so meanwhile."""
     if state.side.trace.report.prefix:
-        return told(state, WHOLE)
+        return told(state, NEEDS_WHOLE_TRACE)
     waiting = state if asked == MARKS else replace(state, replayed=asked)
     return told(waiting, hint), Replay(waiting, asked)
 
@@ -119,17 +119,13 @@ def whatif(state: State, rest: str) -> Outcome:
 
 @memo()
 def changes_of(trace: Trace) -> list[str]:
-    """What `whatif` is completed to: families of kernels, kernels and ops that can be
+    """What `whatif` is completed to: kinds of kernels, kernels and ops that can be
     typed, those with the most time first."""
     kernels = _names_by_time(trace, Role.KERNEL)
     ops = _names_by_time(trace, Role.OP)
-    kinds: list[str] = []  # what the kernels compute, each once
-    for kernel in kernels:
-        decoded = decode(kernel)
-        if decoded and decoded.op and decoded.op not in kinds:
-            kinds.append(decoded.op)
+    kinds = dict.fromkeys(map(legend_kind, kernels))  # each once
     return [
-        *(f"whatif family:{kind} x0.5" for kind in kinds),
+        *(f"whatif kind:{kind} x0.5" for kind in kinds),
         *(f"whatif kernel:{name} x0.5" for name in kernels),
         *(f"whatif op:{name} x0.5" for name in ops),
     ]
@@ -237,7 +233,7 @@ ACTIONS = (
         name="path-rows",
         title="Critical path in rows",
         written="",
-        help="what takes its time, and what has time to spare",
+        help="what is on it, and the slack of the rest",
         run=rows,
     ),
 )

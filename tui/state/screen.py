@@ -9,7 +9,7 @@ from fusetui.tui.state.tour import STEPS, tour_height
 
 MIN_LINES_WITH_TABS = 20  # of a screen; with fewer the bar of pages is left out
 OVERLAY_TENTHS = 9  # of the screen: what an overlay takes
-BESIDE = 2  # cells of the box beside its lines
+BOX_CELLS = 2  # of an overlay, beside its lines
 MIN_WIDTH = 40  # cells
 MIN_HEIGHT = 10  # lines
 """On a smaller screen there is only a sentence."""
@@ -69,7 +69,7 @@ def overlay_size(state: State) -> Size:
 
 def overlay_tour_lines(state: State) -> int:
     """The lines of the guided tour in an overlay."""
-    return tour_lines(state, overlay_size(state).width - BESIDE)
+    return tour_lines(state, overlay_size(state).width - BOX_CELLS)
 
 
 def overlay_body(state: State) -> Size:

@@ -16,7 +16,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.search_hits import NOTHING, SearchHits
+from fusetui.tui.layout.search_hits import NO_ROWS, SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
@@ -96,7 +96,7 @@ def _followed(before: State, state: State) -> State:
     if hits is None or overlay.hits is not before.session.hits:
         trace = state.sides[overlay.hits.side].trace
         rows = still_there(overlay.side.trace, trace, overlay.hits.rows)
-        hits = replace(overlay.hits, rows=rows, at=-1, by_args=NOTHING)
+        hits = replace(overlay.hits, rows=rows, at=-1, by_args=NO_ROWS)
     if not len(hits.rows):
         return replace(state, overlay=None)
     return _listed(state, hits)
@@ -151,7 +151,7 @@ def _to_first(state: State, found: SearchHits) -> State:
     rows = found.rows if len(found.rows) else found.extra
     if not len(rows):
         reason = f": {found.missing}" if found.missing else ""
-        return told(state, printable(f"nothing is found for {found.text}{reason}"))
+        return told(state, printable(f"nothing found for {found.text}{reason}"))
     hits = Hits(found.text, state.active, rows, searched=True)
     if parse(found.text).is_of_longest:
         hits = replace(hits, at=int(trace.dur[rows].argmax()))
@@ -255,7 +255,7 @@ ACTIONS = (
         name="search",
         title="Search",
         written="/",
-        help="names, families, shapes: family:gemm dur>50us",
+        help="names, kinds, shapes: kind:gemm dur>50us",
         run=_ask,
     ),
     action(

@@ -19,7 +19,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.places import fitted
-from fusetui.tui.layout.search_hits import NOTHING
+from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import (
     Side,
     View,
@@ -81,7 +81,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     rows: Rows
     at: int = -1
     searched: bool = False  # else chosen in a table
-    by_args: Rows = NOTHING  # those of which only the args say it, in order of rows
+    by_args: Rows = NO_ROWS  # those of which only the args say it, in order of rows
     is_of_name: bool = False  # all slices of one name
 
     @property
@@ -420,4 +420,4 @@ def _carried_hits(
     if hits.at >= 0:
         new_row = rows[hits.side].get(hits.row, -1)
         at = _index_of(found, new_row)
-    return replace(hits, rows=found, at=at, by_args=NOTHING)
+    return replace(hits, rows=found, at=at, by_args=NO_ROWS)

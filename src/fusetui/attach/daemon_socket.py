@@ -170,6 +170,8 @@ class DaemonSocket:
     CannotListenError."""
 
     def __init__(self, folder: str) -> None:
+        """Binds the socket in a folder, or, if that is "", at its abstract address.
+        Raises CannotListenError."""
         self.folder = folder
         self.ignored = 0
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
@@ -179,11 +181,7 @@ class DaemonSocket:
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         )
         try:
-            if folder:
-                self._remove_stale()
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self._socket.bind(self._address)
-            self._own = os.stat(self._address) if folder else None
+            self._bind()
         except CannotListenError:
             self._socket.close()
             raise
@@ -195,6 +193,14 @@ class DaemonSocket:
             raise CannotListenError(
                 f"No socket can be made {where}: {error.strerror}."
             ) from None
+
+    def _bind(self) -> None:
+        """Binds the socket to its address. Raises CannotListenError or OSError."""
+        if self.folder:
+            self._remove_stale()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind(self._address)
+        self._own = os.stat(self._address) if self.folder else None
 
     def fileno(self) -> int:
         """For select."""
@@ -242,7 +248,9 @@ class DaemonSocket:
         one listens."""
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
-                raise CannotListenError(f"{self._address} is no socket: move it away.")
+                raise CannotListenError(
+                    f"{self._address} is not a socket: move it away."
+                )
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
                 try:
                     trial.connect(self._address)
@@ -273,7 +281,7 @@ def check_folder(folder: str) -> None:
     this user, may enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise CannotListenError(
-            f"{folder} cannot hold sockets: name an absolute path of at most {MAX_FOLDER_BYTES} bytes"
+            f"{folder} cannot hold sockets: give an absolute path of at most {MAX_FOLDER_BYTES} bytes"
         )
     try:
         status = os.lstat(folder)
@@ -282,9 +290,7 @@ def check_folder(folder: str) -> None:
             f"{folder} cannot hold sockets: {error.strerror}."
         ) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise CannotListenError(
-            f"{folder} cannot hold sockets: it is no folder of yours."
-        )
+        raise CannotListenError(f"{folder} cannot hold sockets: it is not your folder.")
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 

@@ -96,7 +96,7 @@ class RecordingPhase(enum.Enum):
     """How far a process is; the last two, and IDLE, are final. EMPTY, MISSED and
     CANCELLED end an attempt: the process is recorded again, or becomes FAILED."""
 
-    WAITED_FOR = "waiting for it to ask"
+    WAITED_FOR = "waiting for the process to poll (every 5 s)"
     TOLD = "recording"
     WRITING = "writing"
     EMPTY = "no operations"
@@ -169,6 +169,8 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
+        """Records these processes into `folder`, in at most `attempts` attempts. Raises
+        CannotRecordError for a folder whose name libkineto cannot take."""
         self._sockets = sockets
         self._folder = folder.absolute()
         self._request = request
@@ -232,20 +234,30 @@ class Recording:
         """What a process is told that would record now; nothing while it may be
         importing, or while others of its group are not free. `own_pid`: its PID as it
         sees it."""
-        if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
+        is_importing = age_s(job.process) < IMPORTING_S
+        if is_importing or time.monotonic() < self._rests_until:
             return _Order(job)
-        is_alone = len(self.jobs) == 1
         now = time.time()
-        if not is_alone and not self._start:
-            if self.attempt > 1 and not self._are_free():
-                return _Order(job)
-            phase_s = (self.attempt - 1) * PHASE_S % TICK_S
-            self._start = now + TOGETHER_S + phase_s
-        if not is_alone and now > self._start - 1:
-            return _Order(replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE))
+        is_alone = len(self.jobs) == 1
+        if not is_alone:
+            if not self._start:
+                if self.attempt > 1 and not self._are_free():
+                    return _Order(job)
+                phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+                self._start = now + TOGETHER_S + phase_s
+            if now > self._start - 1:
+                missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
+                return _Order(missed)
         if self._place != _identity(self._folder):
             why = f"{self._folder} was removed or replaced meanwhile"
             return _Order(_failed(job, why))
+        return self._order_to_record(job, own_pid, now)
+
+    def _order_to_record(
+        self, job: AttachedProcess, own_pid: int, now: float
+    ) -> _Order:
+        """The order to record from `self._start` on, or at once; `now`: seconds since
+        the epoch."""
         request = self._request_now()
         told_at = time.monotonic()
         waits_s = max(self._start - now, POLL_S)
@@ -366,7 +378,7 @@ class Recording:
         absent = sorted(self._request.extras - contents.extras)
         if absent:
             remarks.append(
-                f"It holds no {' and no '.join(absent)}: this torch does not record that."
+                f"It has no {' and no '.join(absent)}: this torch does not record that."
             )
         return replace(
             job,
@@ -383,7 +395,7 @@ class Recording:
             ended = f"it ended before it could be recorded again: {job.before}"
             return _failed(job, f"{ended}{_because_of_profiler(job)}")
         if not alive:
-            return _failed(job, f"it ended before it asked{_because_of_profiler(job)}")
+            return _failed(job, f"it ended before it polled{_because_of_profiler(job)}")
         if not job.has_asked:
             is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
             if now - self._begun > PATIENCE_S and is_old:
@@ -543,31 +555,30 @@ class Recording:
                 self.jobs[pid] = job
 
 
-NEVER_ASKED = "it never asked: its torch has no door, or its folder of sockets was not there when it started"
+NEVER_ASKED = (
+    "it never polled: its torch has no on-demand profiling, or its socket folder was "
+    "missing when it started"
+)
 FORKED = (
     "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'
 )
 NO_TRACE = "it stopped, and there is no whole trace"
-COMPILING = "It shows torch.compile at work."
+COMPILING = "It covers torch.compile at work."
 NOT_REPEATED = (
-    "Its operations do not repeat: it shows a part of one step, or how the program "
-    "starts."
+    "Its operations do not repeat: it covers a part of one step, or the start of the "
+    "program."
 )
 NO_OPERATIONS = "it ran no operations in that time"
-TOO_LATE = "it asked only after the others had begun"
-PROFILES_ITSELF = (
-    "it profiles itself with torch.profiler, which cancels any other recording"
-)
-WAITS_FOR_PROFILER = (
-    "It profiles itself with torch.profiler: waiting until that has ended"
-)
+TOO_LATE = "it polled only after the others had started"
+PROFILES_ITSELF = "it uses torch.profiler itself, which cancels any other recording"
+WAITS_FOR_PROFILER = "It uses torch.profiler itself: waiting until that has ended"
 CANCELLED = "its own torch.profiler cancelled the recording"
 LEFT_EMPTY = (
     "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
     "the machine is so busy that libkineto was late"
 )
-IGNORED = "libkineto took the request and wrote no file"
+IGNORED = "libkineto accepted the request but wrote no file"
 NOT_TOGETHER = "it was recorded in an attempt that others missed"
 ONLY_STARTS = "it runs no operations; those that it started do"
 
@@ -613,7 +624,7 @@ def _because_of_profiler(job: AttachedProcess) -> str:
 
 
 def _stopped_asking() -> str:
-    return f"it stopped asking {SILENCE_S:.0f} s ago"
+    return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
 def _capital(sentence: str) -> str:

@@ -169,11 +169,8 @@ def held_by(file: Path) -> TraceContents:
             if mark in chunk:
                 extras.add(extra)
     names = _names(file)
-    of_compilation = [
-        number for number, name in enumerate(names) if _is_of_compilation(name)
-    ]
-    is_compiled = bool(of_compilation)
-    names_after = names[of_compilation[-1] + 1 :] if is_compiled else names
+    names_after = _names_after_compilation(names)
+    is_compiled = len(names_after) < len(names)
     is_most_after = len(names_after) >= len(names) / 2
     is_loop = is_most_after and _is_repeated(names_after)
     return TraceContents(
@@ -195,6 +192,14 @@ def _is_repeated(names: Sequence[bytes]) -> bool:
 def _is_of_compilation(name: bytes) -> bool:
     """Whether an operation is one of COMPILING."""
     return any(mark.strip(b'"') in name for mark in COMPILING)
+
+
+def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
+    """The names after the last one of COMPILING; all if there is none."""
+    for number in range(len(names) - 1, -1, -1):
+        if _is_of_compilation(names[number]):
+            return names[number + 1 :]
+    return names
 
 
 def _names(file: Path) -> list[bytes]:

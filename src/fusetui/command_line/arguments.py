@@ -63,8 +63,9 @@ def flag(name: str, text: str) -> Argument:
 
 def by(*groupings: str) -> Argument:
     """`--by`: what the rows of a table are grouped by; the first grouping is the
-    default."""
-    text = f"Group by {', '.join(groupings[:-1])} or {groupings[-1]}."
+    default. Old words are accepted, but not listed in the help."""
+    listed = [grouping for grouping in groupings if grouping not in OLD_GROUPINGS]
+    text = f"Group by {', '.join(listed[:-1])} or {listed[-1]}."
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
@@ -101,7 +102,10 @@ class TimeRange(Action):
         args.end = end or None
 
 
-KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+KERNELS_BY = (
+    "name", "op", "shape", "module", "kind", "library", "stream", "step", "family"
+)  # fmt: skip
+OLD_GROUPINGS = ("family",)  # now library
 OPS_BY = ("name", "shape")
 OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
@@ -112,8 +116,8 @@ JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
 CAPTURED_BY = argument(
     "--captured-by CAPTURE*",
-    "The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
-    "ops and modules from it. May be repeated; by default, looked for in the same folder.",
+    "The trace of its graph capture, or a folder of such traces: replayed kernels get their "
+    "ops and modules from it. May be repeated; by default, searched in the same folder.",
 )
 # names files of annotations among captures (analysis/graphs)
 BY_ANNOTATIONS = "annotations:"
@@ -121,8 +125,8 @@ GRAPHS = (
     CAPTURED_BY,
     argument(
         "--annotations FILE",
-        "What torch.cuda.graph_annotations noted, pickled: replayed kernels get their modules "
-        "from it. May be repeated; by default, TRACE.annotations.pkl beside TRACE.json.gz.",
+        "A pickle of torch.cuda.graph_annotations: replayed kernels get their modules from it. May "
+        "be repeated; by default, TRACE.annotations.pkl next to TRACE.json.gz.",
         dest="captured_by",  # one list: what tells where nodes of graphs come from
         action="append",
         type=(BY_ANNOTATIONS + "{}").format,
@@ -148,14 +152,16 @@ LOOK = (
         action=BooleanOptionalAction,
     ),
 )
-STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
+STEP_BY = argument(
+    "--step-by PATTERN", "Use annotations that match this pattern as steps."
+)
 RANGE = argument(
     "--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange
 )
 PART = (
     argument(
         "--step N",
-        "Only ProfilerStep#N, or the Nth step where none is numbered.",
+        "Only ProfilerStep#N, or the Nth step if steps have no numbers.",
         type=int,
     ),
     argument("--from T", "Only from this time on: 12.5ms, or in ns.", dest="begin"),
@@ -164,8 +170,8 @@ PART = (
     STEP_BY,
     flag(
         "--all",
-        "List all gaps, not only the longest; `why` prints negligible findings too, but none below "
-        "the floor of its rule (docs/why.md).",
+        "List all gaps, not only the longest; `why` also prints negligible findings above the "
+        "floor of their rule (docs/why.md).",
     ),
     RANGE,
 )
@@ -191,7 +197,7 @@ PEAKS = (
     ),
     argument(
         "--device NAME",
-        "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+        "The GPU model, if the trace does not have it, as in 'H100 80GB HBM3'.",
     ),
 )
 TOP = argument(
@@ -202,12 +208,13 @@ ROWS = 20
 FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
     argument(
-        "others TRACE*", "More traces: the rows of all, with a column for the file."
+        "others TRACE*",
+        "More traces: prints the rows of all, with a column for the file.",
     ),
     argument(
         "--format FORMAT",
-        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
-        "and names to fit a terminal.",
+        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first is cut to "
+        "fit a terminal.",
         choices=FORMATS,
     ),
     argument(
@@ -216,10 +223,10 @@ TABLE = (
         ".parquet) or that of --format.",
     ),
     argument("--columns A,B", "Only these columns; docs/tables.md has all."),
-    argument("--sort COLUMN", "By this column: the largest first, texts from a."),
+    argument("--sort COLUMN", "Sort by this column: largest first, text from a to z."),
     argument(
         "--where QUERY",
-        "Only rows for which this holds: 'family = gemm and dur > 50us', as in the app's search.",
+        "Only rows for which this holds: 'kind = gemm and dur > 50us', as in the app's search.",
     ),
 )
 """Any of these asks for the answer as a table."""

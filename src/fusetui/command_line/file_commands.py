@@ -109,7 +109,7 @@ CUT = (
     NO_CACHE,
 )
 RECORDED = (
-    argument("--seconds S", "Record this long, 0.5 by default.", type=seconds),
+    argument("--seconds S", "Record for this long, 0.5 by default.", type=seconds),
     argument("--steps N", "Record this many optimizer steps instead.", type=amount),
     argument(
         "--with WHAT",
@@ -144,20 +144,20 @@ RECORDING = (
         "capture",
         "Profile the variants of a workload and write a run folder.",
         _of_capture,
-        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
-        'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
+        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. --expect may "
+        'name a variant: --expect "eager: kernels=5". A sweep over several axes measures every '
         "combination; batch=64,128,...,2048 continues the progression, in_features=1024/n divides "
         "a total, and paper-batch is a predefined sweep.",
         open_ended=True,
     ),
     Command(
         "run",
-        "Start a program, and record a trace of it while it runs.",
+        "Start a program and record a trace of it while it runs.",
         (
             argument(
                 "--after S",
-                "Record once this many seconds have passed; by default, as soon as torch is "
-                "loaded by all processes. A trace without operations is recorded again.",
+                "Record after this many seconds; by default, as soon as all processes have loaded "
+                "torch. A trace without operations is recorded again.",
                 type=seconds,
                 default=0.0,
             ),
@@ -175,13 +175,13 @@ RECORDING = (
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),
         "The program is not changed. It keeps its output and gets your signals. The exit code is "
-        "the program's, or 1 if that is 0 and a process was not recorded. Once it has ended, its "
-        "trace is opened. With --dumps, its ranks write their last collectives when NCCL runs into "
-        "a timeout, and after --after S seconds: docs/hang.md.",
+        "the program's, or 1 if that is 0 and a process was not recorded. fusetui opens the trace "
+        "when the program has ended. With --dumps, its ranks write their last collectives at a "
+        "timeout of NCCL, and after --after S seconds: docs/hang.md.",
     ),
     Command(
         "record",
-        "Record a trace of programs that run already.",
+        "Record a trace of running programs.",
         (
             argument(
                 "--pid PID", "One; may be repeated.", type=amount, action="append"
@@ -191,18 +191,18 @@ RECORDING = (
                 "All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
                 "its program, such as train.py.",
             ),
-            flag("--all", "All of yours that can be."),
+            flag("--all", "All your programs that accept it."),
             *RECORDED,
             *DUMPS,
         ),
-        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
-        "together, and ranks opens their folder.",
+        "The programs must have been started with KINETO_USE_DAEMON=1 (docs/attach.md). Several "
+        "start together, and ranks opens their folder.",
     ),
     Command(
         "watch",
         "Open each new trace of a folder as it appears, beside the one before.",
         (argument("folder DIR", "The folder that traces are written to."),),
-        "For changing and profiling in turn: leave the app with q to wait for the next.",
+        "For changing and profiling in turn: press q in the app to wait for the next trace.",
     ),
 )
 SHARING = (
@@ -210,21 +210,21 @@ SHARING = (
         "scrub",
         "Write a copy of a trace without private data, to share it.",
         (TRACE, OUT),
-        "Environment variables, tokens, names of hosts and users, command lines and folders are "
-        "removed; all figures stay exactly as they are.",
+        "Removes environment variables, tokens, names of hosts and users, command lines and "
+        "folders; all figures stay exactly as they are.",
     ),
     Command(
         "cut",
         "Write a part of a trace as a trace of its own.",
         (TRACE, OUT, RANGE, *CUT),
-        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
-        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
+        "GPU events stay whole and keep their launch calls with everything around them; CPU slices "
+        "are clipped to the part. The figures are those of the whole trace for that time.",
     ),
     Command(
         "perfetto",
         "Write a part of a trace that Perfetto's page can open.",
         (TRACE, OUT, RANGE._replace(name="--at"), *CUT),
-        "As cut does, of any format; ui.perfetto.dev opens it without sending it anywhere.",
+        "Like cut, for any format; ui.perfetto.dev opens the file without uploading it.",
     ),
     Command(
         "picture",
@@ -242,33 +242,32 @@ SHARING = (
             *(*PART[:3], RANGE, STEP_BY, *LIGHT),
             argument(
                 "--size COLUMNSxLINES",
-                "How much of the page it shows, 118x32 by default.",
+                "The size of the page, 118x32 by default.",
                 type=size,
                 default=(118, 32),
             ),
             argument(
                 "--pixels N",
-                "Its width; by default that of its text.",
+                "The width of the picture; by default that of its text.",
                 type=pixels,
                 default=0,
             ),
             *(NO_CACHE, *GRAPHS),
         ),
-        "Texts of an SVG can be selected and searched; it loads nothing and runs no script. PNG "
-        "needs fusetui[picture]. docs/pictures.md has examples.",
+        "Text in an SVG can be selected and searched; the file loads nothing and runs no script. "
+        "PNG needs fusetui[picture]. docs/pictures.md has examples.",
     ),
     Command(
         "report",
-        "One page for a browser: account, findings, tables, timeline, and the diff of two.",
+        "One page for a browser: breakdown, findings, tables, timeline, and the diff of two.",
         (
             argument("A", "A trace."),
             argument("B?", "Another, to compare with the first."),
             argument("OUT", "The new file, named .html."),
             *(*LIGHT, COMPILE_LOG, NO_CACHE),
         ),
-        "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
-        "--json; a click on the head of a column sorts by them. By default it is light or dark "
-        "as the browser has it.",
+        "The page is self-contained and below 1 MB. Its figures are those of --json; click the "
+        "head of a column to sort. By default it follows the browser's light or dark mode.",
     ),
     Command(
         "stacks",
@@ -284,8 +283,8 @@ SHARING = (
             ),
             argument(
                 "--time WHICH",
-                "The time on the gpu that they launched, or on the cpu; by default of the "
-                "GPU, if there is any.",
+                "Time on the gpu that they launched, or on the cpu; by default the GPU, if there "
+                "is any.",
                 choices=("gpu", "cpu"),
             ),
             flag(
@@ -303,6 +302,7 @@ SHARING = (
         "convert",
         "Write a trace of any format as the JSON of torch.profiler.",
         (TRACE, OUT),
-        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
+        "The result has everything in the trace, to the nanosecond, and opens in Perfetto and "
+        "others.",
     ),
 )

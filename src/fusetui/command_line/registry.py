@@ -46,8 +46,8 @@ COMMANDS = (
         (
             argument(
                 "traces TRACE*",
-                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose. Or one or two memory snapshots.",
+                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME. Two are "
+                "shown side by side; more are listed. Or one or two memory snapshots.",
             ),
             argument(
                 "--memory SNAPSHOT*",
@@ -65,10 +65,9 @@ COMMANDS = (
     ),
     Command(
         "kernels",
-        "The kernels grouped by name, op, shape and so on, the largest total first.",
+        "Kernels grouped by name, op, shape and so on, largest total first.",
         (*ANSWER, COMPILE_LOG, TOP, by(*KERNELS_BY), *PEAKS, *TABLE),
-        "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
-        "device's peak.",
+        "Also shows FLOP, bytes and the share of the device's peak, if shapes were recorded.",
     ),
     Command(
         "ops",
@@ -96,7 +95,7 @@ COMMANDS = (
             TOP,
             argument(
                 "--file PATH",
-                "The functions of this file or folder, instead of those of your own code.",
+                "The functions of this file or folder, instead of your own code.",
             ),
             by("function", "line"),
             *TABLE,
@@ -107,14 +106,14 @@ COMMANDS = (
     ),
     Command(
         "whatif",
-        "What a change would be worth: the trace is replayed with it.",
+        "The estimated gain of a change, by replaying the trace with it.",
         (
             TRACE,
             argument(
                 "changes CHANGE*",
-                "kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
+                "kernel:PATTERN x0.5, kind:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
-                "overlap, device=NAME, ...; all of them are made together.",
+                "overlap, device=NAME, ...; several are applied together.",
             ),
             PART[0],
             argument(
@@ -125,16 +124,16 @@ COMMANDS = (
             ),
             argument(
                 "--sweep CHANGE",
-                "One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
-                "longer helps.",
+                "One change at ten factors, as in 'kernel:attn x0.1..1', to find where the gain "
+                "ends.",
             ),
             *(JSON, NO_CACHE, *GRAPHS),
         ),
-        "docs/whatif.md has all changes, how the replay works, and how far it can be trusted.",
+        "docs/whatif.md lists all changes, and explains the replay and its accuracy.",
     ),
     Command(
         "path",
-        "The critical path of a trace, and what could take longer without moving the end.",
+        "The critical path of a trace, and the slack of what is not on it.",
         ANSWER,
     ),
     Command(
@@ -168,7 +167,7 @@ COMMANDS = (
         "launches",
         "The launch calls of each thread, replays of graphs, and the launch queue.",
         (*ANSWER, TOP, *TABLE),
-        "As a table, the launch calls alone.",
+        "As a table, launch calls only.",
     ),
     Command(
         "steps",
@@ -179,17 +178,17 @@ COMMANDS = (
         "slices",
         "All slices of a trace, each with its lane, its op and its step.",
         (*ANSWER, TOP, *TABLE),
-        "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
+        "For example every GEMM longer than 50 us: --where 'kind = gemm and dur > 50us'.",
     ),
     Command(
         "sql",
-        "Ask the tables of traces in SQL (DuckDB).",
+        "Query the tables of traces in SQL (DuckDB).",
         (
             TRACE,
             argument(
                 "others QUERY*",
-                "More traces, and a SELECT: it holds a space and names no file. Without one, "
-                "queries are asked for in a terminal, or read from standard input.",
+                "More traces, and a SELECT: an argument with a space that names no file. Without "
+                "a SELECT, you enter queries in the terminal, or they are read from standard input.",
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
@@ -198,44 +197,44 @@ COMMANDS = (
     ),
     Command(
         "serving",
-        "Steps of vLLM and SGLang: phases, layers, the time between, and the least they can take.",
+        "Steps of vLLM and SGLang: phases, layers, time between them, and lower bounds.",
         (
             *ANSWER,
             argument(
                 "--model-config FILE",
-                "The config.json of the model, for its keys and values, and if it is dense "
-                "its weights, where no recorded shapes tell them.",
+                "The config.json of the model, for the sizes of its keys and values and, if it "
+                "is dense, its weights, where no shapes were recorded.",
             ),
             *PEAKS,
         ),
-        "The least time of a step is that of reading its weights, keys and values once and of "
-        "computing its products, at the peaks of the device. docs/serving.md explains it.",
+        "The lower bound of a step is the time to read its weights, keys and values once and to "
+        "compute its products, at the peak rates of the device. docs/serving.md explains it.",
     ),
     Command(
         "diff",
-        "What B does differently from A: what was fused, added, removed, slower or faster.",
+        "What B does differently from A: fused, added, removed, slower, faster.",
         (
             argument("A", "The baseline: a trace, or a folder of traces."),
-            argument("B?", "The other; not needed for a run folder."),
+            argument("B?", "The other trace; not needed for a run folder."),
             argument(
                 "--baseline VARIANT",
-                "In a run folder, the variant that the others are compared with.",
+                "The variant of a run folder that the others are compared with.",
             ),
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
             argument(
                 "--fail-over PERCENT",
-                "Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
-                "traces do not settle that.",
+                "Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if "
+                "that is inconclusive.",
                 type=share,
             ),
             *TOLD,
             COMPILE_LOG,
             NO_CACHE,
         ),
-        "Files of the same name in two folders are compared with each other; in a run folder, "
-        "every variant is compared with the first.",
+        "Compares files of the same name in two folders, or every variant of a run folder with "
+        "the first.",
     ),
     Command(
         "why",
@@ -248,13 +247,13 @@ COMMANDS = (
             *PART,
             argument(
                 "--worth",
-                "What each finding is worth, by a replay with its change; by default, unless that "
-                "takes long.",
+                "Estimate the gain of each finding by a replay; the default, unless that takes "
+                "long.",
                 action=BooleanOptionalAction,
             ),
             argument(
                 "--together K",
-                "What the first K findings are worth together.",
+                "Estimate the gain of the first K findings together.",
                 type=amount,
                 default=0,
             ),
@@ -264,8 +263,8 @@ COMMANDS = (
             *GRAPHS,
             COMPILE_LOG,
         ),
-        "Compute, exposed communication, exposed copies and idle time add up to the time asked "
-        "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
+        "Compute, exposed communication, exposed copies and idle time add up to the total time, "
+        "exactly; the reasons add up to the idle time. docs/why.md explains each.",
     ),
     Command(
         "gaps",
@@ -279,21 +278,22 @@ COMMANDS = (
         (
             argument(
                 "SNAPSHOT",
-                "What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those "
-                "of ranks; or a trace recorded with profile_memory=True.",
+                "A file of torch.cuda.memory._dump_snapshot, compressed or not; a folder of them, "
+                "one per rank; or a trace recorded with profile_memory=True.",
             ),
             argument("B?", "Another, to compare with the first."),
             JSON,
             by("code", "module", "category"),
             argument(
                 "--at WHEN",
-                "The moment to tell about: peak, end, oom, or a time after the first event "
-                "(12.5ms), of a trace after its beginning.",
+                "The moment to report: peak, end, oom, or a time (12.5ms) after the first event "
+                "of a snapshot or the start of a trace.",
                 default="peak",
             ),
             *(TOP, *TABLE[1:]),
         ),
-        "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
+        "Sizes are as requested; those of a trace are allocator blocks. docs/memory.md explains "
+        "them.",
     ),
     Command(
         "ranks",
@@ -306,18 +306,17 @@ COMMANDS = (
             flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
             argument(
                 "--what-if CHANGE+",
-                "What changes as those of whatif would be worth to the job, and which rank is "
-                "last then; 2:CHANGE changes rank 2 alone.",
+                "The estimated gain of changes (as in whatif) for the job, and the last rank "
+                "after them; 2:CHANGE changes rank 2 only.",
             ),
             argument(
                 "--on WHERE",
-                "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+                "Read the traces on a cluster: dask://HOST:PORT, a running Dask scheduler.",
             ),
             *(TOP, NO_CACHE, *TABLE[1:]),
         ),
-        "Each trace is summarized once, by as many processes as cores and memory allow; the "
-        "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
-        "figures.",
+        "Each trace is summarized once, in as many processes as cores and memory allow. Later runs "
+        "read the summaries only. docs/ranks.md explains the figures.",
     ),
     Command(
         "compile",
@@ -339,12 +338,12 @@ COMMANDS = (
     ),
     Command(
         "hang",
-        "Why a job hangs: which rank is missing, by dumps of torch's flight recorder.",
+        "Why a job hangs and which rank is missing, from torch's flight-recorder dumps.",
         (
             argument(
                 "paths DUMP+",
-                "The dumps of the ranks, one file each (pickles, or JSON of the debug server), or "
-                "folders of them.",
+                "The dumps, one file per rank (pickles, or JSON of the debug server), or folders "
+                "of them.",
             ),
             argument(
                 "--trace TRACE",
@@ -353,8 +352,8 @@ COMMANDS = (
             JSON,
             TOP,
         ),
-        "It exits with 1 for a missing rank, a mismatch, a deadlock or an unmatched send or "
-        "receive, and with 3 if the dumps do not decide. docs/hang.md explains how to get dumps.",
+        "Exits with 1 for a missing rank, a mismatch, a deadlock or an unmatched send or receive, "
+        "and with 3 if the dumps are inconclusive. docs/hang.md explains how to get dumps.",
     ),
     *SHARING,
     Command(
@@ -364,7 +363,7 @@ COMMANDS = (
     ),
     Command(
         "check",
-        "Check a guess about the number of kernels; exit with 1 if it is wrong.",
+        "Check the number of kernels; exit with 1 if it is not as expected.",
         (
             TRACE,
             JSON,
@@ -379,25 +378,25 @@ COMMANDS = (
     ),
     Command(
         "mcp",
-        "Answer agents: a server of the Model Context Protocol on stdin and stdout.",
+        "Serve agents with the Model Context Protocol on stdin and stdout.",
         (
             argument(
                 "--allow FOLDER+",
                 "The folders whose traces it may read, by default the current one.",
             ),
         ),
-        "It reads files below these folders, the lessons and the samples; it opens no URL. "
-        "docs/agents.md has its tools and how to register it.",
+        "It reads only files in these folders, the lessons and the samples, and no URLs. "
+        "docs/agents.md lists its tools and how to register it.",
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
     Command(
         "schema",
-        "The JSON Schema of what a command prints with --json.",
+        "The JSON Schema of a command's --json output.",
         (argument("of COMMAND", "For example summary."),),
     ),
     Command(
         "help",
-        "Print a page of the documentation, or list them.",
+        "Print a page of the documentation, or list all pages.",
         (argument("TOPIC?", "A page, or a command."),),
     ),
     Command(

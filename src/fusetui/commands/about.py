@@ -29,7 +29,7 @@ def run_decode(args: Namespace) -> int:
     """What the parts of kernel names mean. Raises CommandError if there is no name."""
     names = list(_names(args.names))
     if not names:
-        raise CommandError("There is no name to decode on standard input.")
+        raise CommandError("No name to decode on standard input.")
     if args.json:
         from fusetui.gpu.kernel_names import decoded
         from fusetui.report.documents import NamesDocument
@@ -65,7 +65,7 @@ def _decoded_text(name: str) -> str:
 
     decoded = decode(name)
     if decoded is None:
-        title = "not of a family that fusetui knows"
+        title = "Unrecognized kernel name"
         parts: Sequence[Part] = ()
     else:
         title = f"{decoded.short}   ({decoded.family})"
@@ -122,7 +122,7 @@ def run_schema(args: Namespace) -> int:
     commands = schemas.names()
     if args.of not in commands:
         raise CommandError(
-            f"{args.of} has no schema: choose one of {', '.join(commands)}."
+            f"No schema of {args.of}: choose one of {', '.join(commands)}."
         )
     emit(schemas.text(args.of).rstrip("\n"))
     return DONE
@@ -143,7 +143,7 @@ def run_help(args: Namespace) -> int:
     parsers = command_parsers(args.topic, epilog=exit_codes_text())
     if args.topic not in parsers:
         raise CommandError(
-            f"{args.topic} is no topic: choose one of {', '.join(topics)}."
+            f"Unknown topic {args.topic}: choose one of {', '.join(topics)}."
         )
     emit(parsers[args.topic].format_help().rstrip("\n"))
     return DONE
@@ -201,7 +201,7 @@ def run_mcp(args: Namespace) -> int:
 
     for folder in args.allow:
         if not os.path.isdir(folder):
-            raise CommandError(f"--allow {folder}: this is no folder.")
+            raise CommandError(f"--allow {folder} is not a folder.")
     needed("mcp.server", "fusetui mcp", "mcp")
     from fusetui.commands.agents.server import serve
 

@@ -316,7 +316,7 @@ def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
     for guess in guesses:
         mark = "=" if guess.right else "!"
         lines.append(
-            f"  {mark} {guess.kind:{kind_width}}  guess {guess.expected:>4}   "
+            f"  {mark} {guess.kind:{kind_width}}  expected {guess.expected:>4}   "
             f"found {guess.found_text}"
         )
     return "\n".join(lines)
@@ -338,7 +338,7 @@ def _told(
             Case(
                 name=term,
                 outcome=Outcome.PASSED if guess.right else Outcome.FAILED,
-                said=f"{name}: guess {term}, found {guess.found_text} (counted {what_counts}).",
+                said=f"{name}: expected {term}, found {guess.found_text} (counted {what_counts}).",
                 file=file_of(trace),
             )
         )
@@ -412,7 +412,7 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
 
     if not work.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)
-        yield f"No shapes were recorded ({option}), so FLOP and bytes are not known."
+        yield f"FLOP and bytes are unknown, because no shapes were recorded ({option})."
         return
     named = []
     for device in peaks_of_devices(trace, given):

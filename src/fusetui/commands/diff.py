@@ -36,7 +36,7 @@ def run_diff(args: Namespace) -> int:
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError(
-            "--github and --junit tell a verdict: say what it is, with --fail-over."
+            "--github and --junit report a verdict, which needs --fail-over."
         )
     pairs = _pairs(args.a, args.b, args.baseline)
     loaded: dict[str, LoadedTrace] = {}
@@ -111,7 +111,7 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
         return _pairs_of_variants(a, baseline)
     if baseline is not None:
         raise CommandError(
-            "--baseline is for a single run folder: leave out the second trace."
+            "--baseline needs a single run folder: omit the second trace."
         )
     if not (os.path.isdir(a) and os.path.isdir(b)):
         return [Pair(a, b)]
@@ -131,7 +131,7 @@ def _pairs_of_variants(folder: str, baseline: str | None) -> list[Pair]:
     run = only_below(folder) if folders_below(folder) else folder
     if os.path.isdir(run) and not is_run(run):
         raise CommandError(
-            f"{run} is no run folder: give a second trace or folder to compare."
+            f"{run} is not a run folder: give a second trace or folder to compare."
         )
     paths = traces(run) if is_run(run) else []
     if len(paths) < 2:
@@ -183,7 +183,7 @@ def _case(found: Diff, percent: float, file: str) -> Case:
     step = found.step
     if found.verdict.answer is Answer.CANNOT_TELL:
         outcome = Outcome.CANNOT_TELL
-        said = f"cannot tell whether B is slower: {found.verdict.reason or ''}."
+        said = f"inconclusive whether B is slower: {found.verdict.reason or ''}."
     elif (step.low or 0) <= 1 + percent / 100:
         outcome = Outcome.PASSED
         said = f"{judgment(found)}."

@@ -21,11 +21,11 @@ PIPE_CLOSED = signals.ENDED + 13  # as for a program killed by SIGPIPE
 EXIT_CODES = {
     DONE: "done",
     NO: (
-        "the answer is no: a diff over its threshold, a wrong guess, "
-        "a variant that failed"
+        "the answer is no: a diff over its threshold, a wrong number of kernels, "
+        "a failed variant"
     ),
     UNUSABLE: "wrong use, unreadable input, or output that cannot be written",
-    CANNOT_TELL: "cannot tell: the traces do not settle the question",
+    CANNOT_TELL: "inconclusive: the traces do not settle the question",
     CRASHED: "an internal error of fusetui; the traceback is in a file",
     INTERRUPTED: (
         "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)"

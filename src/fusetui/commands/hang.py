@@ -73,7 +73,7 @@ def _dumps(paths: Sequence[str]) -> FlightDumps:
         dumps = read_dumps(paths, bar.update)
     if not dumps.ranks:
         first = dumps.unread[0].reason
-        raise CommandError(f"There is no readable dump. {first}")
+        raise CommandError(f"No readable dump. {first}")
     return dumps
 
 
@@ -85,12 +85,10 @@ def dump_files(names: Sequence[str]) -> list[str]:
         if os.path.isdir(name):
             dumps = dumps_in(name)
             if not dumps:
-                raise CommandError(
-                    f"{name} is a folder without dumps of the flight recorder."
-                )
+                raise CommandError(f"{name} is a folder without flight-recorder dumps.")
             paths += dumps
         elif os.path.isfile(name):
             paths.append(name)
         else:
-            raise CommandError(f"{name} cannot be opened: there is no such file.")
+            raise CommandError(f"{name} cannot be opened: no such file.")
     return paths

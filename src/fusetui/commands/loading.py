@@ -91,7 +91,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     if paths and not any(join.of_replays for join in joins):
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
-        say(f"{trace.report.file} replays no graph: {option} changes nothing.")
+        say(f"{trace.report.file} replays no graph: {option} has no effect.")
     say(*said(joins))
     return trace
 
@@ -112,7 +112,7 @@ def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
     file = report.file
     if report.changed:
-        yield f"{file} changed while it was read: the figures may mix two states of it."
+        yield f"{file} changed while it was read: the figures may mix two versions."
     unreadable = report.unreadable
     skipped = report.skipped
     ends_early = _ends_early(report)
@@ -165,7 +165,7 @@ def remarks_of(file: str, report: Report) -> Iterator[str]:
             f"{count:,} of {printable(table)}"
             for table, count in report.left_out.items()
         ]
-        yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
+        yield f"{file}: rows that do not fit into a trace: {several(rows, 6)}."
     for remark in report.remarks:
         yield f"{file}: {printable(remark)}"
 

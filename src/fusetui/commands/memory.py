@@ -111,7 +111,7 @@ def show(args: Namespace) -> int:
         if rows.note:
             notes.append(rows.note)
     if not tables:
-        raise CommandError(f"{args.snapshot} holds no snapshot that can be told about.")
+        raise CommandError(f"{args.snapshot} has no snapshot that can be analyzed.")
     whole = with_files(tables, FILE) if len(paths) > 1 else table
     put(chosen(whole, args), args, notes)
     return code
@@ -151,9 +151,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
     from fusetui.report.memory_words import no_events
 
     if args.by != "code":
-        raise CommandError(
-            f"{path} is a trace, which tells the op that allocated: leave --by out."
-        )
+        raise CommandError(f"{path} is a trace, which groups memory by op: omit --by.")
     loaded = load(path)
     trace = loaded.trace
     try:
@@ -163,7 +161,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
         raise CommandError(
-            f"{path} has {no_events(trace)}. A snapshot tells more: docs/memory.md."
+            f"{path} has {no_events(trace)}. A snapshot has more: see docs/memory.md."
         )
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
@@ -225,7 +223,7 @@ def _answered(path: str, at: str) -> MemoryAnswer:
     secrets = secrets_in(snapshot.settings, _texts_of(snapshot))
     if secrets:
         say(
-            f"{secret_sentence(path, secrets)}: remember that before you share the snapshot."
+            f"{secret_sentence(path, secrets)}: check this before you share the snapshot."
         )
     try:
         return memory(snapshot, moment(at, first_event_us(snapshot)))

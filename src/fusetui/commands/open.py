@@ -65,7 +65,7 @@ MAX_LOOKED_AT = 50
 DEMO_RUNS = "runs"
 """The folder in which make demo puts its runs."""
 
-HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
+HINT = "Open one with fusetui open NAME; fusetui --help lists all commands."
 
 
 def run_open(args: Namespace) -> int:
@@ -148,7 +148,7 @@ def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
         paths += [path for path in traces_of_name if path not in but]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
-            raise CommandError(f"{path} cannot be opened: there is no such file.")
+            raise CommandError(f"{path} cannot be opened: no such file.")
     return paths
 
 
@@ -158,7 +158,7 @@ def _check_snapshots(paths: Sequence[str]) -> None:
         raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     for path in paths:
         if not Path(path).is_file():
-            raise CommandError(f"{path} cannot be opened: there is no such file.")
+            raise CommandError(f"{path} cannot be opened: no such file.")
 
 
 def is_snapshot(path: str) -> bool:
@@ -317,7 +317,7 @@ def run_watch(args: Namespace) -> int:
     Raises CommandError without a terminal or a folder."""
     folder = Path(args.folder)
     if not folder.is_dir():
-        raise CommandError(f"{folder} is no folder.")
+        raise CommandError(f"{folder} is not a folder.")
     if not has_terminal():
         raise CommandError(
             "fusetui watch needs a terminal: use fusetui diff A B instead."

@@ -58,8 +58,8 @@ def run_picture(args: Namespace) -> int:
     window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(
-            "A part is drawn by --page timeline alone: fusetui cut writes it as a trace, of "
-            "which any page can be drawn."
+            "Only --page timeline draws a part. fusetui cut writes it as a trace, of which any "
+            "page can be drawn."
         )
     from fusetui.tui.layout.view import short_label
     from fusetui.tui.pictures import drawn, shown
@@ -194,7 +194,7 @@ def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]
     whole_ns = int(trace.dur[trace.gpu_rows].sum())
     if time == GPU_TIME and flame.whole_ns < whole_ns:
         held = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
-        yield f"The stacks hold {held}: the rest belongs to no {OF_STACKS[kind]}."
+        yield f"The stacks have {held}; the rest belongs to no {OF_STACKS[kind]}."
 
 
 GPU_TIME, CPU_TIME = TIMES

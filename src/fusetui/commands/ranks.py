@@ -125,13 +125,12 @@ def _code(paths: Sequence[str], answer: JobAnswer) -> int:
     if left_out:
         say(f"{left_out} {of_all} could not be used.")
     if damaged:
-        tell = "tells" if damaged == 1 else "tell"
-        say(f"What {damaged} {of_all} {tell} is in doubt.")
+        say(f"Figures of {damaged} {of_all} are in doubt.")
     if left_out or damaged:
         return UNUSABLE
     if not answer.collectives:
         say(
-            "No collective is common to two of these ranks: who waits for whom cannot be told."
+            "Who waits for whom is inconclusive: these ranks have no collective in common."
         )
         return CANNOT_TELL
     return DONE

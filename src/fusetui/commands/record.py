@@ -60,8 +60,8 @@ def run_record(args: Namespace) -> int:
     asked = _processes_asked(args)
     if request.steps and len(asked) > 1:
         raise CommandError(
-            f"--steps records one process, and these are {len(asked)}: each would begin at a step "
-            "of its own. With --seconds all begin together."
+            f"--steps records one process, not {len(asked)}, which would start at different "
+            "steps. Use --seconds to start all together."
         )
     with ExitStack() as stack:
         sockets = _sockets(stack, asked)
@@ -138,7 +138,9 @@ def _processes_asked(args: Namespace) -> list[Process]:
     """The processes that --pid, --job or --all name, at least one. Raises
     CommandError."""
     if not os.path.isdir("/proc/self"):
-        raise CommandError("record needs Linux: elsewhere torch has no door for it.")
+        raise CommandError(
+            "record needs Linux: torch supports on-demand profiling only there."
+        )
     ways = [bool(args.pid), args.job is not None, args.all]
     if sum(ways) != 1:
         raise CommandError("Name what to record: --pid PID, --job NAME or --all.")
@@ -151,7 +153,7 @@ def _processes_asked(args: Namespace) -> list[Process]:
     if not named:
         of_job = "" if args.all else f" of job {args.job}"
         raise CommandError(
-            f"No process{of_job} of yours has torch loaded and its door open. {HOW}"
+            f"No process{of_job} of yours accepts on-demand profiling. {HOW}"
         )
     return named
 
@@ -160,17 +162,17 @@ def _with_door(pid: int) -> Process:
     """The process with this PID. Raises CommandError unless it can be recorded."""
     known = process(pid)
     if known is None:
-        raise CommandError(f"There is no process {pid} of yours.")
+        raise CommandError(f"No process {pid} of yours.")
     if known.folder is None:
         raise CommandError(
-            f"The door of process {pid} ({known.program}) is closed. {HOW}"
+            f"Process {pid} ({known.program}) does not accept on-demand profiling. {HOW}"
         )
     if not has_torch(pid):
         raise CommandError(f"Process {pid} ({known.program}) has not loaded torch.")
     if known.only_helps:
         raise CommandError(
-            f"Process {pid} ({known.program}) only starts or compiles for others: "
-            "record these, by --job NAME."
+            f"Process {pid} ({known.program}) only starts or compiles for other processes: "
+            "record those with --job NAME."
         )
     if is_fork(known):
         raise CommandError(
@@ -214,9 +216,9 @@ def _check_owner(folder: Path) -> None:
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
     if S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
-        raise CommandError(f"{folder} is a link of another user: give another --out.")
+        raise CommandError(f"{folder} is another user's link: give another --out.")
     if not S_ISDIR(found.st_mode):
-        raise CommandError(f"{folder} is no folder: give another --out.")
+        raise CommandError(f"{folder} is not a folder: give another --out.")
     if found.st_uid != os.geteuid():
         raise CommandError(f"{folder} belongs to another user: give another --out.")
     others_write = found.st_mode & 0o002
@@ -264,7 +266,7 @@ def follow(recording: Recording) -> None:
     except KeyboardInterrupt:
         phases = {job.phase for job in recording.jobs.values()}
         if phases & {RecordingPhase.TOLD, RecordingPhase.WRITING}:
-            say("The programs go on, and write what they were told to.")
+            say("The programs continue, and write the traces that were requested.")
         raise
 
 
@@ -317,9 +319,7 @@ def run_capture(args: Namespace) -> int:
     from fusetui.capture.options import Options, declared_options
 
     if args.open and not has_terminal():
-        raise CommandError(
-            "--open needs a terminal: leave it out, and open the run later."
-        )
+        raise CommandError("--open needs a terminal: omit it, and open the run later.")
     given: dict[str, Any] = {}
     for name, value in vars(args).items():
         if name in declared_options():

@@ -78,9 +78,11 @@ def run_run(args: Namespace) -> int:
     program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
-        raise CommandError("Name the program: fusetui run -- python train.py")
+        raise CommandError("Give the program: fusetui run -- python train.py")
     if not os.path.isdir("/proc/self"):
-        raise CommandError("run needs Linux: elsewhere torch has no door for it.")
+        raise CommandError(
+            "run needs Linux: torch supports on-demand profiling only there."
+        )
     if args.on_enter and not _has_input():
         raise CommandError(
             "--on-enter reads Enter from its standard input, which is closed."
@@ -281,7 +283,7 @@ class _Watched:
         if self._missing_ranks:
             ranks = ", ".join(self._missing_ranks)
             say(
-                f"Not recorded: rank {ranks}. No such process with torch asked to be recorded."
+                f"Not recorded: rank {ranks}. None of their processes with torch polled for a request."
             )
         say(*self._forks)
         if self.jobs:
@@ -297,8 +299,8 @@ class _Watched:
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (
-                f"{ended}, and no process of it asked to be recorded. It uses no torch, or "
-                f"something that it runs in (sudo, docker, env -i) does not pass {OPEN} on."
+                f"{ended}, and none of its processes polled for a request. It uses no torch, or "
+                f"its environment (sudo, docker, env -i) drops {OPEN}."
             )
         if self._took_s < self._after_s:
             return f"{ended}, and --after says {self._after_s:g} s."

@@ -75,7 +75,7 @@ def traces(name: str) -> list[str]:
         return [_shipped(name)]
     if not name.strip():
         raise CommandError(
-            "The name of a trace is empty: give a path, a URL or sample:NAME."
+            "The trace name is empty: give a path, a URL or sample:NAME."
         )
     if not os.path.isdir(name):
         return [name]
@@ -166,9 +166,7 @@ def _traces_in(folder: Path) -> list[Path]:
         if path.is_file():
             files.append(path)
         elif not path.is_dir():
-            say(
-                f"{path} is left out: it is no regular file, or a link that leads nowhere."
-            )
+            say(f"{path} is left out: it is not a regular file, or a broken link.")
     if len(files) > 1:
         files = [path for path in files if not _is_json_but_no_trace(path)] or files
     if not is_run(str(folder)):

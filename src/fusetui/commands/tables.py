@@ -97,7 +97,7 @@ def answer_rows(args: Namespace) -> int:
     if not args.json:
         return show(args)
     if args.others:
-        raise CommandError("--json is about one trace: use --format json for several.")
+        raise CommandError("--json takes one trace: use --format json for several.")
     if any((args.format, args.output, args.columns, args.where, args.sort)):
         raise CommandError(
             "Use --format json for a table: --json prints the whole answer."
@@ -230,7 +230,7 @@ def run_sql(args: Namespace) -> int:
     check_form(args)
     needed("duckdb", "SQL", "sql")
     if not query and "-" in names:
-        raise CommandError("Standard input is the trace: name the query behind it.")
+        raise CommandError("Standard input is the trace: give the query after it.")
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]

@@ -256,7 +256,7 @@ def _settings_in_file(name: str) -> Settings:
     for setting, value in table.items():
         if setting not in known:
             raise CommandError(
-                f"{path}: there is no setting {setting!r}; {', '.join(known)} are."
+                f"{path}: unknown setting {setting!r}; use {', '.join(known)}."
             )
         try:
             msgspec.convert({setting: value}, Settings)

@@ -148,7 +148,7 @@ def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
     for line in chain(table, [""], more):
         room -= len(line)
         if room < 0:
-            lines += ["", "There is more, which this page has no room for."]
+            lines += ["", "More results do not fit on this page."]
             break
         lines.append(line)
     return "\n".join([*lines, ""])

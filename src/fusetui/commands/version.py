@@ -32,7 +32,9 @@ def _installed(library: str) -> str:
 
 def _in_use(is_compiled: bool) -> str:
     return (
-        "in use" if is_compiled else "not compiled; Python does the same, more slowly"
+        "in use"
+        if is_compiled
+        else "not compiled; Python code is used, which is slower"
     )
 
 

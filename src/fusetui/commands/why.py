@@ -28,7 +28,7 @@ def run_why(args: Namespace) -> int:
     one_form(args, "markdown")
     if args.together and (args.worth is False or args.other is not None):
         raise CommandError(
-            "--together is about the worth of the findings of one trace."
+            "--together is for the estimated gain of findings of one trace."
         )
     trace, code = load(args.trace, args.captured_by, args.compile_log)
     answer = _with_worth(trace, why(trace, selection_of(args)), args)
@@ -126,7 +126,7 @@ def run_whatif(args: Namespace) -> int:
 
     if bool(args.changes) == bool(args.sweep):
         raise CommandError(
-            'fusetui whatif needs a change, such as "family:gemm x0.8", or --sweep; see fusetui '
+            'fusetui whatif needs a change, such as "kind:gemm x0.8", or --sweep; see fusetui '
             "whatif --help."
         )
     loaded = load(args.trace, args.captured_by)

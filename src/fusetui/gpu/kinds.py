@@ -113,6 +113,36 @@ _OTHER_NAMES_OF_KINDS: Final = {
 }
 """Kinds and Inductor's categories that are counted under a second word, too."""
 
+_LEGEND_KINDS: Final = {
+    "attention": "attention",
+    "comm": "comm",
+    "conv": "gemm",
+    "copy": "copy",
+    "elementwise": "pointwise",
+    "fill": "copy",
+    "gemm": "gemm",
+    "gemv": "gemm",
+    "loss": "reduction",
+    "memcpy": "copy",
+    "memset": "copy",
+    "norm": "reduction",
+    "reduction": "reduction",
+    "softmax": "reduction",
+}
+"""The kind that the legend of the timeline shows for each kind of work: as few as there
+are colors."""
+
+_FUSED: Final = "fused"
+_OTHER: Final = "other"
+
+LEGEND_ONLY_KINDS: Final = ("pointwise", "comm", _FUSED, _OTHER)
+"""Words of the legend that are no op of a kernel name: `family:` and a bare word find
+the kind, too."""
+
+SEARCHED_KINDS: Final = (KINDS - {"kernels"}) | {_FUSED, _OTHER}
+"""What `kind:` accepts about the work of a GPU event, in the search, in `--where` and
+in `whatif`."""
+
 _FUSED_CPP: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
 """A kernel of Inductor for the CPU, with the ops that are fused in it."""
 
@@ -199,6 +229,27 @@ def kinds(name: str) -> frozenset[str]:
         other for word, other in _OTHER_NAMES_OF_KINDS.items() if word in counted
     }
     return frozenset(counted) or frozenset({"unknown"})
+
+
+@lru_cache(maxsize=MAX_NAMES_KEPT)
+def legend_kind(name: str) -> str:
+    """The kind that the legend of the timeline shows for a kernel of this name: `fused`
+    for one that Inductor fused, `other` where the legend has no word of its own.
+
+    >>> legend_kind("ampere_sgemm_128x64_tn"), legend_kind("my_kernel")
+    ('gemm', 'other')
+    """
+    decoded = _decoded(name)
+    if decoded is not None and decoded.fused_ops:
+        return _FUSED
+    return _LEGEND_KINDS.get(kind_of_kernel(name) or "", _OTHER)
+
+
+@lru_cache(maxsize=MAX_NAMES_KEPT)
+def searched_kinds(name: str) -> frozenset[str]:
+    """All words by which `kind:` finds a kernel of this name: what `check` counts it
+    as, and the word of the legend."""
+    return (kinds(name) | {legend_kind(name)}) & SEARCHED_KINDS
 
 
 def _decoded(name: str) -> KernelName | None:

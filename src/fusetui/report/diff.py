@@ -28,7 +28,6 @@ from fusetui.text.figures import (
     percent,
     plural,
     signed_duration,
-    signed_percent,
 )
 from fusetui.text.printable import markdown, printable
 from fusetui.trace.layout.steps import StepLength
@@ -141,7 +140,7 @@ def to_text(diff: Diff, width: int = 118) -> str:
     for line in (*shown, *closing(diff)):
         body += _row(line, width)
     if any(not line.counts for line in (*changes.shown, *changes.rest)):
-        beside = "( ) runs beside the rest and is not part of the sum"
+        beside = "( ) runs beside the rest and is not part of the total"
         body += _wrapped(beside, width, "")
     return "\n".join(body) + "\n"
 
@@ -237,17 +236,27 @@ def judgment(diff: Diff) -> str:
     compared += f"{_meaning(diff)} ({_interval(diff)}, {steps})"
     if step.shown:
         return f"B is {compared}"
-    return f"no significant difference: {compared}"
+    return f"No significant difference: {compared}"
 
 
 def _undecided(diff: Diff) -> str:
-    """`cannot tell: it takes at least 5 steps on each side; B takes 3.0 % less time`."""
+    """`Inconclusive: needs at least 5 steps per trace (A 3, B 3). Observed: B 3.0 %
+    faster`."""
     reason = printable(diff.verdict.reason or "")
     a_ns = diff.step.a_ns
     b_ns = diff.step.b_ns
     if not a_ns or b_ns is None:
-        return f"cannot tell: {reason}"
-    return f"cannot tell: {reason}; B takes {change(a_ns, b_ns)} time"
+        return f"Inconclusive: {reason}"
+    return f"Inconclusive: {reason}. Observed: B {_observed(a_ns, b_ns)}"
+
+
+def _observed(a_ns: int, b_ns: int) -> str:
+    """`3.0 % faster`, `3.0 % slower` or `as fast as A`: a change of the time of a step
+    that no verdict is based on."""
+    if a_ns == b_ns:
+        return "as fast as A"
+    direction = "faster" if b_ns < a_ns else "slower"
+    return f"{percent(abs(b_ns - a_ns), a_ns, fine=True)} {direction}"
 
 
 def _meaning(diff: Diff) -> str:
@@ -257,12 +266,13 @@ def _meaning(diff: Diff) -> str:
         return ""
     median = change(step.a_ns or 0, step.b_ns or 0)
     by = "by the ratios of neighboring steps" if step.turns else "without interruptions"
-    return f" {by}, while the median step takes {median} time"
+    return f" {by}, but the median step takes {median} time"
 
 
 def _interval(diff: Diff) -> str:
     """`95 % CI 15.2 to 18.1 % within these two runs`: by how much B is faster, or
-    slower where `judgment` says that; with signs if it includes no change."""
+    slower where `judgment` says that; `1.2 % slower to 0.4 % faster` if it includes no
+    change."""
     step = diff.step
     is_slower = step.ratio is not None and step.ratio > 1
     bounds = []
@@ -271,8 +281,9 @@ def _interval(diff: Diff) -> str:
     low = min(bounds)
     high = max(bounds)
     if low < 0 < high:
-        low_text = signed_percent(low, 1)
-        high_text = signed_percent(high, 1)
+        same, opposite = ("slower", "faster") if is_slower else ("faster", "slower")
+        low_text = f"{percent(-low, 1, fine=True)} {opposite}"
+        high_text = f"{percent(high, 1, fine=True)} {same}"
     else:
         low_text = percent(low, 1, fine=True)
         high_text = percent(high, 1, fine=True)
@@ -292,7 +303,7 @@ def _totals(diff: Diff) -> str:
     else:
         busy = "CPU busy"
     parts = [
-        f"a step: {count(a.items)} -> {plural(b.items, _noun_of_work(a, b))}",
+        f"per step: {count(a.items)} -> {plural(b.items, _noun_of_work(a, b))}",
         f"{busy} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
         f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
     ]

@@ -63,10 +63,10 @@ MARKS = {
 SAME = "the same kernel"
 REGION = "region"
 NOISE = "may be noise"
-EARLIER = "work that ran in the step, launched before it"
+EARLIER = "work launched before the step that ran in it"
 LATER = "work of the step that ran after it"
-OVERLAP = "work that ran at the same time as other work"
-ODD = "the effect on the median of steps with other work"
+OVERLAP = "work beside other work"
+ODD = "effect on the median of steps with other work"
 STEP = "step"
 PINNED = ("idle", "", STEP)
 """The lines that are always in sight: idle time, what is not explained, the sum."""
@@ -239,9 +239,7 @@ def closing(diff: Diff) -> list[DiffLine]:
             a_ns=a.idle_ns,
             b_ns=b.idle_ns,
             change_ns=changes_ns.idle_ns,
-            what="no GPU event runs in the step"
-            if both_have_gpu
-            else "outside all ops",
+            what="GPU idle" if both_have_gpu else "outside all ops",
             why=_waits(diff) if both_have_gpu else "",
         ),
         DiffLine(
@@ -291,7 +289,7 @@ def closing(diff: Diff) -> list[DiffLine]:
         a_ns=diff.step.a_ns,
         b_ns=diff.step.b_ns,
         change_ns=changes_ns.step_ns,
-        what="= the sum of all above",
+        what="total",
     )
     return [*(term for term in terms if not term.is_nothing), step]
 

@@ -39,7 +39,7 @@ class NamesDocument(msgspec.Struct, frozen=True):
 
 
 class GuessDocument(msgspec.Struct, frozen=True):
-    """One term of a guess."""
+    """One term of an expectation."""
 
     kind: str
     expected: int
@@ -58,7 +58,7 @@ class CheckDocument(msgspec.Struct, frozen=True):
 
 
 class SampleDocument(msgspec.Struct, frozen=True):
-    """A trace that ships."""
+    """A trace that ships with fusetui."""
 
     name: str
     shows: str

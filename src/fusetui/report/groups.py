@@ -47,7 +47,17 @@ class DeviceDocument(msgspec.Struct, frozen=True):
 class KernelsDocument(msgspec.Struct, frozen=True):
     """`kernels`."""
 
-    by: Literal["name", "op", "shape", "module", "family", "stream", "step"]
+    by: Literal[
+        "name",
+        "op",
+        "shape",
+        "module",
+        "kind",
+        "library",
+        "family",
+        "stream",
+        "step",
+    ]
     devices: list[DeviceDocument]
     kernels: list[KernelGroup]
 

@@ -40,7 +40,7 @@ INDENT = "  "
 """Of the lines of a sentence behind the first."""
 
 NOBODY = (
-    "No rank is missing: no collective that a rank waits in lacks one of its members."
+    "No rank is missing: every collective in which a rank waits has all its members."
 )
 DIFFERENCES = {
     "operation": "different operations",
@@ -197,7 +197,7 @@ def collective(group: GroupName, sequence: int) -> str:
 def mismatch_sentence(mismatch: Mismatch) -> str:
     """Which ranks issued what as one and the same collective, each side in turn."""
     sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MAX_REMARKS])
-    over = " It is over on all of them." if mismatch.is_over else ""
+    over = " It has ended on all of them." if mismatch.is_over else ""
     return (
         f"Ranks issued {DIFFERENCES[mismatch.kind]} as "
         f"{collective(mismatch.group, mismatch.sequence)}: {sides}.{over}"
@@ -212,7 +212,7 @@ def unmatched_sentence(message: UnmatchedMessage) -> str:
     peer = "the other side" if message.peer == UNKNOWN else f"rank {message.peer}"
     last = ""
     if message.peer_last is not None:
-        last = f" The last that {peer} issued is {_issued(message.peer_last)}."
+        last = f" Last issued by {peer}: {_issued(message.peer_last)}."
     return (
         f"Rank {issued.rank} waits in {kind_of(issued.operation)} of "
         f"{group_name(issued.group)} ({place_text(issued.place)}) for a {counterpart} "
@@ -221,35 +221,33 @@ def unmatched_sentence(message: UnmatchedMessage) -> str:
 
 
 def doubt_sentence(doubt: Doubt) -> str:
-    """What the dumps leave open."""
+    """An open question of the dumps."""
     where = ""
     if doubt.group is not None:
         where = collective(doubt.group, doubt.sequence)
     who = ranks_named(doubt.ranks) if doubt.ranks else ""
     if doubt.kind == "no_dump":
-        return (
-            f"There is no readable dump of {who}: a rank that wrote none may be dead."
-        )
+        return f"No readable dump of {who}: a rank without a dump may be dead."
     if doubt.kind == "stuck":
         return (
-            f"{who.capitalize()} did not leave {where}, which all members issued in the "
-            "same way and others have left; a root that differs would do this, which "
-            "dumps do not hold."
+            f"{who.capitalize()} did not leave {where}, which all members issued alike "
+            "and others have left. Different roots would do this, but dumps do not have "
+            "them."
         )
     if doubt.kind == "lost":
         return (
-            f"Whether {who} issued {where} is not known: its ring has lost the entries of "
-            "this group. A larger TORCH_FR_BUFFER_SIZE keeps more."
+            f"Whether {who} issued {where} is unknown: its ring buffer has lost the entries "
+            "of this group. A larger TORCH_FR_BUFFER_SIZE keeps more."
         )
     if doubt.kind == "members_unknown":
         assert doubt.group is not None
         return (
-            f"{group_name(doubt.group)} has more members than the dumps show, by the sizes "
-            "of its all_gathers."
+            f"{group_name(doubt.group)} has more members than the dumps show, judging by "
+            "the sizes of its all_gathers."
         )
     if doubt.kind == "versions":
-        return "The dumps are of different versions of the format."
-    return "gloo records no sends and receives: a wait in one of them is not seen."
+        return "The dumps have different format versions."
+    return "Waits in sends and receives of gloo are not visible: gloo does not record them."
 
 
 def call_lines(
@@ -273,7 +271,7 @@ def call_lines(
         if wait is not None and rank in wait.waiting:
             lines.append(f"It waits here for {ranks_named(_awaited(wait))}.")
     if last is not None and last != issued:
-        lines.append(f"The last that rank {rank} issued is {_issued(last)}.")
+        lines.append(f"Last issued by rank {rank}: {_issued(last)}.")
     return lines
 
 
@@ -284,7 +282,7 @@ def _not_issued(wait: Wait | None, rank: int, is_known: bool) -> str:
         return f"Rank {rank} did not issue it. {_waiters(wait)}"
     if is_known:
         return f"Rank {rank} did not issue it, and no rank waits for it here."
-    return f"The dumps do not say whether rank {rank} issued it."
+    return f"Whether rank {rank} issued it is unknown."
 
 
 def _awaited(wait: Wait) -> tuple[int, ...]:
@@ -310,18 +308,18 @@ def _missing(answer: HangAnswer, culprit: Culprit) -> str:
         f"{kind_of(wait.example.operation)}, {collective(wait.group, wait.sequence)}"
     )
     if culprit.sequence < wait.sequence:
-        head += f", nor any since number {count(culprit.sequence)}"
+        head += f", nor any after number {count(culprit.sequence)}"
     if culprit.last is None:
         last = "It issued nothing at all."
     else:
-        last = f"The last that it issued is {_issued(culprit.last)}."
+        last = f"Last issued: {_issued(culprit.last)}."
     if culprit.now is not None:
         last += f" It was at {place_text(culprit.now)} when the dumps were taken."
     others = culprit.waiting - len(wait.waiting)
     behind = ""
     if others > 0:
         waits = "waits" if others == 1 else "wait"
-        behind = f" {plural(others, 'more rank')} {waits} for these."
+        behind = f" {plural(others, 'more rank')} {waits} for those."
     return f"{head}. {last} {_waiters(wait)}{behind}"
 
 
@@ -358,12 +356,11 @@ def _undecided(answer: HangAnswer) -> Iterator[str]:
         what = "a collective" if issued is None else kind_of(issued.operation)
         assert doubt.group is not None
         yield (
-            f"Who holds up the job cannot be told: {ranks_named(doubt.ranks)} did not leave "
-            f"{what}, {collective(doubt.group, doubt.sequence)},{at}, which all its members "
-            "issued."
+            f"Inconclusive: {ranks_named(doubt.ranks)} did not leave {what}, "
+            f"{collective(doubt.group, doubt.sequence)},{at}, which all its members issued."
         )
     if not stuck and answer.waits:
-        yield f"Who holds up the job cannot be told. {_waiters(answer.waits[0])}"
+        yield f"Inconclusive. {_waiters(answer.waits[0])}"
 
 
 def _wait_for(answer: HangAnswer, culprit: Culprit) -> Wait:
@@ -419,7 +416,7 @@ def _progress_text(progress: GroupProgress) -> str:
         ranks_at[newest].append(rank)
     parts = []
     for newest in sorted(ranks_at, reverse=True):
-        number = "not known" if newest == UNKNOWN else count(newest)
+        number = "unknown" if newest == UNKNOWN else count(newest)
         parts.append(f"{number}: {ranks_named(ranks_at[newest])}")
     return "; ".join(parts[:MAX_REMARKS])
 
@@ -436,11 +433,11 @@ def _remarks(answer: HangAnswer) -> Iterator[str]:
     yield from map(doubt_sentence, answer.doubts)
     if not all(group.members_are_listed for group in answer.groups):
         yield (
-            "The members of a group are the ranks whose entries name it: these dumps do not "
-            "list them."
+            "The members of a group are the ranks whose entries name it, because these dumps "
+            "do not list members."
         )
     if answer.ranks_from_order and answer.ranks:
-        yield "Ranks are places in the order of the files: no name has a number."
+        yield "Ranks are numbered in the order of the files, whose names have no rank."
     yield from (file.reason for file in answer.unread[:MAX_REMARKS])
     if len(answer.unread) > MAX_REMARKS:
         yield f"{plural(len(answer.unread) - MAX_REMARKS, 'more file')} left out."

@@ -42,14 +42,14 @@ MAX_PINNED = 3
 
 
 class FindingDocument(MemoryFinding, frozen=True, kw_only=True):
-    """A claim with its figures, in words, and what to try."""
+    """A finding with its figures, as sentences, and what to try."""
 
     text: str
     try_: str = msgspec.field(name="try")
 
 
 class OomDocument(OutOfMemory, frozen=True, kw_only=True):
-    """An event `oom`, in words."""
+    """An `oom` event, as sentences."""
 
     text: str
 
@@ -62,13 +62,13 @@ class DeviceMemoryDocument(DeviceMemory, frozen=True, kw_only=True):
 
 
 class MemoryDocument(MemoryAnswer, frozen=True):
-    """What `memory --json` prints of one snapshot."""
+    """The output of `memory --json` for one snapshot."""
 
     devices: tuple[DeviceMemoryDocument, ...]
 
 
 class TracedMemoryDocument(msgspec.Struct, frozen=True):
-    """What it prints of a trace with memory events."""
+    """Its output for a trace with memory events."""
 
     file: str
     at: str
@@ -76,14 +76,14 @@ class TracedMemoryDocument(msgspec.Struct, frozen=True):
 
 
 class NoSnapshot(msgspec.Struct, frozen=True):
-    """A file that is no snapshot."""
+    """A file that is not a snapshot."""
 
     file: str
     reason: str
 
 
 class MemoryRanksDocument(msgspec.Struct, frozen=True):
-    """What it prints of a folder."""
+    """Its output for a folder."""
 
     ranks: tuple[MemoryRank, ...]
     left_out: tuple[NoSnapshot, ...]
@@ -121,7 +121,7 @@ def memory_text(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
             lines += ["", f"device {device.device}"]
         lines += _device_lines(device, answer.at, by, top, width)
     if not answer.devices:
-        lines.append("It holds no memory of any device.")
+        lines.append("No memory of any device.")
     return "\n".join(lines)
 
 
@@ -157,7 +157,7 @@ def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
         if len(processes) > 1:
             title += f" of process {printable(str(device.process))}"
         if device.kind == "CPU":
-            title += ": what was allocated while torch recorded"
+            title += ": allocations while torch recorded"
         lines += ["", title, *wrapped_lines(_peak(device), width), ""]
         lines += wrapped_lines(_moment(document.at, device), width)
         lines += _table(device, "op", top, width)
@@ -235,7 +235,7 @@ def _peak(device: Totals) -> str:
         end += f", with {size(device.reserved_end_bytes)} reserved"
     start = size(device.allocated_start_bytes)
     return (
-        f"Peak: {peak}. At the start {start} allocated, at the end {end}."
+        f"Peak: {peak}. Allocated at the start: {start}, at the end: {end}."
         f"{_contradiction(device)}"
     )
 
@@ -252,9 +252,9 @@ def _when(device: Totals, event: int, time_us: int | None) -> str:
 
 UNRECORDED = {
     "free_requested": "an allocation counts until it is free",
-    "free_completed": "what a stream still used counts as free",
-    "segment_alloc": "what was reserved before is not exact",
-    "segment_free": "what was reserved before is not exact",
+    "free_completed": "memory that a stream still used counts as free",
+    "segment_alloc": "earlier reserved sizes are not exact",
+    "segment_free": "earlier reserved sizes are not exact",
 }
 """What follows for the figures where events of this action alone were not recorded."""
 
@@ -271,10 +271,10 @@ def _contradiction(device: Totals) -> str:
     if not difference:
         return ""
     direction = "more" if difference > 0 else "less"
-    beside = "its blocks hold" if is_snapshot else "the last of them says"
+    beside = "its blocks hold" if is_snapshot else "the total of the last event"
     return (
-        f" The file contradicts itself: its events leave {size(abs(difference))} {direction} than "
-        f"{beside}."
+        f" The file contradicts itself: its events add up to {size(abs(difference))} {direction} "
+        f"than {beside}."
     )
 
 
@@ -282,7 +282,7 @@ def _what_follows(actions: Sequence[str]) -> list[str]:
     """For the figures, where events of these actions were not recorded."""
     lacks_frees = "free_requested" in actions and "free_completed" in actions
     if "alloc" in actions or lacks_frees:
-        return ["what is told of moments before the end is not exact"]
+        return ["figures of moments before the end are not exact"]
     return list(dict.fromkeys(UNRECORDED[action] for action in actions))
 
 
@@ -328,7 +328,7 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
 
 def _waste(device: DeviceMemory) -> str:
     waste = device.waste
-    used = f"Of {size(waste.reserved_bytes)} reserved then, {size(waste.active_bytes)} are in use"
+    used = f"{size(waste.active_bytes)} of {size(waste.reserved_bytes)} reserved are in use"
     rounding_bytes = waste.rounding_bytes
     split_bytes = waste.split_bytes
     cached_bytes = waste.cached_bytes
@@ -336,13 +336,13 @@ def _waste(device: DeviceMemory) -> str:
         reason = "blocks and segments contradict each other"
         if device.unrecorded:
             reason = _unrecorded(device.unrecorded)
-        return f"{used}; the rest is not told, as {reason}."
+        return f"{used}; the rest is unknown, because {reason}."
     at_least = "" if waste.is_exact else "at least "
     at_most = "" if waste.is_exact else "at most "
     return (
-        f"{used}, {at_least}{size(rounding_bytes)} rounding, {at_most}{size(split_bytes)} more"
-        f" in segments that hold something, and {size(cached_bytes)} in segments that hold"
-        " nothing."
+        f"{used}. The rest: {at_least}{size(rounding_bytes)} rounding,"
+        f" {at_most}{size(split_bytes)} free in used segments, {size(cached_bytes)} in empty"
+        " segments."
     )
 
 

@@ -17,9 +17,8 @@ PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)
 """A place in the code; its group begins with the folder of the file."""
 
 MORE = (
-    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
-    "the stack and the kind of each allocation, the segments, and why memory ran out: "
-    "docs/memory.md says how to record one."
+    "GPU sizes are allocator blocks (rounded up). A snapshot would also have stacks, kinds of "
+    "allocations, segments, and why memory ran out: docs/memory.md explains how to record one."
 )
 """What a trace does not have; shown below its memory."""
 
@@ -29,8 +28,8 @@ EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 def no_events(trace: Trace) -> str:
     """What a trace lacks whose memory events tell nothing, if it has any."""
     if memory_peaks(trace).is_recorded:
-        return "no memory events with addresses and totals, which newer versions of torch write"
-    return "no memory events: profile_memory=True adds them"
+        return "no memory events with addresses and totals (newer versions of torch record them)"
+    return "no memory events (profile_memory=True records them)"
 
 
 def short_place(place: str) -> str:
@@ -54,36 +53,36 @@ def _memory_leak(finding: MemoryFinding) -> str:
     place = _first_place(finding)
     each = size(finding.each_bytes or 0)
     return (
-        f"What one stack in {place} keeps grew in {finding.count or 0} of the last "
-        f"{finding.of_count or 0} steps, by {each} on average. After the last one it kept "
-        f"{size(finding.bytes)} of what was allocated since the recording began."
+        f"Memory kept by one stack in {place} grew in {finding.count or 0} of the last "
+        f"{finding.of_count or 0} steps, by {each} on average. After the last step it kept "
+        f"{size(finding.bytes)} allocated since the recording began."
     )
 
 
 def _peak_not_needed(finding: MemoryFinding) -> str:
     gradients = plural(finding.count or 0, "gradient")
     return (
-        f"{_part_of_peak(finding)} are {gradients} of a step that was over. Without them the "
-        f"peak would be {_at_stake(finding)} lower."
+        f"{_part_of_peak(finding)} are {gradients} of a finished step. The peak would be "
+        f"{_at_stake(finding)} lower without them."
     )
 
 
 def _optimizer_state_large(finding: MemoryFinding) -> str:
-    return f"{_part_of_peak(finding)} are state of the optimizer."
+    return f"{_part_of_peak(finding)} are optimizer state."
 
 
 def _activations_large(finding: MemoryFinding) -> str:
     return (
-        f"{_part_of_peak(finding)} are activations. Checkpointing would lower the peak by "
-        f"{_at_stake(finding)} at most."
+        f"{_part_of_peak(finding)} are activations. Checkpointing would lower the peak by at "
+        f"most {_at_stake(finding)}."
     )
 
 
 def _pool_per_graph(finding: MemoryFinding) -> str:
     pools = plural(finding.count or 0, "private pool")
     return (
-        f"{pools}, as CUDA and HIP graphs have, reserve {size(finding.bytes)}. Sharing one "
-        f"would save {_at_stake(finding)} at most."
+        f"{pools} (of CUDA or HIP graphs) reserve {size(finding.bytes)}. Sharing one would save "
+        f"at most {_at_stake(finding)}."
     )
 
 
@@ -92,17 +91,17 @@ def _fragmentation(finding: MemoryFinding) -> str:
     largest = size(finding.each_bytes or 0)
     if finding.inactive is None:
         return (
-            f"{size(finding.bytes)} of {reserved} reserved are inactive, in pieces before "
-            f"blocks that live: the largest one has {largest}."
+            f"{size(finding.bytes)} of {reserved} reserved are inactive pieces between live "
+            f"blocks; the largest has {largest}."
         )
     ran_out = (
-        f"When memory ran out, of {reserved} reserved {_inactive(finding.inactive)}; the "
-        f"largest piece that could have served has {largest}."
+        f"{_inactive(finding.inactive)}, of {reserved} reserved when memory ran out. The "
+        f"largest usable piece has {largest}."
     )
     if not finding.places:
         return ran_out
     place = _first_place(finding)
-    return f"{ran_out} The segment with most of that is kept by {place}."
+    return f"{ran_out} {place} keeps the segment with most of it."
 
 
 def _first_place(finding: MemoryFinding) -> str:
@@ -136,31 +135,31 @@ def remedy(finding: MemoryFinding) -> str:
 
 
 REMEDIES: dict[Rule, str] = {
-    "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",
+    "memory-leak": "find what keeps it: a list of losses or outputs (keep loss.item()), or a hook",
     "fragmentation": EXPANDABLE,
     "peak-not-needed": "zero_grad(set_to_none=True) right after the step",
-    "optimizer-state-large": "an optimizer whose state has 8 bits or is sharded over ranks",
-    "activations-large": "torch.utils.checkpoint on the layers that hold most",
-    "pool-per-graph": "capture graphs that never run at once with the pool of the first (pool=)",
+    "optimizer-state-large": "an optimizer with 8-bit state, or state sharded over ranks",
+    "activations-large": "torch.utils.checkpoint on the layers with the most activations",
+    "pool-per-graph": "one pool (pool=) for graphs that never run at the same time",
 }
 REMEDIES_OF_FRAGMENTATION: dict[Helps, str] = {
     "expandable": f"{EXPANDABLE}, which takes memory page by page",
-    "order": "to allocate first what lives long",
-    "whole_segments": "to free the last of what keeps such a segment, which can then be given back",
+    "order": "to allocate long-lived tensors first",
+    "whole_segments": "to free the last blocks in such a segment, so that it can be released",
 }
 """Where it is known what would have helped."""
 
 
 def oom_text(oom: OutOfMemory) -> str:
-    """What was asked for, what there was, and why that did not suffice."""
+    """What was requested, what was available, and why that did not suffice."""
     where = f" in {short_place(oom.place)}" if oom.place else ""
     if oom.device_free_bytes is None:
         free = "an unknown amount"
     else:
         free = size(oom.device_free_bytes)
     return (
-        f"Out of memory at event {count(oom.index)}{where}: {size(oom.asked_bytes)} asked for, "
-        f"{free} free on the device, {size(oom.reserved_bytes)} reserved, of which "
+        f"Out of memory at event {count(oom.index)}{where}: {size(oom.asked_bytes)} requested, "
+        f"{free} free on the device. {size(oom.reserved_bytes)} were reserved, of which "
         f"{size(oom.inactive_bytes)} inactive; the largest piece of its pool and stream has "
         f"{size(oom.largest_bytes)}. {_why(oom)}"
     )
@@ -169,31 +168,28 @@ def oom_text(oom: OutOfMemory) -> str:
 def _why(oom: OutOfMemory) -> str:
     if oom.reason == "live":
         return (
-            "What is free and what is inactive together are less than that, so pieces alone are "
-            "not why: less would have to live, here or in other processes. What those hold is not "
-            "in the file."
+            "Fragmentation is not the cause: free and inactive memory together are less than that. "
+            "Less memory must be in use, here or in other processes, which are not in the file."
         )
     if oom.reason == "fragmented":
         return (
-            "What is free and what is inactive together would be enough, but no piece that could "
-            f"serve it is: {_inactive(oom.inactive)}. {_whole_pages(oom)}"
+            "Fragmentation is the cause: free and inactive memory together would be enough, but no "
+            f"usable piece is. {_inactive(oom.inactive)}. {_whole_pages(oom)}"
         )
-    return f"Why cannot be told: {_why_unknown(oom)}."
+    return f"The cause is inconclusive: {_why_unknown(oom)}."
 
 
 def _why_unknown(oom: OutOfMemory) -> str:
     free_bytes = oom.device_free_bytes
     if free_bytes is None:
-        return "the file does not say what was free on the device"
+        return "the file does not have the free memory of the device"
     if oom.largest_bytes >= oom.asked_bytes:
-        return "by its blocks, that piece was large enough"
+        return "that piece was large enough, judging by its blocks"
     if free_bytes + oom.reserved_bytes < oom.asked_bytes:
         return "it is more than this process holds and the device has free together"
     if free_bytes < oom.asked_bytes:
-        return "how large blocks from before the recording were is not in the file"
-    return (
-        "so much was free on the device, as where a process may use a part of it only"
-    )
+        return "the sizes of blocks from before the recording are not in the file"
+    return "enough was free on the device; the process may be limited to a part of it"
 
 
 def _inactive(inactive: Inactive) -> str:
@@ -214,12 +210,10 @@ def _whole_pages(oom: OutOfMemory) -> str:
     if oom.is_expandable:
         return "Segments are expandable already."
     if oom.expandable_would_fit is None:
-        return (
-            "How much of it whole pages of 2 MB could have given back cannot be told."
-        )
-    have_been = "have been" if oom.expandable_would_fit else "not have been"
+        return "How much of it whole pages of 2 MB could have released is unknown."
+    is_enough = "would" if oom.expandable_would_fit else "would not"
     return (
-        "Whole pages of 2 MB of its pool and stream could have given back "
-        f"{size(oom.usable_bytes)}: with what was free, that would {have_been} enough for it "
-        "in such pages. A layout that was expandable from the start would be another one."
+        f"Expandable segments could have released {size(oom.usable_bytes)} in pages of 2 MB, "
+        f"which {is_enough} have been enough with the free memory. Their layout would have "
+        "differed from the start."
     )

@@ -19,19 +19,13 @@ from fusetui.text.tables import (
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
-from fusetui.trace.program.origin import Nowhere, PhaseTime
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, PhaseTime
 
 INDENT = "  "
 """Of a module below the one that calls it."""
 
 FILE_PARTS = 2
 """The last parts of a path that are shown: the folder and the name of the file."""
-
-UNCLAIMED = {
-    Nowhere.NOT_LAUNCHED: "without a recorded launch",
-    Nowhere.NO_FORWARD: "backward, of no recorded forward op",
-}
-"""Which GPU time belongs to none of the rows; any other was launched outside them."""
 
 
 def _function_and_place(time: FunctionTime) -> str:
@@ -79,9 +73,8 @@ def modules_text(
     else:
         record_function = recorded_with("record_function", form)
         sentences = (
-            "nothing in this trace names a part of the program",
-            f"{with_stack} records the calls of modules, {record_function} names any "
-            "other part",
+            "no modules and no annotations in this trace",
+            f"{with_stack} records modules, {record_function} adds annotations",
         )
         tree = _folded(sentences, width)
     unclaimed = _folded(outside_modules(times), width)
@@ -98,7 +91,7 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
         with_stack = recorded_with("with_stack=True", form)
         sentences = (
             "no such Python functions in this trace",
-            f"{with_stack} records functions, --file PATH shows those of a library",
+            f"{with_stack} records functions; --file PATH shows those of a library",
         )
         table = _folded(sentences, width)
     unclaimed = _folded(outside_functions(times), width)
@@ -109,7 +102,7 @@ def outside_modules(times: Modules) -> tuple[str, ...]:
     """Why GPU time belongs to no path of the tree, with how much: a sentence for each
     reason."""
     return tuple(
-        _unclaimed(part, times.gpu_ns, "in no module or annotation")
+        _unclaimed(part, times.gpu_ns, NOWHERE_IN_WORDS[Nowhere.OUTSIDE])
         for part in times.none
     )
 
@@ -118,29 +111,29 @@ def outside_functions(times: Functions) -> tuple[str, ...]:
     """Why GPU time belongs to no function, with how much: a sentence for each
     reason."""
     return tuple(
-        _unclaimed(part, times.gpu_ns, "in none of these functions")
-        for part in times.none
+        _unclaimed(part, times.gpu_ns, "outside these functions") for part in times.none
     )
 
 
 def _unclaimed(part: Unclaimed, whole_ns: int, outside: str) -> str:
-    """`1.2 ms of GPU time (3 %, 12 kernels) in no module or annotation`; the last words
-    are `outside` unless the reason is another."""
+    """`1.2 ms of GPU time (3 %, 12 kernels): outside modules`; the last words are
+    `outside` unless the reason is another."""
     time = duration(part.gpu_ns)
     share = percent(part.gpu_ns, whole_ns)
     kernels = plural(part.kernels, "kernel")
-    reason = UNCLAIMED.get(part.why, outside)
-    return f"{time} of GPU time ({share}, {kernels}) {reason}"
+    is_outside = part.why is Nowhere.OUTSIDE
+    reason = outside if is_outside else NOWHERE_IN_WORDS[part.why]
+    return f"{time} of GPU time ({share}, {kernels}): {reason}"
 
 
 def _no_calls(stacks: bool, with_stack: str) -> str:
     """Why there are annotations alone. `with_stack`: what records calls of modules."""
     if stacks:
         return (
-            "Python stacks were recorded, but no call of a module: record_function names "
-            "other parts"
+            "no modules in this trace, although Python stacks were recorded; "
+            "record_function adds annotations"
         )
-    return f"the calls of modules are not in this trace: {with_stack} records them"
+    return f"no modules in this trace: {with_stack} records them"
 
 
 def _by_phase(phases: Sequence[PhaseTime], whole_ns: int) -> list[str]:

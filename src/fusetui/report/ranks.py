@@ -32,8 +32,8 @@ from fusetui.trace.layout.steps import StepLength
 
 OUTLIER_MARK = "*"
 LEGEND = (
-    "*: more than 3 scaled median absolute deviations from the median of the ranks. Others wait, "
-    "and waits, are"
+    "*: more than 3 scaled median absolute deviations from the median of the ranks. Columns "
+    "'others wait' and 'waits':"
 )
 MAX_KINDS = 5
 """Of collectives."""
@@ -99,7 +99,7 @@ def _given(answer: JobAnswer) -> list[str]:
 
 
 class StragglerDocument(msgspec.Struct, frozen=True):
-    """A rank that others wait for, in words; see Straggler."""
+    """A rank that others wait for, as a sentence; see Straggler."""
 
     rank: int
     last_count: int
@@ -115,7 +115,7 @@ class StragglerDocument(msgspec.Struct, frozen=True):
 
 
 class RanksDocument(JobAnswer, frozen=True):
-    """`ranks`: sentences in place of what they are made of."""
+    """`ranks`: sentences instead of their parts."""
 
     stragglers: tuple[StragglerDocument, ...]  # type: ignore[assignment]
     verdict: tuple[str, ...]  # type: ignore[assignment]
@@ -282,8 +282,8 @@ def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks and answer.steps:
         yield f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
     elif answer.ranks:
-        yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
+        yield f"Figures are of the whole trace, which has no steps. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"What {StepLength.WALL.a_step} would take without the delays is not told: {answer.no_what_if}."
+        yield f"The gain from fixing the delays is not estimated: {answer.no_what_if}."
     if answer.inferred:
-        yield f"Not recorded and inferred: {several(answer.inferred, MAX_INFERRED)}."
+        yield f"Inferred, not recorded: {several(answer.inferred, MAX_INFERRED)}."

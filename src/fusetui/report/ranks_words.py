@@ -47,7 +47,8 @@ MIN_SAVED_SHARE = 0.01
 
 MAX_RANGES_NAMED = 6
 STEP = StepLength.WALL.a_step
-"""That whose length is reported."""
+"""The step whose length is reported."""
+A_STEP = f"{STEP[0].upper()}{STEP[1:]}"
 MAX_STEPS_NAMED = 6
 MAX_MACHINES_NAMED = 3
 
@@ -62,10 +63,10 @@ def straggler_text(answer: JobAnswer, straggler: Straggler) -> str:
     arrival = _arrival(answer, straggler, steps)
     if 0 < late_steps < steps:
         sentences = [f"{arrival} on average.", _late_steps(straggler, steps)]
-        sentences += _why_late(straggler, late_steps, "a late step")
+        sentences += _why_late(straggler, late_steps, "per late step")
     else:
         sentences = [f"{arrival}."]
-        sentences += _why_late(straggler, steps, "a step")
+        sentences += _why_late(straggler, steps, "per step")
     if straggler.what_if is not None:
         sentences += _if_fixed(answer, straggler.rank, straggler.what_if)
     return " ".join(sentences)
@@ -80,7 +81,7 @@ def _steps_of(answer: JobAnswer, rank: int) -> int:
 
 
 def _arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
-    """`Rank 3 arrives last in 40 of 96 collectives; the others wait 1.2 ms a step for
+    """`Rank 3 arrives last in 40 of 96 collectives; the others wait 1.2 ms per step for
     it`, without the period."""
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
     if straggler.last_count:
@@ -96,7 +97,7 @@ def _arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
         who_waits = "1 other waits"
     else:
         who_waits = f"{count(straggler.waiters)} others wait"
-    waited = _per_step(straggler.caused_ns, steps, "a step")
+    waited = _per_step(straggler.caused_ns, steps, "per step")
     return f"Rank {straggler.rank} {arrives}; {who_waits} {waited} for it"
 
 
@@ -122,11 +123,10 @@ def _why_late(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
         begins = "Its step begins" if reason.has_step else "Its trace begins"
         yield (
             f"{begins} {duration(reason.begins_after_ns)} after that of rank "
-            f"{reason.begins_after_rank}: the cause lies before the window that was "
-            "recorded."
+            f"{reason.begins_after_rank}: the cause lies before the recording."
         )
     elif straggler.cause == "untold":
-        yield "What it did meanwhile does not explain it: cannot tell."
+        yield "Inconclusive: its recorded work does not explain the delay."
     elif straggler.cause == "inside":
         yield from _what_took_longer(straggler, steps, per)
 
@@ -139,11 +139,11 @@ def _what_took_longer(straggler: Straggler, steps: int, per: str) -> Iterator[st
     meanwhile = MEANWHILE.get(largest.name, "") if is_class else ""
     if meanwhile:
         longer = _per_step(largest.ns, steps, per)
-        yield f"Meanwhile {meanwhile} {longer} longer than on the median rank."
+        yield f"On this rank {meanwhile} {longer} longer than on the median rank."
         slowdown = straggler.slower or 0.0
         if largest.name == "compute" and slowdown >= MIN_SLOWDOWN:
             yield (
-                f"The same kernels, as many of them, take {percent(slowdown, 1)} longer: "
+                f"The same number of the same kernels takes {percent(slowdown, 1)} longer: "
                 "a lower clock, or larger work."
             )
     is_gpu_class = is_class and not largest.name.startswith("host")
@@ -173,15 +173,15 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
         others = [other for other in if_all.ranks if other != rank]
         are = "is" if len(others) == 1 else "are"
         yield (
-            f"If it alone were as fast as the others, {STEP} would take as long as now, "
+            f"{A_STEP} would take as long as now if it alone were as fast as the others, "
             f"because {ranks_named(others)} {are} late too."
         )
     elif replayed.would_be_ns >= replayed.step_ns:
         return
     elif if_all is None:
-        yield f"If it were as fast as the others, {STEP} would take {change}."
+        yield f"{A_STEP} would take {change} if it were as fast as the others."
     else:
-        yield f"If it alone were as fast as the others, {STEP} would take {change}."
+        yield f"{A_STEP} would take {change} if it alone were as fast as the others."
 
 
 def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
@@ -194,12 +194,9 @@ def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> s
         for straggler in stragglers
     )
     if some_saves_alone:
-        return (
-            f"If {ranks} were {both} as fast as the others, {STEP} would take {change}."
-        )
+        return f"{A_STEP} would take {change} if {ranks} were {both} as fast as the others."
     return (
-        f"{ranks.capitalize()} must {both} be fixed: if {both} were as fast as the "
-        f"others, {STEP} would take {change}."
+        f"{ranks.capitalize()} must {both} be fixed: {STEP} would then take {change}."
     )
 
 
@@ -218,7 +215,7 @@ def _shorter(step_ns: int, would_be_ns: int) -> str:
 def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
     """That a stage of a pipeline takes longer than the other stages, or a rank longer
     than the other ranks of its stage."""
-    per_step = " a step" if answer.steps else ""
+    per_step = " per step" if answer.steps else ""
     longer = f"{duration(slow.excess_ns)}{per_step}"
     share = percent(slow.excess_ns, slow.others_ns)
     stage = f"{slow.stage} (of 0 to {slow.stages - 1})"
@@ -226,7 +223,7 @@ def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
         ranks = ranks_named(slow.like).capitalize()
         compute = "computes" if len(slow.like) == 1 else "compute"
         return (
-            f"{ranks}, stage {stage}, {compute} {longer} more than the median of the "
+            f"{ranks}, stage {stage}, {compute} {longer} longer than the median of the "
             f"other stages ({share})."
         )
     if slow.stages:
@@ -234,22 +231,21 @@ def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
     else:
         others = "the other ranks"
     return (
-        f"Rank {rank} takes {longer} more than the median of {others} ({share}): "
+        f"Rank {rank} takes {longer} longer than the median of {others} ({share}): "
         f"{MEANWHILE[slow.what]} longer."
     )
 
 
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
-    """What else is to say of who is late: the bubble of a pipeline, and why nobody is
-    named."""
+    """The rest of the verdict: the bubble of a pipeline, and why no rank is named."""
     verdict = answer.verdict
     of_what = "a step" if answer.steps else "the time recorded"
     if verdict.if_all is not None:
         yield _if_all_fixed(answer.stragglers, verdict.if_all)
     if verdict.stages is not None and answer.bubble is None:
         yield (
-            "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
-            "recorded, so whether one is slow cannot be told."
+            "Whether a stage is slow is inconclusive: the ranks send to one another, as pipeline "
+            "stages do, and their compute was not recorded."
         )
     elif verdict.stages is not None and answer.bubble is not None:
         bubble = _bubble(verdict.stages, answer.bubble, of_what)
@@ -262,20 +258,20 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     elif verdict.kind == "untold":
         waits = duration(round(verdict.waits_ns[0]))
         if answer.steps:
-            waits += " a step"
-        yield f"For whom the ranks wait, {waits}, cannot be told: {verdict.why}."
+            waits += " per step"
+        yield f"Ranks wait {waits}; for which rank is inconclusive: {verdict.why}."
     elif verdict.kind == "nobody":
         share = percent(MIN_STEP_SHARE, 1)
-        nobody = "None of the ranks that are given" if answer.missing else "No rank"
+        nobody = "None of the given ranks" if answer.missing else "No rank"
         yield f"{nobody} holds up the others by {share} of {of_what}."
 
 
 def _bubble(stages: int, bubble: float, of_what: str) -> str:
     """`bubble`: the share of the time that no work of a pipeline covers."""
-    of_stages = f"of {stages} stages" if stages else "whose stages are not known"
+    of_stages = f"of {stages} stages" if stages else "with unknown stages"
     return (
-        f"In a pipeline {of_stages}, sends and receives that nothing else covers take "
-        f"{percent(bubble, 1)} of {of_what}: its bubble."
+        f"The bubble of this pipeline {of_stages} is {percent(bubble, 1)} of {of_what}: "
+        "sends and receives with no work beside them."
     )
 
 
@@ -287,25 +283,25 @@ def _in_turn(verdict: JobVerdict, of_what: str) -> str:
     if not is_one_step:
         shortest = duration(round(min(waits_ns)))
         longest = duration(round(max(waits_ns)))
-        waited += f" a step ({shortest} to {longest})"
+        waited += f" per step ({shortest} to {longest})"
     if not verdict.in_turn:
         return (
-            f"No rank stands out: the others wait {waited}, and none of those they wait for holds "
-            f"them up by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
+            f"No rank stands out: ranks wait {waited}, but no single rank causes "
+            f"{percent(MIN_STEP_SHARE, 1)} of {of_what}."
         )
     late = plural(verdict.in_turn, "rank")
     if is_one_step:
-        return f"No rank stands out: the others wait {waited}, for {late} in turn."
+        return f"No rank stands out: ranks wait {waited}, for {late} in turn."
     are = "is" if verdict.in_turn == 1 else "are"
     return (
-        f"No rank stands out: the others wait {waited}, but not always for the same one: "
+        f"No rank stands out: ranks wait {waited}, and the late rank changes: "
         f"{late} {are} late in turn."
     )
 
 
 def _per_step(total_ns: int, steps: int, per: str) -> str:
-    """`1.2 ms a step`, the mean of several steps; the time alone where there are not
-    several. `per`: what a step is called."""
+    """`1.2 ms per step`, the mean of several steps; the time alone where there are not
+    several. `per`: `per step` or `per late step`."""
     if steps > 1:
         return f"{duration(total_ns // steps)} {per}"
     return duration(total_ns)
@@ -323,7 +319,7 @@ def headline(answer: JobAnswer) -> Iterator[str]:
             yield f"Rank {row.rank}: {printable(damage)}."
     if answer.one_given:
         alone = plural(answer.one_given, "collective")
-        yield f"{alone} could not be matched: of their groups one rank alone is given."
+        yield f"{alone} could not be matched: only one rank of their groups is given."
     disagree = answer.unmatched - answer.no_group - answer.one_given
     if disagree:
         yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
@@ -346,20 +342,20 @@ def _sizes(answer: JobAnswer) -> str:
 def _missing(ranks: Sequence[int]) -> str:
     which = "It" if len(ranks) == 1 else "One of them"
     return (
-        f"Not given: {ranks_named(ranks)}. {which} may have arrived later than those that "
-        "are given."
+        f"Not given: {ranks_named(ranks)}. {which} may have arrived later than the given "
+        "ranks."
     )
 
 
 def _cut_collectives(number: int) -> str:
     if number == 1:
         return (
-            "1 collective is cut by the beginning or the end of a recording: it proves "
-            "nothing about clocks or lateness."
+            "1 collective is cut off at the start or end of a recording and is not used "
+            "for clocks or lateness."
         )
     return (
-        f"{count(number)} collectives are cut by the beginning or the end of a recording: "
-        "they prove nothing about clocks or lateness."
+        f"{count(number)} collectives are cut off at the start or end of a recording and "
+        "are not used for clocks or lateness."
     )
 
 
@@ -369,12 +365,12 @@ def wait_text(row: RankRow) -> Iterator[str]:
     if wait is None:
         return
     if wait.for_rank is None:
-        awaited = "a rank that clocks do not tell"
+        awaited = "a rank that the clocks do not determine"
     else:
         awaited = f"rank {wait.for_rank}"
     yield (
-        f"It waits longest in {printable(wait.name)}, {duration(wait.start_ns)} after its "
-        f"trace begins: {duration(wait.wait_ns)} for {awaited}."
+        f"Its longest wait is {duration(wait.wait_ns)} for {awaited}, in "
+        f"{printable(wait.name)}, {duration(wait.start_ns)} after its trace begins."
     )
 
 
@@ -382,29 +378,33 @@ def clocks_text(answer: JobAnswer) -> str:
     """How far times of different ranks can be compared, in sentences."""
     clocks = answer.clocks
     if clocks.refused:
-        return f"Who waits for whom cannot be told: {printable(clocks.refused)}."
+        return f"Who waits for whom is inconclusive: {printable(clocks.refused)}."
     if not answer.collectives:
-        return "No collective is common to two of these ranks, so nothing is known of who waits."
+        return (
+            "Who waits for whom is unknown: these ranks have no collective in common."
+        )
     sentences = _alignment_of_clocks(clocks)
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
-        differences = "Differences" if clocks.shared else "On one host, differences"
+        where = "" if clocks.shared else " on one machine"
         sentences.append(
-            f"{differences} of up to {limit} do not decide who arrives last."
+            f"Differences of up to {limit}{where} do not decide who arrives last."
         )
     if clocks.guessed:
-        sentences.append(f"Hosts were not recorded, and are guessed: {clocks.guessed}.")
+        sentences.append(
+            f"Machines are guessed, as none were recorded: {clocks.guessed}."
+        )
     contradicted = [
         printable(clock.host) for clock in clocks.hosts if clock.contradicted
     ]
     if contradicted:
         sentences.append(
-            f"On {several(contradicted, MAX_MACHINES_NAMED)} the ends of collectives contradict "
-            "the bounds that their starts set; only the bounds are used."
+            f"The ends of collectives on {several(contradicted, MAX_MACHINES_NAMED)} contradict "
+            "the bounds set by their starts; only the bounds are used."
         )
     if answer.untold:
         untold = plural(answer.untold, "collective")
-        sentences.append(f"For {untold} they do not tell which rank was last.")
+        sentences.append(f"The last rank of {untold} is unknown.")
     return " ".join(sentences)
 
 
@@ -415,7 +415,7 @@ def _alignment_of_clocks(clocks: ClockAnswer) -> list[str]:
         return [f"Times are compared as recorded: {printable(clocks.shared)}."]
     if clocks.uncertainty_ns is None:
         return [
-            "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
+            "Who arrives last is unknown for some ranks: nothing bounds their clocks."
         ]
     sentences = [_aligned(clocks, clocks.uncertainty_ns)]
     drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s) != 0]
@@ -433,13 +433,13 @@ def _aligned(clocks: ClockAnswer, uncertainty_ns: int) -> str:
     by_what = ", by the ends of collectives," if all_by_ends else ""
     if all(clock.ranks == 1 for clock in clocks.hosts):
         return (
-            f"Clocks are aligned to rank {clocks.reference_rank}{by_what} to within {within}; "
-            "waits are known no better than that."
+            f"Clocks are aligned to rank {clocks.reference_rank}{by_what} to within {within}, "
+            "which limits the precision of waits."
         )
-    machines = plural(len(clocks.hosts), "host")
+    machines = plural(len(clocks.hosts), "machine")
     return (
-        f"The clocks of {machines} are aligned{by_what} to within {within}; waits between ranks "
-        "of different hosts are known no better than that."
+        f"The clocks of {machines} are aligned{by_what} to within {within}, which limits the "
+        "precision of waits between machines."
     )
 
 
@@ -449,12 +449,12 @@ def _drift(drifting: Sequence[HostClock]) -> str:
     largest = duration(max(abs(round(clock.drift_ns_per_s)) for clock in drifting))
     if len(drifting) == 1:
         return (
-            f"No constant offsets explain all collectives: the clock drifts on {names}, by "
-            f"{largest} a second, and times are corrected for that."
+            f"Times are corrected for clock drift on {names}, by {largest} per second: no "
+            "constant offset explains all collectives."
         )
     return (
-        f"No constant offsets explain all collectives: the clocks drift on {names}, by up to "
-        f"{largest} a second, and times are corrected for that."
+        f"Times are corrected for clock drift on {names}, by up to {largest} per second: no "
+        "constant offsets explain all collectives."
     )
 
 

@@ -82,7 +82,7 @@ def serving_text(answer: Serving, width: int) -> str:
     if answer.between:
         blocks.append(_wrapped(_between(answer.between), width))
     for missing in answer.missing:
-        blocks.append(_wrapped([f"Cannot tell: {missing}"], width))
+        blocks.append(_wrapped([f"Inconclusive: {missing}"], width))
     return "\n\n".join(blocks)
 
 
@@ -113,7 +113,7 @@ def _steps(steps: Sequence[ServerStep], width: int) -> str:
 def _why_long(step: ServerStep) -> str:
     because = printable("; ".join(step.because))
     if not because:
-        because = "nothing that was recorded explains it"
+        because = "nothing in the trace explains it"
     return f"The step from {duration(step.start_ns)} is long: {because}."
 
 
@@ -133,7 +133,7 @@ def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
     for losses in _losses(limit.losses):
         yield f"  {losses}"
     if limit.cannot_tell:
-        yield f"  Cannot tell: {'; '.join(limit.cannot_tell)}."
+        yield f"  Inconclusive: {'; '.join(limit.cannot_tell)}."
 
 
 def _losses(losses: Sequence[Loss]) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _losses(losses: Sequence[Loss]) -> Iterator[str]:
         return
     yield f"Largest losses: {_listed(limited)}."
     if unlimited:
-        yield f"Most time of what has no known limit: {_listed(unlimited)}."
+        yield f"Most time without a known limit: {_listed(unlimited)}."
 
 
 def _listed(losses: Sequence[Loss]) -> str:
@@ -154,13 +154,13 @@ def _listed(losses: Sequence[Loss]) -> str:
 def _verdict(limit: Limit) -> str:
     took = f"{StepLength.MODEL_PASS} {duration(limit.dur_ns)}"
     if limit.least_ns is None:
-        return f"{took}; its limit is not known."
+        return f"{took}; its limit is unknown."
     least = duration(limit.least_ns)
     bound = "memory" if limit.bound == "memory" else "arithmetic"
     if limit.cannot_tell:
-        return f"{took}, at least {least} for what is known of it, by the {bound}."
+        return f"{took}; the {bound} limit of its known part is {least}."
     share = percent(limit.least_ns, limit.dur_ns)
-    return f"{took}, at least {least}: {share} of what the {bound} allows."
+    return f"{took}, {share} of the {bound} limit ({least})."
 
 
 def _amounts(limit: Limit) -> Iterator[str]:
@@ -176,9 +176,10 @@ def _amounts(limit: Limit) -> Iterator[str]:
         else:
             source = "config.json"
         yield (
-            f"{plural(limit.kv_tokens or 0, 'token')} of {count(limit.kv_bytes_per_token)} B of"
-            f" keys and values in {plural(limit.kv_layers, 'layer')}, by {source}, are"
-            f" {quantity(limit.kv_bytes, 'B')}{_reading_time(limit.kv_bytes, limit)}."
+            f"Keys and values take {quantity(limit.kv_bytes, 'B')}"
+            f"{_reading_time(limit.kv_bytes, limit)}: {plural(limit.kv_tokens or 0, 'token')} of"
+            f" {count(limit.kv_bytes_per_token)} B in {plural(limit.kv_layers, 'layer')}, by"
+            f" {source}."
         )
     for remark in limit.remarks:
         yield f"{remark[0].upper()}{remark[1:]}."
@@ -212,10 +213,10 @@ def _layers(layers: Layers) -> str:
     if slow:
         slow_layers = several(slow, MAX_SLOW_LAYERS)
     else:
-        slow_layers = "none is 5 % slower than the median"  # see MIN_EXCESS
+        slow_layers = "none is 5 % slower"  # see MIN_EXCESS
     return (
-        f"Layers by repetition (several that alternate count as one): {layers.count} of"
-        f" {layers.kernels} kernels, the median {duration(median_ns)}; {slow_layers}."
+        f"{plural(layers.count, 'layer')} of {layers.kernels} kernels (layers that alternate"
+        f" count as one), median {duration(median_ns)}; {slow_layers}."
         f" {plural(layers.others, 'other kernel')}: {duration(layers.others_ns)}."
     )
 
@@ -224,9 +225,9 @@ def _experts(experts: Experts) -> str:
     kernel = printable(short_name(experts.name))
     return (
         f"Experts: {plural(experts.kernels, 'kernel')} take {duration(experts.total_ns)},"
-        f" {percent(experts.share, 1)} of all. The {experts.runs} runs of {kernel} take"
-        f" {duration(experts.median_ns)} at the median and {duration(experts.max_ns)} at"
-        f" most (run {experts.slowest}); the tokens of each expert are not recorded."
+        f" {percent(experts.share, 1)} of all. {kernel} ran {experts.runs} times, median"
+        f" {duration(experts.median_ns)}, longest {duration(experts.max_ns)} (run"
+        f" {experts.slowest}). The tokens of each expert were not recorded."
     )
 
 
@@ -249,16 +250,16 @@ def _between(between: Between) -> Iterator[str]:
 def _which_time(between: Between) -> str:
     if between.median_ns is not None:
         return (
-            f"Between passes of the model: {plural(between.count, 'gap')},"
-            f" the median {duration(between.median_ns)},"
-            f" {duration(between.total_ns)} in all"
+            f"Between model passes: {plural(between.count, 'gap')},"
+            f" median {duration(between.median_ns)},"
+            f" total {duration(between.total_ns)}"
         )
     sides = []
     if between.before_ns:
         sides.append(f"{duration(between.before_ns)} before it")
     if between.after_ns:
         sides.append(f"{duration(between.after_ns)} after it")
-    return f"Around the pass of the model, {' and '.join(sides)} are recorded"
+    return f"Around the model pass ({' and '.join(sides)})"
 
 
 def _classes(between: Between) -> Iterator[str]:

@@ -22,14 +22,14 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 
 MAX_MOVED = 3
-"""Modules, and families of kernels, in a line of text."""
+"""Modules, and libraries of kernels, in a line of text."""
 
 MAX_MOVED_IN_MARKDOWN = 5
 MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = f"How much runs differ by themselves is not known: no side has {FEWEST} steps."
+DOUBT = f"The variation from run to run is unknown: no side has {FEWEST} steps."
 UNKNOWN_NAMES = "unknown names"
 
 
@@ -61,7 +61,7 @@ def _changes(answer: Versus, width: int) -> Iterator[str]:
     for remark in _qualified_sides(answer):
         yield from _wrapped(remark, width)
     yield from _wrapped(_moved_most("module", answer.modules, width), width)
-    yield from _wrapped(_moved_most("kernel family", answer.families, width), width)
+    yield from _wrapped(_moved_most("library", answer.families, width), width)
     figures = [Column("A"), Column("B"), Column("change")]
     classes = []
     for change in answer.change:
@@ -151,9 +151,7 @@ def verdict(answer: Versus) -> str:
         return f"{text}: every class takes as long as before."
     difference = duration(abs(largest.b_ns - largest.a_ns))
     direction = "more" if largest.b_ns > largest.a_ns else "less"
-    return (
-        f"{text}. The largest change: {difference} {direction}, {named(largest.name)}."
-    )
+    return f"{text}. Largest change: {difference} {direction}, {named(largest.name)}."
 
 
 def versus_markdown(answer: Versus) -> str:
@@ -169,7 +167,7 @@ def versus_markdown(answer: Versus) -> str:
     ]
     lines += markdown_table([answer.change_of, "A", "B", "change"], classes, [0])
     lines += _moved_in_markdown("module", answer.modules)
-    lines += _moved_in_markdown("kernel family", answer.families)
+    lines += _moved_in_markdown("library", answer.families)
     findings = finding_rows(answer.findings)
     if findings:
         titles = ["finding", "", "A", "B", "change"]
@@ -228,7 +226,7 @@ def finding_rows(findings: Sequence[Compared]) -> list[FindingRow]:
 
 
 def below_rows(findings: Sequence[Compared], is_sure: bool) -> list[str]:
-    """What is said below these rows: what cannot be told, `Cannot tell in B, which
+    """The remarks below these rows: what is inconclusive, `Inconclusive in B, which
     lacks launch calls (ProfilerActivity.CUDA): host-bound.`, and how sure the rows are
     (see Versus)."""
     sentences = []
@@ -237,7 +235,7 @@ def below_rows(findings: Sequence[Compared], is_sure: bool) -> list[str]:
     unknown = [finding for finding in findings if finding.missing]
     for lack, of_lack in by_key(unknown, key=_lack).items():
         rules = ", ".join(finding.rule for finding in of_lack)
-        sentences.append(f"Cannot tell {lack}: {rules}.")
+        sentences.append(f"Inconclusive {lack}: {rules}.")
     return sentences
 
 

@@ -1,6 +1,5 @@
-"""What `whatif`, `ranks --what-if` and `path` say: what a change would be worth, what
-limits the steps then, which rank is last, the critical path, and what has time to
-spare."""
+"""The texts of `whatif`, `ranks --what-if` and `path`: the estimated gain of a change,
+the bottleneck after it, which rank is last, the critical path, and the slack."""
 
 from __future__ import annotations
 
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
 class KindOfTime(NamedTuple):
     """A kind of time on the critical path, in words."""
 
-    limit: str  # what limits the steps where most of the time is of it
+    limit: str  # the bottleneck where most of the time is of this kind
     time: str  # what the time is
 
 
 KINDS = {
-    "host": KindOfTime("the host", "what CPU threads do"),
+    "host": KindOfTime("the CPU", "work of CPU threads"),
     "launch": KindOfTime("launching", "launch calls and their latency"),
-    "kernel": KindOfTime("the kernels", "kernels"),
-    "copy": KindOfTime("copies", "copies and fills"),
+    "kernel": KindOfTime("the GPU", "kernels"),
+    "copy": KindOfTime("copying", "copies and fills"),
     "communication": KindOfTime("communication", "communication"),
     "wait": KindOfTime("waiting", "waits, and switches from one GPU event to the next"),
     "residual": KindOfTime(
-        "what is not understood", "delays that nothing recorded explains"
+        "unexplained delay", "delays that the trace does not explain"
     ),
 }
 
@@ -61,41 +60,42 @@ NAMELESS = {
 the rest."""
 
 NOTES = {
-    "other_ranks_unchanged": "Other ranks are taken as unchanged: time spent waiting for them "
-    "stays as it was recorded.",
+    "other_ranks_unchanged": "Other ranks are assumed unchanged: time spent waiting for them "
+    "stays as recorded.",
     "waits_scaled": "Communication includes the time spent waiting for other ranks, which this "
-    "change scales too. With the traces of all ranks, `fusetui ranks FOLDER --what-if` tells the "
-    "two apart.",
-    "no_gpu": "No GPU work was recorded: only the CPU thread is replayed.",
-    "python_is_all_but_ops": "No Python frames were recorded: all that threads do outside of ops "
-    "and calls counts as Python, but not on threads that run backward.",
-    "some_bounds_unknown": "The least time of some kernels is not known: they take as long as "
-    "before.",
-    "unscaled": "Of some kernels the least time is not known on both devices: they take as long as "
-    "before.",
-    "some_runs_keep_their_time": "Of some fusable runs only the launches are saved, because the "
-    "bytes that they move are not known.",
-    "graph_launch_assumed": "The trace has no launch of a graph: what one takes is assumed.",
-    "loader_beside": "What taking over a loaded batch costs the thread is not counted.",
-    "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
+    "change scales too. `fusetui ranks FOLDER --what-if` separates the two, given the traces of "
+    "all ranks.",
+    "no_gpu": "Only the CPU thread is replayed: no GPU work was recorded.",
+    "python_is_all_but_ops": "Python here is all time outside of ops and calls, except on "
+    "backward threads: no Python frames were recorded.",
+    "some_bounds_unknown": "Some kernels keep their time, because their least time is unknown.",
+    "unscaled": "Some kernels keep their time, because their least time is not known on both "
+    "devices.",
+    "some_runs_keep_their_time": "Some fusable runs save only their launches, because the bytes "
+    "that they move are unknown.",
+    "graph_launch_assumed": "The time of a graph launch is assumed: the trace has none.",
+    "loader_beside": "The time in which the thread takes over a loaded batch is not counted.",
+    "unrecorded_consumers": "The kernels that need the result of a collective are known only from "
     "recorded events.",
-    "host_unchanged": "The CPU is taken as unchanged.",
-    "events_unknown": "The trace does not say which events streams wait for: a wait that was over "
-    "in time is not known, and what follows it may start too early in the replay.",
-    "late_unexplained": "Some GPU events begin late, and nothing recorded explains why: they are "
-    "taken to begin as late after the change, which is wrong if they wait for what it changes.",
-    "batches_unknown": "Workers load the batches, and the recording does not show when each batch "
-    "would be ready after the change. At best, a call that returned at once never waits, and the "
-    "workers begin a batch as soon as the thread takes an earlier one.",
-    "loader_never_waits": "Workers load the batches: this is an upper bound of what faster loading "
-    "can gain, because no call waits for a batch.",
-    "same_work_later": "The work does not take longer: the last of these steps ends no later than "
-    "before. The steps before it end earlier, so that it begins earlier.",
-    "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
-    "which may be wrong.",
+    "host_unchanged": "The CPU is assumed unchanged.",
+    "events_unknown": "Work may start too early in this replay: the trace does not record which "
+    "events streams wait for.",
+    "late_unexplained": "Some GPU events start late for no recorded reason. The replay keeps "
+    "these delays, which is wrong if they wait for what the change affects.",
+    "batches_unknown": "Workers load the batches, and the trace does not show when each would be "
+    "ready after the change. At best, a call that returned at once never waits, and the workers "
+    "begin a batch as soon as the thread takes an earlier one.",
+    "loader_never_waits": "This is an upper bound on the gain of faster loading, because no call "
+    "waits for a batch. Workers load the batches already.",
+    "same_work_later": "The work takes no longer: the last of these steps ends no later than "
+    "before. The steps before it end earlier, so it begins earlier.",
+    "no_waits": "The CPU is assumed never to wait for the GPU, which may be wrong: only launch "
+    "calls were recorded.",
 }
 NOTES_WITH_THE_ANSWER = ("same_work_later",)
 """They stand beside the times."""
+
+AFTER_THE_CHANGE = "After the change "
 
 NOTHING = 2000
 """A smaller part of the time is no change."""
@@ -105,14 +105,14 @@ MAX_RANKS_IN_SENTENCE = 4
 
 
 def whatif_text(answer: WhatIf, width: int, every_step: bool = False) -> str:
-    """The answer, then what limits the steps; with `every_step` all steps, not only the
+    """The answer, then the bottleneck; with `every_step` all steps, not only the
     median."""
     doubts = doubt(answer.devices, answer.residual_share)
     blocks = [_wrapped([*doubts, _answer(answer)], width)]
     if every_step and answer.steps and answer.after_ns is not None:
         blocks.append(record_table(STEP_COLUMNS, answer.steps, width))
     if answer.after_ns is not None and answer.limit:
-        limit = limit_sentence(answer.limit, "Then ", _steps_on_path(answer))
+        limit = limit_sentence(answer.limit, AFTER_THE_CHANGE, _steps_on_path(answer))
         blocks += [_wrapped([limit], width), rows_text(answer.limit, width)]
     return "\n\n".join([*blocks, *_remarks(answer, width)])
 
@@ -131,26 +131,24 @@ def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
         if note not in NOTES_WITH_THE_ANSWER:
             yield _wrapped([NOTES[note]], width)
     if answer.inferred_waits:
-        calls = plural(answer.inferred_waits, "waiting call")
-        remark = (
-            f"Of {calls} the trace does not say what for: that was inferred from the"
-            " times."
-        )
+        is_one = answer.inferred_waits == 1
+        calls = plural(answer.inferred_waits, "call")
+        remark = f"What {calls} wait{'s' * is_one} for was inferred from the times."
         yield _wrapped([remark], width)
 
 
 def sweep_text(sweep: Sweep, width: int) -> str:
-    """A row for each factor, and from where on less no longer helps."""
+    """A row for each factor, and below which factor there is no further gain."""
     before = duration(sweep.before_ns)
     head = f"{printable(sweep.change)}: {_whole(sweep.of)} takes {before} now."
     sentences = [head, *doubt(sweep.devices, sweep.residual_share)]
     times_ns = {point.after_ns for point in sweep.points}
     if len(times_ns) == 1:
-        sentences.append("It makes no difference.")
+        sentences.append("No factor changes that.")
     elif sweep.knee is not None:
-        sentences.append(f"Below x{significant(sweep.knee, 3)} it no longer helps.")
+        sentences.append(f"No further gain below x{significant(sweep.knee, 3)}.")
     elif sweep.points:
-        sentences.append("It helps all the way.")
+        sentences.append("The gain continues down to the smallest factor.")
     longest_ns = max(times_ns, default=1)
     columns = (
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
@@ -167,17 +165,17 @@ def _bar(ns: int, longest_ns: int) -> str:
 
 
 def path_text(path: Path, width: int) -> str:
-    """The critical path, and what has time to spare."""
+    """The critical path, and the slack of what is not on it."""
     if path.rows:
         limit = limit_sentence(path.rows, "")
     else:
-        limit = "There is no critical path: the trace has no slices."
+        limit = "No critical path: the trace has no slices."
     doubts = doubt(path.devices, path.residual_share)
     blocks = [_wrapped([*doubts, limit], width), rows_text(path.rows, width)]
     if path.slack:
         blocks.append(record_table(SLACK_COLUMNS, path.slack, width))
     elif path.slack_left_out:
-        too_large = "The trace is too large to tell what has time to spare."
+        too_large = "Slack is not computed for a trace of this size."
         blocks.append(_wrapped([too_large], width))
     return "\n\n".join([*blocks, *_remarks(path, width)])
 
@@ -211,16 +209,17 @@ def row_text(row: PathRow, alone: set[str], width: int) -> str:
     return NAMELESS.get(row.kind, KINDS[row.kind].time)
 
 
-def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1) -> str:
-    """`Then the host limits it: 71 % of the critical path is what CPU threads do, most
-    of it zoom_shift.` `steps`: of how many it is."""
+def limit_sentence(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
+    """`After the change the CPU is the bottleneck: 71 % of the critical path is work of
+    CPU threads, most of it zoom_shift.` `when`: how the sentence begins. `steps`: of
+    how many steps the path is."""
     ns_by_kind = dict.fromkeys(KINDS, 0)
     for row in rows:
         ns_by_kind[row.kind] += row.ns
     kind = max(ns_by_kind, key=lambda kind: ns_by_kind[kind])
     kind_ns = ns_by_kind[kind]
     limit = KINDS[kind].limit
-    verb = "limit" if limit.endswith("s") else "limits"
+
     share = percent(kind_ns, sum(ns_by_kind.values()))
     path = "the critical path"
     if steps > 1:
@@ -229,7 +228,7 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1)
     most = ""
     if largest.what and 2 * largest.ns > kind_ns:
         most = f", most of it {row_text(largest, set(), UNKNOWN_WIDTH)}"
-    text = f"{then}{limit} {verb} it: {share} of {path} is {KINDS[kind].time}"
+    text = f"{when}{limit} is the bottleneck: {share} of {path} is {KINDS[kind].time}"
     return f"{text[0].upper()}{text[1:]}{most}."
 
 
@@ -242,17 +241,17 @@ def _answer(answer: WhatIf) -> str:
     if answer.scales_little:
         share = percent(answer.scaled_share or 0.0, 1)
         return (
-            f"Inconclusive: {made} scales only kernels, and those whose least time is known on"
-            f" both devices take {share} of the critical path. The rest decides how long"
-            f" {whole} takes, and how long that takes there is not known."
+            f"Inconclusive: {made} scales only kernels whose least time is known on both"
+            f" devices, {share} of the critical path. How long the rest of {whole} takes there"
+            f" is unknown."
         )
     if answer.after_ns is None:
-        return f"What {made} would be worth cannot be told: too little of the time is understood."
+        return f"No estimate for {made}: too little of the time is understood."
     sentences = [_would_take(answer, whole, answer.before_ns, answer.after_ns)]
     if answer.latest_ns is not None:
         latest = duration(answer.latest_ns)
         sentences.append(
-            f"If no batch is ready earlier than recorded, it takes {latest}."
+            f"It takes {latest} if no batch is ready earlier than recorded."
         )
     for note in NOTES_WITH_THE_ANSWER:
         if note in answer.notes:
@@ -268,11 +267,11 @@ def _between(answer: WhatIf, least: str, most: str) -> str:
         times = f"{least} at both ends of the range"
     else:
         times = f"{least} to {most}"
-    before = f"{_whole(answer.of)} of {duration(answer.before_ns)}"
     share = percent(answer.scaled_share or 0.0, 1)
     return (
-        f"With {_changes_made(answer)}, {before} would take {times}."
-        f" Kernels that are scaled take {share} of the critical path."
+        f"{_capitalized(_whole(answer.of))} would take {times} instead of"
+        f" {duration(answer.before_ns)} with {_changes_made(answer)} (an estimate)."
+        f" The scaled kernels take {share} of the critical path."
     )
 
 
@@ -289,24 +288,29 @@ def _median_of(answer: WhatIf) -> Iterator[str]:
     else:
         which = "shorter"
     without_gpu = len(answer.steps) - 1 - number
-    idle = " and those without GPU work" if without_gpu > 0 else ""
+    idle = " and steps without GPU work" if without_gpu > 0 else ""
     yield (
-        f"It is the {which} of {plural(number, 'step')}, the first{idle} left out, of which"
-        f" each takes {duration(low_ns)} to {duration(high_ns)} then."
+        f"This is the {which} of {plural(number, 'step')} ({duration(low_ns)} to"
+        f" {duration(high_ns)} after the change), without the first{idle}."
     )
 
 
 def _would_take(
     answer: WhatIf | JobWhatIf, whole: str, before_ns: int, after_ns: int
 ) -> str:
+    certainty = "at best" if answer.certainty == "bound" else "estimate"
     gain = gain_text(before_ns, after_ns)
-    if answer.certainty == "bound":
-        certainty = f"at best ({gain})"
-    else:
-        certainty = f"({gain}), an estimate"
     before = duration(before_ns)
     after = duration(after_ns)
-    return f"With {_changes_made(answer)}, {whole} of {before} would take {after} {certainty}."
+    return (
+        f"{_capitalized(whole)} would take {after} instead of {before} with"
+        f" {_changes_made(answer)} ({certainty}: {gain})."
+    )
+
+
+def _capitalized(sentence: str) -> str:
+    """The sentence with a capital; the rest stays as it is."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _changes_made(answer: WhatIf | JobWhatIf) -> str:
@@ -315,34 +319,34 @@ def _changes_made(answer: WhatIf | JobWhatIf) -> str:
 
 
 def replayed_sentence(answer: WhatIf) -> str:
-    """What stands above a replay that is drawn, what matters most first."""
+    """The line above a replay that is drawn, the result first."""
     after_ns = answer.after_ns or 0
     times = f"{duration(answer.before_ns)} -> {duration(after_ns)}"
     what = _length(answer.of).step
     gain = gain_text(answer.before_ns, after_ns)
     if answer.is_doubtful:
         gain += f", {percent(answer.residual_share, 1)} not understood"
-    certainty = "at best" if answer.certainty == "bound" else "an estimate"
+    certainty = "at best" if answer.certainty == "bound" else "estimate"
     return (
-        f"replayed, not recorded: {what} {times} ({gain}), {certainty},"
+        f"replayed, not recorded: {what} {times} ({certainty}: {gain})"
         f" with {_changes_made(answer)}"
     )
 
 
 def gain_text(before_ns: int, after_ns: int) -> str:
     """`11.8 % less`; of a change that is too small to matter, the time: `714 us less,
-    next to nothing`."""
+    negligible`."""
     difference_ns = abs(after_ns - before_ns)
     if difference_ns * NOTHING > before_ns:
         return change(before_ns, after_ns)
     if not difference_ns:
         return "no change"
     direction = "less" if after_ns < before_ns else "more"
-    return f"{duration(difference_ns)} {direction}, next to nothing"
+    return f"{duration(difference_ns)} {direction}, negligible"
 
 
 def _steps_in_median(answer: WhatIf) -> int:
-    """The steps of which the median is told."""
+    """The steps of which the median is reported."""
     return max(1, sum(step.in_median for step in answer.steps))
 
 
@@ -366,10 +370,10 @@ STEP_COLUMNS = (
     Column("step", left=True, cell=lambda step: printable(step.name)),
 )
 SLACK_COLUMNS = (
-    Column("to spare", cell=lambda slack: duration(slack.ns)),
+    Column("slack", cell=lambda slack: duration(slack.ns)),
     Column("kind", left=True, cell=lambda slack: slack.kind),
     Column(
-        "could take so much longer and not move the end",
+        "could take that much longer without moving the end",
         left=True,
         cell=lambda slack: printable(slack.what),
     ),
@@ -380,17 +384,17 @@ WHY_UNKNOWN: dict[Why, str] = {
     "no_collectives": "no collective is common to these ranks",
     "unmatched": "not every collective could be matched",
     "clocks": "the times of these ranks cannot be compared",
-    "uncertain": "the clocks of the hosts are not known well enough",
+    "uncertain": "the clocks of the machines are not known well enough",
     "steps": "the ranks do not have the same steps",
     "not_all_wait": "some collectives, such as broadcasts or sends, do not make all of their ranks "
     "wait for all",
     "on_cpu": "some collectives run on the CPU, where what waits for them is not recorded",
     "not_linked": "it is not recorded what some collectives wait for, or what waits for them",
-    "overlaps": "some kernels begin before a collective that they follow on a stream has ended",
+    "overlaps": "some kernels begin before the collective before them on the stream has ended",
     "not_understood": "too little of the time of some ranks is understood",
     "not_replayed": "a replay of all ranks without a change does not give what was recorded",
 }
-"""Why it cannot be told what a change would be worth to a job."""
+"""Why a change of a job has no estimate."""
 
 
 def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
@@ -415,23 +419,23 @@ def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
 def _job_answer(answer: JobWhatIf) -> Iterator[str]:
     if answer.before_ns is None or answer.after_ns is None:
         yield (
-            f"What {_changes_made(answer)} would be worth to the job cannot be told:"
+            f"No estimate of the job with {_changes_made(answer)}:"
             f" {WHY_UNKNOWN[answer.why_not]}."
         )
         return
     if answer.residual_share > DOUBTFUL:
         share = percent(answer.residual_share, 1)
-        yield f"Not understood: up to {share} of the time of a rank."
+        yield f"Up to {share} of the time of a rank is not understood."
     whole = f"{_whole(answer.of)} of the job"
     yield _would_take(answer, whole, answer.before_ns, answer.after_ns)
     yield from _who_is_last(answer)
     unchanged = [str(row.rank) for row in answer.ranks if not row.is_changed]
     if unchanged and len(unchanged) < len(answer.ranks):
-        ranks = "rank is" if len(unchanged) == 1 else "ranks are"
-        yield f"Unchanged {ranks} {several(unchanged, MAX_RANKS_IN_SENTENCE)}."
+        ranks = "rank" if len(unchanged) == 1 else "ranks"
+        yield f"Unchanged: {ranks} {several(unchanged, MAX_RANKS_IN_SENTENCE)}."
     if answer.uncertainty_ns:
         uncertainty = duration(answer.uncertainty_ns)
-        yield f"The clocks of the hosts leave up to {uncertainty} of that open."
+        yield f"The clocks of the machines are known to {uncertainty} only."
 
 
 def _who_is_last(answer: JobWhatIf) -> Iterator[str]:
@@ -446,8 +450,8 @@ def _who_is_last(answer: JobWhatIf) -> Iterator[str]:
     else:
         yield "No rank arrives last;"
     if not after.last_after:
-        yield "then no rank does."
+        yield "after the change no rank does."
     elif after.rank == before.rank:
-        yield f"then it still does, in {count(after.last_after)}."
+        yield f"after the change it still does, in {count(after.last_after)}."
     else:
-        yield f"then rank {after.rank} does, in {count(after.last_after)}."
+        yield f"after the change rank {after.rank} does, in {count(after.last_after)}."

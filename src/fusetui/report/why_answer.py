@@ -60,8 +60,8 @@ MIN_COMM_SHARE = 0.05
 not idle but computes nothing."""
 
 UNLIKE_SHARE = 0.25
-"""From this difference between the shares of idle time on, step and span tell different
-stories."""
+"""From this difference between the shares of idle time on, step and span are reported
+apart."""
 
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
@@ -102,11 +102,12 @@ def _without_devices(why: Why) -> str:
         ranges = plural(events, "range")
         reason = f"No GPU events were recorded, only {ranges} of CUPTI's counters"
     elif events:
-        of_accelerator = f"{plural(events, 'event')} of {name}"
-        reason = f"The account is of GPUs, and the trace has {of_accelerator} instead"
+        of_accelerator = f"the {plural(events, f'{name} event')}"
+        are = "is" if events == 1 else "are"
+        reason = f"No GPU events were recorded ({of_accelerator} {are} not analyzed)"
     else:
         reason = "No GPU events were recorded"
-    return f"{reason}: this is what {threads} did."
+    return f"{reason}. This is the breakdown of {threads}."
 
 
 def _other_story(why: Why, sums: Sums) -> str:
@@ -118,12 +119,12 @@ def _other_story(why: Why, sums: Sums) -> str:
     span_ns = whole["span"]
     idle_ns = whole["idle"]
     devices = len(why.devices)
-    spans = "Its span" if devices == 1 else "Their spans"
+    spans = "Its whole span" if devices == 1 else "Their whole spans"
     verb = "is" if devices == 1 else "are"
     text = f"{spans} of {duration(span_ns)} {verb}"
     if sums["idle"] * span_ns > idle_ns * sums["span"]:
-        return f"{text} {percent(span_ns - idle_ns, span_ns)} busy, though."
-    text += f" {percent(idle_ns, span_ns)} idle, though"
+        return f"{text} {percent(span_ns - idle_ns, span_ns)} busy."
+    text += f" {percent(idle_ns, span_ns)} idle"
     idle_of_steps = [
         sum(device.idle_ns for device in step.devices) for step in why.steps
     ]
@@ -172,7 +173,7 @@ def brief_answer(why: Why, with_reason: bool = True) -> str:
     if sums[reason]:
         text += f", {duration(sums['idle'])} idle"
         if with_reason:
-            text += f", {_part_of_idle(sums, reason)} of it {IDLE[reason].where}"
+            text += f", {_part_of_idle(sums, reason)} {IDLE[reason].where}"
     whole = _unlike(why, sums)
     if whole is not None:
         text += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
@@ -190,7 +191,9 @@ def headline(why: Why) -> Headline:
     """Of the median step if steps tell, else of the span."""
     if steps_tell(why):
         step = median_step(why.steps)
-        text = f"{duration(step.dur_ns)} a step ({StepLength.WALL}{_which_step(why)})."
+        text = (
+            f"{duration(step.dur_ns)} per step ({StepLength.WALL}{_which_step(why)})."
+        )
         return Headline(text=text, sums=totals(step.devices))
     sums = totals(why.devices)
     if why.about:
@@ -264,12 +267,10 @@ def _busy(why: Why, sums: Sums) -> str:
     if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
         return f"{text}."
     if is_one:
-        communicates = "it communicates and computes"
+        communicates = "it only communicates"
     else:
-        communicates = "they communicate and compute"
-    return (
-        f"{text}; for {duration(sums['exposed_comm'])} of that {communicates} nothing."
-    )
+        communicates = "they only communicate"
+    return f"{text}; for {duration(sums['exposed_comm'])} of that {communicates}."
 
 
 def _idle(sums: Sums, devices: int) -> str:
@@ -278,8 +279,8 @@ def _idle(sums: Sums, devices: int) -> str:
         never = "It is never idle." if devices == 1 else "They are never idle."
         return never if sums["span"] else ""
     idle = duration(sums["idle"])
-    text = f"{idle} is idle" if devices == 1 else f"Together they are idle for {idle}"
-    return f"{text}, {_part_of_idle(sums, reason)} of it {IDLE[reason].while_}."
+    whose = "Idle" if devices == 1 else "Idle together:"
+    return f"{whose} {idle}, {_part_of_idle(sums, reason)} {IDLE[reason].while_}."
 
 
 def _largest_reason(sums: Sums) -> str:
@@ -288,14 +289,15 @@ def _largest_reason(sums: Sums) -> str:
 
 
 def _part_of_idle(sums: Sums, reason: str) -> str:
+    """`all of it`, or `of which 23.4 us`: how much of the idle time has this reason."""
     if sums[reason] == sums["idle"]:
-        return "all"
-    return duration(sums[reason])
+        return "all of it"
+    return f"of which {duration(sums[reason])}"
 
 
 HIDDEN = {
-    "hidden_comm": "beside compute: communication",
-    "hidden_copy": "beside both: copies",
+    "hidden_comm": "communication hidden behind compute",
+    "hidden_copy": "copies hidden behind either",
 }
 
 
@@ -463,9 +465,9 @@ def ceiling_text(why: Why) -> str:
     kernels_ns = ceiling.known_ns + ceiling.unknown_ns
     return (
         "Better kernels of the same precision could save an estimated "
-        f"{duration(ceiling.at_stake_ns)} of the {duration(ceiling.known_ns)} whose work is known "
-        f"({percent(ceiling.known_ns, kernels_ns)} of the kernels' time), "
-        f"and {duration(ceiling.at_most_ns)} at most, by the rates of the data sheet."
+        f"{duration(ceiling.at_stake_ns)}, at most {duration(ceiling.at_most_ns)} by the rates of "
+        f"the data sheet. This covers the {duration(ceiling.known_ns)} of kernels "
+        f"({percent(ceiling.known_ns, kernels_ns)}) whose work is known."
     )
 
 
@@ -480,10 +482,10 @@ def not_recorded(why: Why) -> str:
     lacks = _lacks(why.cannot_tell)
     if lacks:
         between = "; " if any(", " in lack for lack in lacks) else ", "
-        where = " in what was read" if why._ends_early else ""
+        where = " in the part that was read" if why._ends_early else ""
         sentences.append(f"Not recorded{where}: {between.join(lacks)}.")
     if Unknown("ceiling", LISTED_DEVICE, "") in why.cannot_tell:
-        sentences.append("The table of peaks does not have this device.")
+        sentences.append("The peak rates of this device are unknown.")
     return " ".join(sentences)
 
 

@@ -1,4 +1,5 @@
-"""What a finding of `why` is worth, in words, for both the command line and the app."""
+"""The upper bound and the estimated gain of a finding of `why`, in words, for both the
+command line and the app."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.trace.layout.steps import StepLength
 from fusetui.trace.model.ids import device_label
 
-EXCESS_FACTOR = 1.5
-"""From so many times what is at stake on, the worth needs a reason."""
-
 ZERO = "nothing"
+NEARLY_THE_BOUND = 1.01
+"""A gain of up to so many times its upper bound needs no reason: figures are rounded."""
+
 NEARLY = 0.01
 """Lengths that differ by no more than this share of the headline's are as long."""
 
@@ -31,47 +32,47 @@ MAX_DOUBTS = 3
 understood."""
 
 CONDITIONS = {
-    "own_time": " if the CPU took no time between its calls",
-    "one_worker": " if one worker process loaded the batches ahead, each as fast as now",
-    "no_batch_waits": " if the workers had every batch ready in time",
+    "own_time": ", if the CPU took no time between its calls",
+    "one_worker": ", if one worker process loaded the batches ahead, each as fast as now",
+    "no_batch_waits": ", if the workers had every batch ready in time",
 }
-"""What a worth assumes."""
+"""What an estimated gain assumes."""
 WITHOUT = {
-    "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
-    "warm_up": "What it is worth is unknown: it happens once.",
-    "unclear": "What it is worth is unknown: too little of the time after the change is "
-    "understood.",
-    "limit_unknown": "What it is worth is unknown: what would limit the time then is not known.",
-    "not_found": "What it is worth is unknown: its change cannot be replayed here.",
+    "no_change": "No gain is estimated: the fix cannot be replayed.",
+    "warm_up": "One-time cost; no gain per step is estimated.",
+    "unclear": "No gain is estimated: too little of the time after the change is understood.",
+    "limit_unknown": "No gain is estimated: what would limit the time after the change is unknown.",
+    "not_found": "No gain is estimated: the change cannot be replayed here.",
 }
-"""Why a single finding has no worth."""
+"""Why a single finding has no estimated gain."""
 NONE = {
-    "no_waits": "What findings are worth is unknown: of all calls, only those that "
-    "launch were recorded, so when the CPU waits for the GPU is not known.",
-    "residual": "What findings are worth is unknown: too little of the recorded time is "
-    "understood to replay it.",
-    "part": "What findings are worth is told of whole traces only.",
-    "large": "What findings are worth was left out, as replaying a trace of this size takes long: "
-    "--worth tells it.",
+    "no_waits": "No gains are estimated: only launch calls were recorded, so when the CPU waits "
+    "for the GPU is unknown.",
+    "residual": "No gains are estimated: too little of the recorded time is understood to replay "
+    "it.",
+    "part": "Gains are estimated for whole traces only.",
+    "large": "No gains are estimated, because replaying a trace of this size takes long; --worth "
+    "estimates them.",
 }
-"""Why none has."""
+"""Why no finding has an estimated gain."""
 
 
 def worth_text(why: Why, finding: Finding) -> str:
-    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or
-    nothing; first of which other finding it is a part."""
+    """`Upper bound 491 ms. Estimated gain 402 ms of the step (33 %).`, why no gain is
+    estimated, or ""; first of which other finding it is a part."""
     part = _part_text(why, finding)
     without = WITHOUT.get(finding.worth_note or "", "")
     if finding.at_stake_ns is None:
         return part + without
     steps = len(why.steps) if why.worth_of == "step" else 1
-    at_stake = duration(finding.at_stake_ns)
-    stake = f"At stake {at_stake}{' in all' if steps > 1 else ''}"
+    upper_bound = duration(finding.at_stake_ns)
+    bound = f"Upper bound {upper_bound}{' in all steps' if steps > 1 else ''}."
     if finding.worth_ns is None and finding.worth_steps is None:
-        if not _says(finding.text, at_stake):
-            part += f"{stake}. "
+        if not _says(finding.text, upper_bound):
+            part += f"{bound} "
         return f"{part}{without}".rstrip()
-    return f"{part}{stake}, {worth_part(why, finding)}{_excess(finding, steps)}."
+    gain = worth_part(why, finding)
+    return f"{part}{bound} {gain[0].upper()}{gain[1:]}.{_excess(finding, steps)}"
 
 
 def _part_text(why: Why, finding: Finding) -> str:
@@ -87,41 +88,41 @@ def _says(text: str, time: str) -> bool:
 
 
 def _excess(finding: Finding, steps: int) -> str:
-    """Why a worth exceeds what is at stake in as many steps; blank where it does
-    not."""
-    worth_in_all_ns = (finding.worth_ns or 0) * steps
-    at_stake_ns = finding.at_stake_ns or 0
-    is_of_own_time = finding.worth_note == "own_time"
-    if is_of_own_time and worth_in_all_ns > EXCESS_FACTOR * at_stake_ns:
-        return ", as what else it does would then run beside the GPU"
-    if finding.rule == "drained-by-sync" and worth_in_all_ns > at_stake_ns:
-        return (
-            ", as launch latency, waits for other launches and the time that these calls take to "
-            "return would then be hidden too"
-        )
-    return ""
+    """Why the estimated gain exceeds the upper bound of as many steps, as a sentence
+    after a blank; "" where it does not."""
+    gain_in_all_ns = (finding.worth_ns or 0) * steps
+    upper_bound_ns = finding.at_stake_ns or 0
+    if gain_in_all_ns <= NEARLY_THE_BOUND * upper_bound_ns:
+        return ""
+    if finding.worth_note == "own_time":
+        reason = "the other CPU work would then run beside the GPU"
+    elif finding.rule == "drained-by-sync":
+        reason = "launches and other waits would then be hidden, too"
+    else:
+        reason = "what waits for this would start earlier, too"
+    return f" The gain exceeds the bound because {reason}."
 
 
 def worth_part(why: Why, finding: Finding) -> str:
-    """`worth 402 ms of the step (33 %)`, of a finding that has one."""
+    """`estimated gain 402 ms of the step (33 %)`, of a finding that has one."""
     if finding.worth_steps is not None:
         return _worth_of_some(finding.worth_steps)
     figure = worth_figure(finding)
     if figure == ZERO:
-        return "worth nothing: other work limits the time"
+        return "no gain: not on the critical path"
     most = "at most " if finding.worth_note in ("at_most", "no_batch_waits") else ""
     condition = CONDITIONS.get(finding.worth_note or "", "")
     share = percent(finding.worth_share or 0.0, 1)
-    return f"worth {most}{figure} {_whole(why)} ({share}){condition}"
+    return f"estimated gain {most}{figure} {_whole(why)} ({share}){condition}"
 
 
 def _worth_of_some(some: SomeSteps) -> str:
-    """`worth 9 ms together in 2 of 8 steps, and nothing in most others`."""
+    """`estimated gain 9 ms in 2 of 8 steps together, none in most others`."""
     together = " together" if some.steps > 1 else ""
     others = "most others" if 2 * some.steps < some.of else "the median step"
     return (
-        f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
-        f"{plural(some.of, 'step')}, and nothing in {others}{_longer(some)}"
+        f"estimated gain {duration(some.saved_ns)} in {count(some.steps)} of "
+        f"{plural(some.of, 'step')}{together}, none in {others}{_longer(some)}"
     )
 
 
@@ -139,7 +140,7 @@ def _longer(some: SomeSteps) -> str:
 
 
 def _whole(why: Why) -> str:
-    """What a worth is of: with its length unless the headline tells just that."""
+    """What a gain is of, with its length unless the headline has it."""
     before_ns = why.worth_before_ns or 0
     is_of_step = why.worth_of == "step"
     is_headline_of_step = steps_tell(why)
@@ -150,7 +151,7 @@ def _whole(why: Why) -> str:
     is_as_long = abs(before_ns - headline_ns) <= NEARLY * headline_ns
     if is_of_step == is_headline_of_step and is_as_long:
         if is_of_step and len(why.steps) > 1:
-            return "a step"
+            return "per step"
         return f"of the {why.worth_of}"
     if not is_of_step:
         return f"of the {duration(before_ns)} from the first to the last GPU event"
@@ -173,7 +174,7 @@ def doubt(
     if share > max((device.residual_share for device in devices), default=0.0):
         parts.append(f"{percent(share, whole=1)} of the time after {then}")
     not_understood = several(parts, MAX_DOUBTS)
-    yield f"Not understood: {not_understood}. Nothing recorded explains these delays."
+    yield f"Not understood: {not_understood}. Nothing in the trace explains these delays."
 
 
 def doubt_text(why: Why) -> str:
@@ -191,8 +192,8 @@ def worth_figure(finding: Finding) -> str:
 
 
 def replayed_text(why: Why) -> str:
-    """What the first findings are worth together, or why none has a worth; blank for
-    nothing."""
+    """The estimated gain of the first findings together, or why no gains are estimated;
+    "" for neither."""
     for finding in why.findings:
         if finding.worth_note in NONE:
             return NONE[finding.worth_note]
@@ -206,4 +207,5 @@ def replayed_text(why: Why) -> str:
     length = StepLength.LAUNCHED if why.worth_of == "step" else StepLength.SPAN
     before = duration(together.before_ns)
     after = duration(together.after_ns)
-    return f"With the {which} mended, {length.a_step} of {before} would take {after}."
+    a_step = f"{length.a_step[0].upper()}{length.a_step[1:]}"
+    return f"{a_step} of {before} would take {after} with the {which} fixed."

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.tables.files import needed
 from fusetui.tables.table import ColumnTable, Kind, TableColumn
@@ -98,27 +99,34 @@ def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
     texts = [text.encode(errors="replace") for text in column.texts or ()]
     text_bytes = np.array([len(text) for text in texts], dtype=np.int64)
 
+    def text_buffers(values: NDArray[Any]) -> list[Any]:
+        """The end of each text, behind a zero, and all texts in one."""
+        ends = np.concatenate([[0], np.cumsum(text_bytes[values])])
+        joined = b"".join([texts[number] for number in values.tolist()])
+        return [ends.astype(np.int64), joined]
+
     def array_of(rows: slice) -> Any:
+        """The array of these rows, in the layout of Arrow
+        (arrow.apache.org/docs/format/Columnar.html)."""
         values = np.ascontiguousarray(column.values[rows])
-        if column.known is None:
-            is_valid = None
-            null_count = 0
-        else:
-            known = column.known[rows]
-            is_valid = np.packbits(known, bitorder="little")
-            null_count = int((~known).sum())
-        buffers: list[Any]
+        is_valid, null_count = _validity(column, rows)
         if column.kind == "text":
-            ends = np.concatenate([[0], np.cumsum(text_bytes[values])])
-            written = b"".join([texts[number] for number in values.tolist()])
-            buffers = [is_valid, ends.astype(np.int64), written]
+            buffers = text_buffers(values)
         elif column.kind == "bool":
-            bits = np.packbits(values.astype(np.bool_), bitorder="little")
-            buffers = [is_valid, bits]
+            buffers = [np.packbits(values.astype(np.bool_), bitorder="little")]
         else:
-            buffers = [is_valid, values]
+            buffers = [values]
         return nanoarrow.c_array_from_buffers(
-            arrow_type, len(values), buffers, null_count
+            arrow_type, len(values), [is_valid, *buffers], null_count
         )
 
     return array_of
+
+
+def _validity(column: TableColumn, rows: slice) -> tuple[NDArray[np.uint8] | None, int]:
+    """A bit for each row, which is set where it has a value, None if all have; and how
+    many have none."""
+    if column.known is None:
+        return None, 0
+    known = column.known[rows]
+    return np.packbits(known, bitorder="little"), int((~known).sum())

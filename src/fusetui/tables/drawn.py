@@ -59,6 +59,8 @@ def first_columns(table: ColumnTable) -> ColumnTable:
 
 
 def _order(column: TableColumn) -> tuple[bool, int]:
+    """What columns are sorted by: numbers before texts, and FIRST_TEXTS before
+    others."""
     if column.name in FIRST_TEXTS:
         place = FIRST_TEXTS.index(column.name)
     else:
@@ -110,6 +112,8 @@ def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
 
 
 def _text(column: TableColumn, value: object, most: int | None) -> str:
+    """A value as people read it, "" for none; `most`: characters of a text, None for
+    all."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -130,12 +134,15 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     shown = first_columns(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
     titles = [without_unit(name) for name in shown.names]
-    rows = zip(*(value_texts(column) for column in shown.columns), strict=True)
+    texts_of_columns = [value_texts(column) for column in shown.columns]
+    rows = zip(*texts_of_columns, strict=True)
+    caption = _as_html(_head(table))
+    head = _html_row("th", titles, sides)
     body = "".join(_html_row("td", row, sides) for row in rows)
     below = "".join(f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out)
     return (
-        f"<table><caption>{_as_html(_head(table))}</caption>"
-        f"<thead>{_html_row('th', titles, sides)}</thead>"
+        f"<table><caption>{caption}</caption>"
+        f"<thead>{head}</thead>"
         f"<tbody>{body}</tbody></table>{below}"
     )
 

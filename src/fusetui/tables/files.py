@@ -130,6 +130,7 @@ def _json(text: str) -> str:
 
 
 def _csv(text: str) -> str:
+    """A text as a value of CSV: in quotes where a reader would not take it as it is."""
     shown = printable(text)
     needs_quotes = not shown or "," in shown or '"' in shown or shown != shown.strip()
     if not needs_quotes:

@@ -29,21 +29,13 @@ FROM_KERNEL_NAME: dict[str, Callable[[KernelName], str | None]] = {
 
 
 def slices(trace: Trace, first: frozenset[str]) -> Table:
-    """`parent` and `launch` are rows of this table; `first`: as in Table."""
+    """The table. `parent` and `launch` are rows of this table; `first`: as in
+    Table."""
     length = trace.recorded()
-    track = trace.track[:length]
-    launch = trace.launch[:length]
-    op = trace.op[:length]
     is_gpu_event = np.zeros(length, dtype=np.bool_)
     is_gpu_event[trace.gpu_rows] = True
-    is_gpu_track = np.array(
-        [lane.layer in GPU_LAYERS for lane in trace.tracks], dtype=np.bool_
-    )
-    on_gpu = is_gpu_track[track]
-    host_track = np.where(on_gpu, -1, track)
-    gpu_track = np.where(on_gpu, track, -1)
-    pids = [str(lane.pid) for lane in trace.tracks]
-    tids = [str(lane.tid) for lane in trace.tracks]
+    op = trace.op[:length]
+    name_of_op = np.where(op >= 0, trace.name[op], -1)
     columns = (
         TableColumn("row", np.arange(length, dtype=np.int64)),
         _texts("name", trace.name[:length], trace.names),
@@ -51,20 +43,36 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
         _texts("kind", trace.role[:length], KINDS),
         TableColumn("start_ns", trace.start[:length] - trace.begin_ns),
         TableColumn("dur_ns", trace.dur[:length]),
-        _texts("lane", track, [lane.label for lane in trace.tracks]),
-        _optional_texts("process", host_track, pids),
-        _optional_texts("thread", host_track, tids),
-        _optional_texts("device", gpu_track, pids),
-        _optional_texts("stream", gpu_track, tids),
+        *_lanes(trace, length),
         _numbers("depth", trace.depth[:length]),
         _optional_rows("parent", trace.parent[:length]),
         _optional_rows("correlation", trace.correlation[:length]),
-        _optional_rows("launch", launch),
-        _optional_texts("op", np.where(op >= 0, trace.name[op], -1), trace.names),
+        _optional_rows("launch", trace.launch[:length]),
+        _optional_texts("op", name_of_op, trace.names),
         _steps(trace, is_gpu_event),
         *_decoded(trace, is_gpu_event),
     )
     return Table("slices", columns, first)
+
+
+def _lanes(trace: Trace, length: int) -> list[TableColumn]:
+    """Where each of the first `length` slices is: process and thread of the CPU, or
+    device and stream of a GPU."""
+    track = trace.track[:length]
+    is_gpu_track = [lane.layer in GPU_LAYERS for lane in trace.tracks]
+    is_on_gpu = np.array(is_gpu_track, dtype=np.bool_)[track]
+    cpu_track = np.where(is_on_gpu, -1, track)
+    gpu_track = np.where(is_on_gpu, track, -1)
+    labels = [lane.label for lane in trace.tracks]
+    pids = [str(lane.pid) for lane in trace.tracks]
+    tids = [str(lane.tid) for lane in trace.tracks]
+    return [
+        _texts("lane", track, labels),
+        _optional_texts("process", cpu_track, pids),
+        _optional_texts("thread", cpu_track, tids),
+        _optional_texts("device", gpu_track, pids),
+        _optional_texts("stream", gpu_track, tids),
+    ]
 
 
 def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
@@ -74,31 +82,41 @@ def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     rows = np.arange(len(is_gpu_event))
     launch = trace.launch[: len(rows)]
     has_launch = launch >= 0
-    place = steps.at(trace.start[np.where(has_launch, launch, rows)])
-    known = (place >= 0) & (has_launch | ~is_gpu_event)
-    numbers = np.array([*steps.numbers, -1], dtype=np.int64)  # the last of no step
-    return _numbers("step", numbers[np.where(known, place, -1)], known)
+    begun_by = np.where(has_launch, launch, rows)
+    step = steps.at(trace.start[begun_by])  # -1 outside all steps
+    known = (step >= 0) & (has_launch | ~is_gpu_event)
+    numbers = np.array([*steps.numbers, -1], dtype=np.int64)
+    number_of_row = numbers[np.where(known, step, -1)]
+    return _numbers("step", number_of_row, known)
 
 
 def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
     """What the names of GPU events say; every name is decoded once."""
-    names = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
-    is_used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    is_used[names] = True
-    decoded_names = [
-        decode(name) if used else None
-        for name, used in zip(trace.names, is_used[:-1].tolist(), strict=True)
-    ]
+    name_of_row = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
+    decoded_names = _decoded_names(trace, name_of_row)
     columns = []
     for column, text_of in FROM_KERNEL_NAME.items():
         numbers: dict[str, int] = {}  # by text
-        of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
-        for number, decoded in enumerate(decoded_names):
+        # the number of each name's text; the last place is that of no name
+        number_of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
+        for name, decoded in enumerate(decoded_names):
             text = text_of(decoded) if decoded is not None else None
             if text:
-                of_name[number] = numbers.setdefault(text, len(numbers))
-        columns.append(_optional_texts(column, of_name[names], list(numbers)))
+                number_of_name[name] = numbers.setdefault(text, len(numbers))
+        number_of_row = number_of_name[name_of_row]
+        columns.append(_optional_texts(column, number_of_row, list(numbers)))
     return columns
+
+
+def _decoded_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]:
+    """What each name of the trace says; None for those that are not in `name_of_row`,
+    in which -1 stands for no name."""
+    is_in_use = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    is_in_use[name_of_row] = True
+    decoded: list[KernelName | None] = []
+    for name, in_use in zip(trace.names, is_in_use[:-1].tolist(), strict=True):
+        decoded.append(decode(name) if in_use else None)
+    return decoded
 
 
 def _numbers(name: str, values: Values, known: Flags | None = None) -> TableColumn:

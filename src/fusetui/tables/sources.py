@@ -37,6 +37,8 @@ BY: Final = {
     "name": ("name",),
     "op": ("op",),
     "module": ("module",),
+    "kind": ("kind",),
+    "library": ("family",),
     "family": ("family",),
     "stream": ("stream",),
     "step": ("step",),
@@ -167,6 +169,7 @@ def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
 
 
 def _kernels(trace: Trace, request: TableRequest) -> Records:
+    """The rows of `kernels`: a group each, with what its name says as columns."""
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
@@ -193,6 +196,7 @@ def _ops(trace: Trace, request: TableRequest) -> Records:
 
 
 def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
+    """The rows of `modules`: a path of modules each."""
     from fusetui.report.program import outside_modules
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
@@ -204,6 +208,7 @@ def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
 
 
 def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
+    """The rows of `lines`: a function or a line each."""
     from fusetui.analysis.why.causes import idle_causes
     from fusetui.report.program import outside_functions
     from fusetui.trace.program.functions import function_times
@@ -251,6 +256,7 @@ def _compile(trace: Trace, _: TableRequest) -> PartialRecords:
 
 
 def _gaps(trace: Trace, request: TableRequest) -> Records:
+    """The rows of `gaps`: an idle time of a GPU each."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -271,6 +277,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `launches`: the calls of a name on a thread each."""
     from fusetui.analysis.questions.launches import thread_launches
 
     records = []
@@ -287,6 +294,7 @@ def _launches(trace: Trace, _: TableRequest) -> Records:
 
 
 def _collectives(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `collectives`: a collective of a GPU each."""
     from fusetui.analysis.questions.collectives import collectives_of
 
     collectives = collectives_of(trace)
@@ -314,6 +322,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
 
 
 def _findings(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `findings`."""
     from fusetui.analysis.why.answer import why
 
     return [
@@ -327,6 +336,7 @@ def _findings(trace: Trace, _: TableRequest) -> Records:
 
 
 def _steps(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `steps`."""
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 

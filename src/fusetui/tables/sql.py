@@ -112,7 +112,7 @@ class SqlDatabase:
             self._connection.close()
 
     def columns(self, name: str) -> tuple[ColumnSpec, ...]:
-        """Those of a table, which need not be made for that."""
+        """The columns of a table, which need not be made for that."""
         specs = columns_of(name)
         if not self._of_several:
             return specs
@@ -180,16 +180,20 @@ class SqlDatabase:
         return [name for name in TABLES if name in lower_names]
 
     def _answer(self, query: str) -> Table:
+        """The answer to a query, without what is left out of it. Raises an error of
+        DuckDB."""
         relation = self._connection.sql(query)
         names = _distinct(relation.columns)
         kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
-        casts = []
-        for number, kind in enumerate(kinds, start=1):
-            casts.append(f"CAST(#{number} AS {CASTS[kind]}) AS c{number}")
+        casts = [
+            f"CAST(#{number} AS {CASTS[kind]}) AS c{number}"
+            for number, kind in enumerate(kinds, start=1)
+        ]
         values = relation.project(", ".join(casts)).fetchnumpy()
-        columns = []
-        for number, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1):
-            columns.append(_column(name, kind, values[f"c{number}"]))
+        values_of_columns = [
+            values[f"c{number}"] for number in range(1, len(kinds) + 1)
+        ]
+        columns = map(_column, names, kinds, values_of_columns)
         return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
     def _in_a_thread(self, work: Callable[[], Result]) -> Result:
@@ -266,14 +270,14 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _column(name: str, kind: Kind, values: Any) -> TableColumn:
-    """Of values as DuckDB gives them; a number that is not finite is none."""
+    """The column of values as DuckDB gives them; a number that is not finite is
+    none."""
     known = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     if kind == "text":
-        texts = [
-            text if is_known else None
-            for text, is_known in zip(plain, known.tolist(), strict=True)
-        ]
+        texts = []
+        for text, is_known in zip(plain, known.tolist(), strict=True):
+            texts.append(text if is_known else None)
         spec = ColumnSpec(name=name, kind=kind, meaning="", optional=True)
         return column_of(spec, texts)
     if kind == "float":

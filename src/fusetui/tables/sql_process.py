@@ -149,6 +149,7 @@ def _next_reply(
 
 
 def _table(reply: SqlReply) -> Table:
+    """The answer that a reply has."""
     columns = tuple(_table_column(column) for column in reply.columns)
     return Table(
         name="rows",
@@ -159,6 +160,7 @@ def _table(reply: SqlReply) -> Table:
 
 
 def _table_column(column: SqlColumn) -> TableColumn:
+    """A column from its bytes."""
     known = None
     if column.known is not None:
         known = np.frombuffer(column.known, dtype=np.bool_)
@@ -171,6 +173,7 @@ def _table_column(column: SqlColumn) -> TableColumn:
 
 
 def _sql_column(column: TableColumn) -> SqlColumn:
+    """A column as bytes."""
     return SqlColumn(
         name=column.name,
         dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
@@ -195,6 +198,7 @@ def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
     messages: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:
+        """Puts the messages into the queue."""
         with suppress(OSError, ValueError, MemoryError):
             for message in _messages(stream):
                 messages.put(message)
@@ -250,6 +254,7 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
     def table(name: str) -> Table:
+        """The table of this name, which the first process is asked for."""
         reply(SqlReply(needs=name))
         message = messages.get()
         limits.widen(COPIES * len(message))

@@ -63,6 +63,7 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def kind(self) -> Kind:
+        """The kind of the values. Raises TypeError for other types of numpy."""
         if self.texts is not None:
             return "text"
         for kind, dtype in DTYPES.items():
@@ -101,8 +102,10 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
             return self.values
         if self.texts is None:
             return np.ma.MaskedArray(self.values, ~self.has_value)
-        texts = np.array([*self.texts, None], dtype=object)  # the last for no value
-        return np.asarray(texts[np.where(self.has_value, self.values, -1)])
+        texts = np.array([*self.texts, None], dtype=object)
+        no_text = len(self.texts)
+        numbers = np.where(self.has_value, self.values, no_text)
+        return np.asarray(texts[numbers])
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
@@ -203,11 +206,13 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
         values = [_int_or_none(value) for value in values]
     elif spec.kind == "float":
         values = [_float_or_none(value) for value in values]
-    array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
+    with_zeros = [value or 0 for value in values]
+    array = np.array(with_zeros, dtype=DTYPES[spec.kind])
     return TableColumn(name=spec.name, values=array, known=_known(spec, values))
 
 
 def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
+    """A column of texts, each distinct one once."""
     numbers: dict[str, int] = {}  # of each distinct text, in the order of the first
     numbers_of_rows = []
     for value in values:

@@ -54,11 +54,13 @@ def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
     if kept_cells < 2 or not is_one_cell_per_char or len(text) <= max_cells:
         return clip(text, max_cells, ellipsis)
     end_cells = kept_cells // 2
-    number_cells = len(text) - len(text.rstrip(DIGITS))
+    without_number = text.rstrip(DIGITS)
+    number_cells = len(text) - len(without_number)
     if number_cells < kept_cells:
         end_cells = max(end_cells, number_cells)
-    begin_cells = kept_cells - end_cells
-    return text[:begin_cells] + ellipsis + text[len(text) - end_cells :]
+    beginning = text[: kept_cells - end_cells]
+    end = text[len(text) - end_cells :]
+    return f"{beginning}{ellipsis}{end}"
 
 
 @lru_cache(maxsize=4096)

@@ -79,11 +79,13 @@ class Unit(msgspec.Struct, frozen=True):
         >>> unit_of([1_437_300, 12]).text(12)
         '<0.001'
         """
-        number = _rounded(abs(ns) * 10**self.decimals, self.scale)
-        if ns and not number:
-            return "<" + _decimal(1, self.decimals)
+        last_digits = _rounded(abs(ns) * 10**self.decimals, self.scale)
+        if ns and not last_digits:
+            smallest = _decimal(1, self.decimals)
+            return f"<{smallest}"
         sign = "-" if ns < 0 else ""
-        return sign + _decimal(number, self.decimals, thousands=",")
+        number = _decimal(last_digits, self.decimals, thousands=",")
+        return f"{sign}{number}"
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
@@ -101,6 +103,30 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
     exact_decimals = len(str(unit.factor)) - 1  # with as many, each ns is shown
     decimals = min(exact_decimals, max(0, SIGNIFICANT_DIGITS - whole_digits))
     return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+
+
+def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
+    """One unit for several columns of times, so that they can be compared: the unit of
+    the column with the shortest times, or the next in which the longest of all times
+    takes at most `most_cells` characters. Columns of zeros do not count.
+
+    >>> common_unit([[4_011_000], [154_400], [7_934_000]], most_cells=9)
+    Unit(scale=1000, name='us', decimals=1)
+    """
+    longest_of_columns = [max(map(abs, times), default=0) for times in columns_ns]
+    longest_ns = max(longest_of_columns, default=0)
+    smallest_column_ns = min(filter(None, longest_of_columns), default=0)
+    smallest_scale = unit_of([smallest_column_ns]).scale
+    for unit in TIME_UNITS:
+        whole_cells = len(f"{longest_ns // unit.factor:,}")
+        if unit.factor < smallest_scale or whole_cells > most_cells:
+            continue
+        exact_decimals = len(str(unit.factor)) - 1
+        wanted = SIGNIFICANT_DIGITS - len(str(smallest_column_ns // unit.factor))
+        cells_left = most_cells - whole_cells - 1  # after the decimal point
+        decimals = max(0, min(exact_decimals, wanted, cells_left))
+        return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+    return unit_of([longest_ns])
 
 
 def parse_time(text: str) -> int | None:
@@ -151,15 +177,16 @@ def tick(ns: int, step: int) -> str:
     It is in the largest unit in which it is at least 1, and `step` at least 1/1000.
     `step` is positive.
     """
+    sign = "-" if ns < 0 else ""
     for unit in reversed(TIME_UNITS):
         decimals = 0
         while step * 10**decimals < unit.factor:
             decimals += 1
-        number = _rounded(abs(ns) * 10**decimals, unit.factor)
-        is_one_or_more = number >= 10**decimals
-        if unit.factor == 1 or (step >= unit.factor // 1000 and is_one_or_more):
-            sign = "-" if ns < 0 else ""
-            return f"{sign}{_decimal(number, decimals)} {unit.name}"
+        last_digits = _rounded(abs(ns) * 10**decimals, unit.factor)
+        is_one_or_more = last_digits >= 10**decimals
+        is_step_shown = step >= unit.factor // 1000
+        if unit.factor == 1 or (is_step_shown and is_one_or_more):
+            return f"{sign}{_decimal(last_digits, decimals)} {unit.name}"
     raise AssertionError("nanoseconds are the last unit")
 
 
@@ -196,27 +223,33 @@ def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> 
     have an exponent, and one digit less.
     """
     exact = _fraction(value)
-    is_tiny = exact != 0 and abs(exact) * TINY_PER_ONE < 1
-    if is_tiny or abs(exact) >= HUGE:
-        return f"{value:.{digits - 1}g} {unit}".rstrip()
-    if abs(exact) < 1:
-        return f"{significant(value, digits)} {unit}".rstrip()
-    prefixes = PREFIXES if unit else PREFIXES_WITHOUT_KILO
-    units = [Scale(prefix.factor, prefix.name + unit) for prefix in prefixes]
-    return _in_units(exact, units, digits).rstrip()
+    size = abs(exact)
+    is_tiny = exact != 0 and size * TINY_PER_ONE < 1
+    if is_tiny or size >= HUGE:
+        text = f"{value:.{digits - 1}g} {unit}"
+    elif size < 1:
+        text = f"{significant(value, digits)} {unit}"
+    else:
+        prefixes = PREFIXES if unit else PREFIXES_WITHOUT_KILO
+        units = [Scale(prefix.factor, prefix.name + unit) for prefix in prefixes]
+        text = _in_units(exact, units, digits)
+    return text.rstrip()
 
 
 def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
-    """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25,
-    812.3, 1204."""
-    exact = abs(_fraction(value))
+    """A value with this many digits, without trailing zeros of the fraction: 0.012,
+    1.2, 41.25, 812.3, 1204."""
+    size = abs(_fraction(value))
     decimals = digits
-    if exact >= 1:
-        decimals = max(0, digits - len(str(int(exact))))
-    while 0 < exact * 10**decimals < 10 ** (digits - 1):
+    if size >= 1:
+        whole_digits = len(str(int(size)))
+        decimals = max(0, digits - whole_digits)
+    smallest = 10 ** (digits - 1)  # number with so many digits
+    while 0 < size * 10**decimals < smallest:
         decimals += 1
     sign = "-" if value < 0 else ""
-    return sign + _trimmed(_rounded(exact * 10**decimals, 1), decimals)
+    number = _trimmed(_rounded(size * 10**decimals, 1), decimals)
+    return f"{sign}{number}"
 
 
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
@@ -322,16 +355,18 @@ def _fraction(value: float) -> Fraction:
 def _in_units(
     value: Number, units: Sequence[Scale], digits: int = SIGNIFICANT_DIGITS
 ) -> str:
-    """In the largest unit that the rounded number reaches, or the smallest unit below
-    that. The first of the units has the factor 1."""
-    exact = value if value >= 0 else -value
+    """A value in the largest unit that the rounded number reaches, or the smallest unit
+    below that. The first of the units has the factor 1."""
+    size = value if value >= 0 else -value
     sign = "-" if value < 0 else ""
     for unit in reversed(units):
-        whole = int(exact) // unit.factor
-        decimals = max(0, digits - len(str(whole))) if whole else digits
-        number = _rounded(exact * 10**decimals, unit.factor)
-        if number >= 10**decimals or unit.factor == 1:
-            return f"{sign}{_trimmed(number, decimals)} {unit.name}"
+        whole = int(size) // unit.factor
+        whole_digits = len(str(whole)) if whole else 0
+        decimals = max(0, digits - whole_digits)
+        last_digits = _rounded(size * 10**decimals, unit.factor)
+        is_one_or_more = last_digits >= 10**decimals
+        if is_one_or_more or unit.factor == 1:
+            return f"{sign}{_trimmed(last_digits, decimals)} {unit.name}"
     raise AssertionError("the first unit is 1")
 
 

@@ -65,7 +65,8 @@ def table(
     Spare columns are dropped if the last column would get fewer than `min_last_cells`
     cells.
     """
-    lines = [[column.title for column in columns], *rows]
+    titles = [column.title for column in columns]
+    lines = [titles, *rows]
     widths = [
         max(width(line[number]) for line in lines) for number in range(len(columns))
     ]
@@ -74,10 +75,8 @@ def table(
         shown = _fitting_columns(columns, widths, max_cells, min_last_cells)
         if not isinstance(max_cells, UncutWidth):
             last = shown[-1]
-            widths[last] = min(
-                widths[last], max_cells - _cells_before_last(shown, widths)
-            )
-            widths[last] = max(widths[last], 1)
+            cells_left = max_cells - _cells_before_last(shown, widths)
+            widths[last] = max(1, min(widths[last], cells_left))
     texts = []
     for line in lines:
         cells = []

@@ -45,6 +45,7 @@ def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
     size = raw.report.bytes
 
     def pieces() -> Iterator[bytes]:
+        """The text of each stretch. Raises CannotReadError if the file has changed."""
         for number, stretch in enumerate(stretches, 1):
             yield _text(raw.elements, stretch)
             # Reading was the first half of the work.

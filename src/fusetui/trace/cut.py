@@ -9,7 +9,7 @@ threads always. What is not clipped stays as it is written, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -63,20 +63,25 @@ decode_heads = msgspec.json.Decoder(list[Head]).decode
 def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
     """The part between two times (ns of the file)."""
     recorded = trace.recorded()
-    start, end = trace.start[:recorded], trace.end[:recorded]
+    start = trace.start[:recorded]
+    end = trace.end[:recorded]
     is_on_gpu = np.zeros(recorded, dtype=np.bool_)
     is_on_gpu[trace.gpu_rows] = True
+
     is_kept = is_on_gpu & _runs_in(start, end, begin_ns, end_ns)
     neighbors = _neighbors(trace, begin_ns, end_ns)
     is_kept[neighbors] = True
+    # other slices up to the neighbors, which tell why the GPU was idle
     since_ns = min([begin_ns, *end[neighbors].tolist()])
     until_ns = max([end_ns, *start[neighbors].tolist()])
     is_kept |= ~is_on_gpu & _runs_in(start, end, since_ns, until_ns)
-    gpu = trace.gpu_rows[is_kept[trace.gpu_rows]]
-    launching = _launching_rows(trace, gpu)
+    kept_on_gpu = trace.gpu_rows[is_kept[trace.gpu_rows]]
+    launching = _launching_rows(trace, kept_on_gpu)
     _keep_enclosing(trace, launching[~is_kept[launching]], is_kept)
-    first_ns = min([since_ns, *start[launching].tolist(), *start[gpu].tolist()])
-    last_ns = max([until_ns, *end[gpu].tolist()])
+
+    gpu_starts = start[kept_on_gpu].tolist()
+    first_ns = min([since_ns, *start[launching].tolist(), *gpu_starts])
+    last_ns = max([until_ns, *end[kept_on_gpu].tolist()])
     rows = np.flatnonzero(is_kept)
     reaches_beyond = (start[rows] < first_ns) | (end[rows] > last_ns)
     return Excerpt(
@@ -111,22 +116,25 @@ def farthest(begin_ns: int, end_ns: int) -> int:
 
 
 def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
-    """Of each device the last event before the window and the first after it, which
-    tell why it was idle at the borders; not where they are further away than
-    `farthest`."""
+    """The rows of the last event before the window and the first after it, of each
+    device: they tell why it was idle at the borders. Those further away than `farthest`
+    are left out."""
     max_distance_ns = farthest(begin_ns, end_ns)
     gpu = trace.gpu_rows
     device = trace.process_of_track[trace.track[gpu]]
     neighbors = []
     for number in np.unique(device).tolist():
         rows = gpu[device == number]
-        start, end = trace.start[rows], trace.end[rows]
-        before = rows[(end <= begin_ns) & (end >= begin_ns - max_distance_ns)]
-        after = rows[(start >= end_ns) & (start <= end_ns + max_distance_ns)]
+        ns_before = begin_ns - trace.end[rows]  # negative for one that ends later
+        ns_after = trace.start[rows] - end_ns
+        before = rows[(ns_before >= 0) & (ns_before <= max_distance_ns)]
+        after = rows[(ns_after >= 0) & (ns_after <= max_distance_ns)]
         if len(before):
-            neighbors.append(int(before[np.argmax(trace.end[before])]))
+            last = np.argmax(trace.end[before])
+            neighbors.append(int(before[last]))
         if len(after):
-            neighbors.append(int(after[np.argmin(trace.start[after])]))
+            first = np.argmin(trace.start[after])
+            neighbors.append(int(after[first]))
     return neighbors
 
 
@@ -139,10 +147,9 @@ def _keep_enclosing(trace: Trace, rows: Rows, is_kept: Flags) -> None:
             continue
         # The last slice of the track that begins no later than each row, and then what
         # that is in.
-        place = trace.start[track.rows].searchsorted(
-            trace.start[of_thread], side="right"
-        )
-        row = np.where(place > 0, place - 1 + track.first_row, -1)
+        starts = trace.start[track.rows]
+        begun = np.searchsorted(starts, trace.start[of_thread], side="right")
+        row = np.where(begun > 0, track.first_row + begun - 1, -1)
         while (row >= 0).any():
             encloses = (row >= 0) & (trace.end[row] >= trace.end[of_thread])
             is_kept[row[encloses]] = True
@@ -174,35 +181,49 @@ def texts_of(
 
 
 def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
-    """What is kept of each stretch."""
+    """The text of what is kept of each stretch. Raises CannotReadError if the file has
+    changed."""
     events = trace.elements.own
-    count = len(events.stretches)
-    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
-    # The rows of the part by the stretch that holds them.
+    event_counts = [stretch.events for stretch in events.stretches]
+    first_events = np.cumsum([0, *event_counts])
+    # The slices of the part by the stretch that holds them.
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
-    bounds = order[by_order].searchsorted(firsts)
-    # How many slices each stretch has in the whole trace.
-    all_orders = trace.order[: trace.recorded()]
-    stretch_of_slice = firsts.searchsorted(all_orders, side="right") - 1
-    slices = np.bincount(stretch_of_slice, minlength=count)
+    bounds = np.searchsorted(order[by_order], first_events)
+    slice_counts = _slices_of_stretches(trace, first_events)
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
-        before_ns, after_ns = stretch.reach
-        has_all_slices = len(places) == slices[number]
+        has_all_slices = len(places) == slice_counts[number]
         is_unchanged = has_all_slices and not part.clipped[places].any()
-        has_all_others = part.first_ns <= before_ns and after_ns <= part.last_ns
-        has_others = slices[number] < stretch.events
-        may_keep_others = (
-            has_others and before_ns < part.last_ns and after_ns > part.first_ns
-        )
-        if is_unchanged and has_all_others:
+        has_others = slice_counts[number] < stretch.events
+        if is_unchanged and _has_all_others(part, stretch):
             yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
-        elif len(places) or may_keep_others:
-            yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
-        progress(number + 1, count)
+        elif len(places) or (has_others and _may_have_others(part, stretch)):
+            first = int(first_events[number])
+            yield _of_stretch(trace, part, stretch, first, places)
+        progress(number + 1, len(event_counts))
     if problem := events.text.problem():
         raise CannotReadError(f"{problem}.")
+
+
+def _slices_of_stretches(trace: Trace, first_events: Int64s) -> Int64s:
+    """How many slices each stretch has in the whole trace. `first_events` has the first
+    event of each stretch, then the number of events."""
+    orders = trace.order[: trace.recorded()]
+    stretch_of_slice = np.searchsorted(first_events, orders, side="right") - 1
+    return np.bincount(stretch_of_slice, minlength=len(first_events) - 1)
+
+
+def _has_all_others(part: Excerpt, stretch: Stretch) -> bool:
+    """Whether all events of a stretch that are no slices are in the part."""
+    before_ns, after_ns = stretch.reach
+    return part.first_ns <= before_ns and after_ns <= part.last_ns
+
+
+def _may_have_others(part: Excerpt, stretch: Stretch) -> bool:
+    """Whether some events of a stretch that are no slices may be in the part."""
+    before_ns, after_ns = stretch.reach
+    return before_ns < part.last_ns and after_ns > part.first_ns
 
 
 def _of_stretch(
@@ -227,18 +248,28 @@ def _of_stretch(
     phases = [phase_of(head.ph, head.cat) for head in heads]
     is_pair = np.array([phases[number] != "X" for number in numbers.tolist()], np.bool_)
     is_rewritten = part.clipped[places] | is_pair
-    unchanged: list[int] = numbers[~is_rewritten].tolist()
-    for number, (phase, head) in enumerate(zip(phases, heads, strict=True)):
-        if phase == "X" or phase in PAIRED:
-            continue
-        if phase == "M" or _is_inside(bytes(head.ts), part):
-            unchanged.append(number)
+    unchanged_slices = numbers[~is_rewritten].tolist()
+    unchanged = [*unchanged_slices, *_kept_others(part, heads, phases)]
     texts = {}
     if unchanged:
         raw = decode_raw(listed)
         texts = {number: in_utf8(bytes(raw[number])) for number in unchanged}
     texts |= _rewritten_each(trace, part, numbers[is_rewritten], rows[is_rewritten])
     return _joined(texts)
+
+
+def _kept_others(
+    part: Excerpt, heads: Sequence[Head], phases: Sequence[str]
+) -> list[int]:
+    """The numbers of the elements that are no slices and are in the part: labels, and
+    what happens within its times."""
+    kept = []
+    for number, (phase, head) in enumerate(zip(phases, heads, strict=True)):
+        if phase == "X" or phase in PAIRED:
+            continue
+        if phase == "M" or _is_inside(bytes(head.ts), part):
+            kept.append(number)
+    return kept
 
 
 def _joined(texts: Mapping[int, bytes]) -> bytes:
@@ -295,13 +326,15 @@ def _others_one_by_one(
 
 def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
     """A slice as one event; what is no GPU event is clipped."""
-    start, end = int(trace.start[row]), int(trace.end[row])
+    start = int(trace.start[row])
+    end = int(trace.end[row])
     if trace.role[row] not in GPU_ROLES:
-        start, end = max(start, part.first_ns), min(end, part.last_ns)
+        start = max(start, part.first_ns)
+        end = min(end, part.last_ns)
     element = trace.elements.own.element(int(trace.order[row]))
     track = trace.track_of(row)
-    # What the element has itself counts more.
-    event = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row)} | element
+    from_trace = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row)}
+    event = from_trace | element  # what the element has itself counts more
     event["ph"] = "X"
     event["ts"] = _digits(start)
     event["dur"] = _digits(max(end - start, 0))

@@ -18,7 +18,7 @@ from fusetui.trace.layout.links import (
     launch_calls,
 )
 from fusetui.trace.layout.nesting import nest_tracks
-from fusetui.trace.layout.tracks import lay_out
+from fusetui.trace.layout.tracks import Layout, lay_out
 from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError
@@ -90,28 +90,15 @@ def build(raw: Raw) -> Trace:
     layout = lay_out(raw)
     if is_large:
         give_back()
-    start, dur, role = layout.start, layout.dur, layout.role
-    end = start + dur
+    start = layout.start
+    end = start + layout.dur
     tree = nest_tracks(layout.bounds, start, end)
-
-    def taken(column: NDArray[Any]) -> Callable[[], NDArray[Any]]:
-        """What puts a column of the file into the order of the layout."""
-        return lambda: column.take(layout.order)
-
-    in_order = each(
-        {
-            "name": taken(raw.name),
-            "cat": taken(raw.category),
-            "order": taken(raw.order),
-            "correlation": taken(raw.correlation),
-            "external_id": taken(raw.external_id),
-        },
-        len(layout.order),
-    )
-    correlation, external_id = in_order["correlation"], in_order["external_id"]
-    launch = launch_calls(role, correlation, start)
-    cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
+    in_order = _columns_in_order(raw, layout)
+    correlation = in_order["correlation"]
+    launch = launch_calls(layout.role, correlation, start)
+    cpu_op = enclosing_ops(layout.role, layout.track, tree.parent, tree.depth)
     adopt_overlapping(layout.tracks, start, end, tree.parent, cpu_op)
+    op = gpu_ops(layout.role, launch, cpu_op, correlation, in_order["external_id"])
     has_launch = launch >= 0
     starts_before_launch = start[has_launch] < start[launch[has_launch]]
     return Trace(
@@ -121,14 +108,33 @@ def build(raw: Raw) -> Trace:
         categories=raw.categories,
         tracks=layout.tracks,
         start=start,
-        dur=dur,
-        role=role,
+        dur=layout.dur,
+        role=layout.role,
         track=layout.track,
         launch=launch,
-        op=gpu_ops(role, launch, cpu_op, correlation, external_id),
+        op=op,
         elements=raw.elements,
         **in_order,
         **asdict(tree),
+    )
+
+
+def _columns_in_order(raw: Raw, layout: Layout) -> dict[str, NDArray[Any]]:
+    """The columns of the file that a trace has as they are, by their names in the
+    trace, in the order of the layout."""
+
+    def in_order(column: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        return lambda: column.take(layout.order)
+
+    return each(
+        {
+            "name": in_order(raw.name),
+            "cat": in_order(raw.category),
+            "order": in_order(raw.order),
+            "correlation": in_order(raw.correlation),
+            "external_id": in_order(raw.external_id),
+        },
+        len(layout.order),
     )
 
 
@@ -136,16 +142,15 @@ def _report(raw: Raw, negative_delays: int) -> Report:
     """The report of the reading, with what the whole trace tells beside it."""
     report = raw.report
     origin = converted_from(raw.keys)
-    names_of_processes = [
-        label.value
-        for label in raw.labels
-        if label.kind in ("process_name", "process_labels")
-        and isinstance(label.value, str)
-    ]
+    process_names: dict[str, None] = {}  # each once, in order
+    for label in raw.labels:
+        is_of_process = label.kind in ("process_name", "process_labels")
+        if is_of_process and isinstance(label.value, str):
+            process_names[label.value] = None
     return replace(
         report,
         negative_delays=negative_delays,
-        process_names=tuple(dict.fromkeys(names_of_processes)),
+        process_names=tuple(process_names),
         remarks=(*report.remarks, *origin.remarks),
         cut_ends=report.cut_ends or origin.cut_ends,
         converted_from=origin.format,

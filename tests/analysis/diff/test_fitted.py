@@ -53,11 +53,11 @@ def test_of_what_was_fused_both_sides_can_be_seen() -> None:
     assert found == "aten::gelu + aten… -> triton_poi"
 
 
-def test_what_has_no_parts_is_cut_at_its_end() -> None:
+def test_a_line_without_parts_is_cut_at_its_end() -> None:
     whole = DiffLine("", "idle", 9, 9, 0, "no GPU event runs in the step")
     assert fitted(whole, 12)[0] == "no GPU even…"
 
 
-def test_what_stands_inside_a_region_stays_indented() -> None:
+def test_a_line_inside_a_region_stays_indented_when_cut() -> None:
     inner = DiffLine("", "same", 9, 9, 0, f"  {PLACE}  {KERNEL}", parts=(PLACE, KERNEL))
     assert fitted(inner, 24)[0] == f"  {KERNEL}"

@@ -126,7 +126,7 @@ def test_twice_and_once_is_believed_when_the_tensor_is_as_large(
     assert kinds == {RowKind.SAME, RowKind.REMOVED}
 
 
-def test_what_is_left_of_several_is_not_taken_for_all_of_them(
+def test_one_kernel_left_of_several_equals_one_of_them_and_not_all(
     build: Build, work: Work
 ) -> None:
     """Whether it is the largest of them, or shapes were not recorded and it takes as

@@ -28,7 +28,9 @@ def changed(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("gone", [0, 150, 299])
-def test_one_of_three_hundred_is_one_row(build: Build, work: Work, gone: int) -> None:
+def test_one_of_300_equal_kernels_removed_or_added_is_one_row(
+    build: Build, work: Work, gone: int
+) -> None:
     fills = run(300)
     a = build([*AROUND, *fills, *AROUND])
     b = build([*AROUND, *fills[:gone], *fills[gone + 1 :], *AROUND])

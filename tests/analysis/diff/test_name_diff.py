@@ -19,7 +19,7 @@ def test_equal_names_have_no_marks() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_what_is_not_marked_is_the_same_on_both_sides(a: str, b: str) -> None:
+def test_unmarked_characters_of_two_names_are_the_same(a: str, b: str) -> None:
     marks_a, marks_b = differing(a, b)
 
     def kept(name: str, marks: str) -> list[str]:

@@ -80,7 +80,7 @@ def test_two_ranks_of_one_job_are_noted_with_the_ranks_command(build: Build) -> 
         "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
     )
     assert any(
-        "fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes
+        "fusetui ranks shows who waits" in note for note in diff(rank(0), rank(3)).notes
     )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 
@@ -112,8 +112,9 @@ def test_different_programs_are_noted_with_their_common_time(
     b = build([("aten::cumsum", "scan_kernel", 30.0), common])
     (note,) = little_in_common(a, b)
     assert note == (
-        "only 10 % of the time of A's work and 25 % of B's have a kernel or an op in"
-        " common: the rest is paired by its sort or its place, or not at all"
+        "only 10 % of the time of A's work and 25 % of B's have a kernel or "
+        "an op in common; the rest is paired by kind or position, or not at "
+        "all"
     )
 
 

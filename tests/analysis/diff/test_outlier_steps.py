@@ -61,7 +61,9 @@ def test_kernel_missing_in_one_step_is_one_row_where_other_steps_vary(
     )
 
 
-def test_what_is_missing_is_shown_in_a_usual_step_of_its_own_side(build: Build) -> None:
+def test_a_kernel_missing_in_an_odd_step_is_shown_in_a_usual_step_of_its_side(
+    build: Build,
+) -> None:
     usual, odd = build(USUAL, FACTORS), build(USUAL, FACTORS, odd={3: [MM, USUAL[2]]})
     (row,) = changed(diff(odd, usual))
     assert row.why == "missing only in step 3 of A"

@@ -78,7 +78,7 @@ def test_single_pass_among_longer_work_compares_the_whole_trace(tmp_path: Path) 
         tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)]
     )
     assert any(
-        "the whole trace is taken as one step" in n for n in diff(trace, trace).notes
+        "the whole trace counts as one step" in n for n in diff(trace, trace).notes
     )
 
 

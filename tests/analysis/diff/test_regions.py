@@ -98,7 +98,9 @@ def test_products_in_another_order_are_grouped_by_layout(
     ]
 
 
-def test_what_a_region_launches_through_an_op_is_compiled_too(build: Build) -> None:
+def test_a_copy_launched_by_an_op_in_a_compiled_region_is_of_the_region(
+    build: Build,
+) -> None:
     a = build([("aten::mul", ADD, 5.0)])
     b = build([("aten::mul", ADD, 5.0), ("CompiledFunction / aten::copy_", DTOD, 90.0)])
     assert (

@@ -64,7 +64,7 @@ def test_holes_anywhere_in_a_long_repetitive_sequence_keep_it_in_step() -> None:
     assert len(sequences.match(a, a[kept])) >= 0.999 * kept.sum()
 
 
-def test_what_only_one_side_has_does_not_put_windows_out_of_step() -> None:
+def test_5000_items_of_one_side_alone_do_not_put_windows_out_of_step() -> None:
     a = np.tile(np.arange(7), 6000)
     b = np.concatenate([a[:20_000], np.full(5000, 99), a[20_000:]])
     b = np.delete(b, [3, 40_000])

@@ -26,7 +26,9 @@ def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
     )
     assert (found.side_a.steps, found.side_b.steps) == (3, 3)
     assert any("first step left out as cold" in note for note in found.notes)
-    assert any("1 step left out, as on the other side" in note for note in found.notes)
+    assert any(
+        "1 step left out, to match the other side" in note for note in found.notes
+    )
 
 
 def test_several_cold_steps_are_told_in_one_sentence(build: Build) -> None:
@@ -180,10 +182,10 @@ def test_steps_that_only_enqueue_are_those_of_the_gpu(
     assert (found.side_a.steps, found.side_b.steps) == (5, 5)
     assert found.accounting.rows_ns == found.accounting.step_ns == 200_000
     assert (found.side_a.later_ns, found.side_a.earlier_ns) == (0, 0)
-    assert any("after they have ended" in note for note in found.notes)
+    assert any("after the step has ended" in note for note in found.notes)
 
 
-def test_what_the_cpu_does_in_steps_that_only_enqueue_is_of_these(
+def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     """Although it is over when the GPU begins them."""
@@ -213,4 +215,4 @@ def test_steps_in_which_their_own_work_runs_are_those_of_the_cpu(
     found = diff(trace, trace)
     assert found.step.a_ns == 1000 * (RUNS_US + 10)
     assert found.side_a.later_ns > 0
-    assert not any("after they have ended" in note for note in found.notes)
+    assert not any("after the step has ended" in note for note in found.notes)

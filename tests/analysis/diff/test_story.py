@@ -171,7 +171,9 @@ def test_a_little_less_of_one_op_is_not_a_term_of_its_own(build: Build) -> None:
     )
 
 
-def test_what_makes_it_shorter_is_no_reason_why_it_takes_longer(build: Build) -> None:
+def test_a_kernel_that_got_faster_is_no_reason_why_a_step_takes_longer(
+    build: Build,
+) -> None:
     """Although the attention changes more than anything that takes longer."""
 
     def step(attention: float, others: float) -> list[tuple[object, ...]]:
@@ -192,7 +194,7 @@ def test_what_makes_it_shorter_is_no_reason_why_it_takes_longer(build: Build) ->
     assert offset == "-40 us attention (mostly aten::_flash_attention_forward)"
 
 
-def test_nothing_offsets_what_all_terms_do(build: Build) -> None:
+def test_a_story_whose_terms_all_add_time_names_no_offset(build: Build) -> None:
     assert "offset" not in diff(build([MM, ADD]), build(slow())).story
 
 

@@ -116,7 +116,7 @@ def test_steps_that_take_turns_are_compared_with_their_neighbors(
     assert found.verdict.answer is Answer.SLOWER
     assert found.step.ratio == pytest.approx(1.05, abs=0.001)
     assert (
-        "the steps took turns, so each is compared with the one next to it"
+        "the steps alternated, so each is compared with the one next to it;"
         in found.notes[0]
     )
     assert "became" in found.notes[0]
@@ -131,7 +131,9 @@ def test_equal_steps_that_take_turns_are_no_different_whatever_the_drift(
 def test_six_rounds_are_needed(tmp_path: Path) -> None:
     found = diff(*in_turns(tmp_path, [[100.0]] * 5, [[200.0]] * 5)).verdict
     assert found.answer is Answer.CANNOT_TELL
-    assert "it takes at least 6 steps that take turns on each side" in str(found.reason)
+    assert "needs at least 6 alternating steps per trace (A 5, B 5)" in str(
+        found.reason
+    )
 
 
 def test_two_runs_of_a_program_take_no_turns(build: Callable[..., Trace]) -> None:
@@ -151,7 +153,7 @@ def test_an_interruption_is_no_part_of_a_step(tmp_path: Path) -> None:
     assert found.verdict.answer is Answer.NO_DIFFERENCE
     assert found.step.interrupted_a == 0
     assert found.step.interrupted_b > 0.3
-    assert "b: something interrupted its steps for 5" in " ".join(found.notes)
+    assert "b: its steps were interrupted for 53" in " ".join(found.notes)
     assert "within these two runs" in to_text(found, 300)
 
 

@@ -214,7 +214,9 @@ def test_packed_captures_are_found(tmp_path: Path) -> None:
     assert found_for(trace) == [str(tmp_path / "capture.json.gz")]
 
 
-def test_other_kernels_are_not_of_this_graph(tmp_path: Path) -> None:
+def test_a_capture_without_one_of_the_kernels_is_not_of_this_graph(
+    tmp_path: Path,
+) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     save(tmp_path / "capture.json", SERVER.capture(4))
     capture = [str(tmp_path / "capture.json")]

@@ -123,7 +123,9 @@ def test_sizes_tell_two_of_one_operation_apart(tmp_path: Path) -> None:
     assert found(program, tmp_path, stops_at=2).place == CollectiveInStep(2, 2)
 
 
-def test_what_came_before_tells_two_equal_ones_apart(tmp_path: Path) -> None:
+def test_two_equal_collectives_are_told_apart_by_those_before_them(
+    tmp_path: Path,
+) -> None:
     program = Program(("broadcast", 8), ("all_reduce", 64), ("all_reduce", 64))
     result = found(program, tmp_path, stops_at=3)
     assert result.place == CollectiveInStep(3, 3)

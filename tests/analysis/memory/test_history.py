@@ -191,14 +191,14 @@ def test_generated_benchmark_snapshot_contradicts_nothing(tmp_path: Path) -> Non
     ("skipped", "follows"),
     [
         (("free_requested",), "an allocation counts until it is free"),
-        (("free_completed",), "what a stream still used counts as free"),
-        (("alloc",), "what is told of moments before the end is not exact"),
+        (("free_completed",), "memory that a stream still used counts as free"),
+        (("alloc",), "figures of moments before the end are not exact"),
         (
             ("free_requested", "free_completed"),
-            "what is told of moments before the end is not exact",
+            "figures of moments before the end are not exact",
         ),
-        (("segment_free",), "what was reserved before is not exact"),
-        (("segment_alloc",), "what was reserved before is not exact"),
+        (("segment_free",), "earlier reserved sizes are not exact"),
+        (("segment_alloc",), "earlier reserved sizes are not exact"),
     ],
 )
 @pytest.mark.parametrize("lost", [0, 77])

@@ -98,7 +98,7 @@ def test_the_copy_of_a_bias_is_a_part_of_the_product(computing: Names) -> None:
     assert computing(*ops, op("aten::copy_", 11, 1)) == ["aten::addmm", "aten::copy_"]
 
 
-def test_what_an_op_clears_first_is_a_part_of_it(computing: Names) -> None:
+def test_zeros_that_an_op_makes_first_are_part_of_the_op(computing: Names) -> None:
     name = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
     zeros = op("aten::zeros", 1, 3), op("aten::zero_", 2, 2), op("aten::fill_", 2, 1)
     assert computing(op(name, 0, 10), *zeros) == [name]

@@ -156,6 +156,11 @@ def names(trace: Trace, text: str) -> Sequence[str]:
         ("gemm stream:7", [CUTLASS]),
         ("tile:128x128 stream:8", [TENSILE]),
         ("kind:memcpy", ["Memcpy DtoH (Device -> Pageable)"]),
+        ("kind:copy", ["Memcpy DtoH (Device -> Pageable)"]),
+        ("kind:gemm dur>50us", [CUTLASS, NVJET]),
+        ("kind:reduction", [SOFTMAX]),
+        ("kind:softmax", [SOFTMAX]),
+        ("library:tensile", [TENSILE]),
         ("kind:kernel op:softmax", [SOFTMAX]),
         ("softmax -kind:op", [SOFTMAX]),
         ("SoftMax", [SOFTMAX]),
@@ -210,7 +215,7 @@ def test_words_are_found_in_args_too(
     assert [trace.name_of(int(row)) for row in rows] == expected
 
 
-def test_what_does_not_contain_a_word_is_not_decoded(
+def test_args_without_a_searched_word_are_not_decoded(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.analysis.questions.search.arguments", None)

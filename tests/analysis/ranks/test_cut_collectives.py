@@ -47,7 +47,7 @@ def test_one_that_the_end_cuts_does_not_contradict_the_clocks() -> None:
     assert "Rank 1 arrives last in 4 of 4 collectives" in texts_of(answer)[0]
 
 
-def test_one_that_the_beginning_cuts_proves_no_lateness() -> None:
+def test_a_collective_cut_by_the_recordings_beginning_proves_no_lateness() -> None:
     """On rank 0 it seems to start 900 us after it did on rank 1: as the recording
     begins there."""
     in_time = [(2100, 2200), (3100, 3200)]
@@ -94,13 +94,13 @@ def test_cut_collective_is_reported_in_the_headline() -> None:
     ranks = one_late_rank(5190, 5400)
     answer = answer_of([replace(ranks[0], cut=(4,)), ranks[1]])
     assert (
-        "1 collective is cut by the beginning or the end of a recording: it proves nothing about "
+        "1 collective is cut off at the start or end of a recording and is not used for "
         "clocks or lateness."
     ) in list(headline(answer))
     both = answer_of([replace(one, cut=(0, 4)) for one in ranks])
     assert (
-        "2 collectives are cut by the beginning or the end of a recording: they prove nothing "
-        "about clocks or lateness."
+        "2 collectives are cut off at the start or end of a recording and are not used "
+        "for clocks or lateness."
     ) in list(headline(both))
     assert clocks_text(both) == (
         "Times are compared as recorded: all ranks ran on one host. Differences of up to 2 us "

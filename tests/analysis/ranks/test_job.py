@@ -43,7 +43,7 @@ def test_rank_of_another_world_size_is_left_out() -> None:
     (left,) = job.left_out
     assert (
         left.reason
-        == "rank2.json is of another job: it has 8 ranks, the others have 4."
+        == "rank2.json is of a different job: it has 8 ranks, the others have 4."
     )
 
 
@@ -51,7 +51,7 @@ def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
     job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
     assert [one.rank for one in job.left_out] == [2]
-    assert "recorded at another time" in job.left_out[0].reason
+    assert "is left out: it was recorded" in job.left_out[0].reason
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
@@ -61,9 +61,8 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
-    assert (
-        "Not given: rank 2. It may have arrived later than those that are given."
-        in list(headline(answer))
+    assert "Not given: rank 2. It may have arrived later than the given ranks." in list(
+        headline(answer)
     )
 
 
@@ -91,7 +90,8 @@ def test_waits_are_known_no_better_than_the_clocks() -> None:
     30."""
     answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
     assert clocks_text(answer).startswith(
-        "Clocks are aligned to rank 0 to within 25 us; waits are known no better than that."
+        "Clocks are aligned to rank 0 to within 25 us, which limits the "
+        "precision of waits. The"
     )
 
 

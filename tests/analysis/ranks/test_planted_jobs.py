@@ -163,7 +163,7 @@ def test_steps_of_a_pause_are_judged_by_the_floors(
     assert paused(held_up_us, late).verdict == verdict
 
 
-def test_what_the_others_wait_for_a_pause_adds_up(tmp_path: Path) -> None:
+def test_waits_of_the_other_ranks_for_a_planted_pause_add_up(tmp_path: Path) -> None:
     """By the step of the pause. In the last one only a rank of another group waits."""
     planted = jobs.make(jobs.case_of("fw-tp4dp2-pause"), 0, tmp_path)
     assert sum(planted.held_up) == pytest.approx(planted.steps * planted.waited)

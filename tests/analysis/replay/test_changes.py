@@ -135,7 +135,7 @@ def test_python_change_shortens_time_between_ops(us: Us) -> None:
     assert us(events, "python x0.5") == (250, 225)
 
 
-def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
+def test_time_between_ops_on_the_backward_thread_is_no_python(us: Us) -> None:
     """Thread 2 runs backward 30-130, of which 30-50 and 60-130 are ops; thread 1 waits
     for it. The 10 before it, and the 10 after it, are thread 1's own."""
     node = "autograd::engine::evaluate_function: MmBackward0"

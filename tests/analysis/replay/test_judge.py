@@ -79,7 +79,7 @@ def test_programs_are_what_they_are_called() -> None:
     assert max(flying) == depth
 
 
-def test_each_kind_meets_changes() -> None:
+def test_judged_cases_cover_every_kind_and_every_change() -> None:
     met = {(kind, change) for kind, _, change in cases(2)}
     assert {kind for kind, _ in met} == {*KINDS}
     assert {change for _, change in met} == {*CHANGES}

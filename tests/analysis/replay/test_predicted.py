@@ -62,7 +62,7 @@ def test_steps_of_the_predicted_trace_end_when_whatif_says(change: str) -> None:
     assert np.diff(found.bounds[1]).tolist() == told
 
 
-def test_what_takes_half_is_drawn_so_and_what_is_gone_is_not() -> None:
+def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> None:
     trace = open_trace(LESSON)
     kernels = [
         r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)

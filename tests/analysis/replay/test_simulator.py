@@ -211,7 +211,7 @@ def test_a_graph_with_a_wait_inside_is_refused() -> None:
         changed(program(note("all", kernel("a", 1), Sync("device", 1))), "graph:all")
 
 
-def test_what_a_chain_hands_on_is_not_moved_when_it_is_fused() -> None:
+def test_a_fused_chain_does_not_write_and_read_its_intermediate_result() -> None:
     """Two inputs and an output, then an input and an output: two are read and one is
     written."""
     ops = (

@@ -238,8 +238,8 @@ def test_a_change_of_other_kernels_leaves_waiting_for_ranks_as_it_was(
 @pytest.mark.parametrize(
     ("after_ns", "said"),
     [
-        (43_419_000_000, "714 us less, next to nothing"),
-        (43_419_715_000, "1 us more, next to nothing"),
+        (43_419_000_000, "714 us less, negligible"),
+        (43_419_715_000, "1 us more, negligible"),
         (43_419_714_000, "no change"),
         (21_709_857_000, "50.0 % less"),
     ],

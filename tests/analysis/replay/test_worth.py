@@ -153,8 +153,8 @@ def recorded_wait() -> list[Event]:
 @pytest.mark.parametrize(
     ("more", "note", "text"),
     [
-        (recorded_wait, "at_most", "worth at most 47 us of"),
-        (list, None, "worth 47 us of"),
+        (recorded_wait, "at_most", "at most 47 us of"),
+        (list, None, "47 us of"),
     ],
 )
 def test_a_wait_is_a_bound_unless_it_is_inferred(
@@ -199,7 +199,7 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
-    reason = "as launch latency, waits for other launches and the time that these calls"
+    reason = "bound because launches and other waits would then be hidden,"
     assert reason in worth_text(found, one)
     assert reason not in worth_text(found, replace(one, worth_ns=40_000))
 
@@ -252,7 +252,7 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ((100, 100, 100), "worth 10 us a step (10 %)."),
+        ((100, 100, 100), "10 us per step (10 %)."),
         ((100, 150), "of a step (launched) of 150 us (6.7 %)"),
     ],
 )
@@ -273,7 +273,8 @@ def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None
     assert (one.worth_note, one.worth_ns, one.worth_share) == ("some_steps", None, None)
     assert one.worth_steps == SomeSteps(steps=1, of=3, saved_ns=10_000)
     assert worth_text(found, one) == (
-        "At stake 1 us in all, worth 10 us in 1 of 3 steps, and nothing in most others."
+        "Upper bound 1 us in all steps. Estimated gain 10 us in 1 of 3 steps, "
+        "none in most others."
     )
 
 
@@ -309,8 +310,8 @@ def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
         steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
     )
     assert worth_text(found, one) == (
-        "At stake 1 us in all, worth 30 us in 1 of 4 steps, and nothing in most others; "
-        "1 step becomes 7 us longer, which leaves 23 us."
+        "Upper bound 1 us in all steps. Estimated gain 30 us in 1 of 4 steps, "
+        "none in most others; 1 step becomes 7 us longer, which leaves 23 us."
     )
 
 
@@ -346,7 +347,7 @@ def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -
     in_one, in_three = sorted(found.findings, key=lambda one: one.rule)
     assert in_one.worth_steps == SomeSteps(steps=1, of=9, saved_ns=45_000)
     assert in_three.worth_steps == SomeSteps(steps=3, of=9, saved_ns=27_000)
-    assert "worth 27 us together in 3 of 9 steps" in worth_text(found, in_three)
+    assert "27 us in 3 of 9 steps" in worth_text(found, in_three)
 
 
 def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
@@ -360,7 +361,12 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     (one,) = found.findings
     assert found.worth_before_ns == 250_000
     assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
-    assert worth_text(found, one) == "At stake 1 us, worth 50 us of the span (20 %)."
+    assert worth_text(found, one) == (
+        "Upper bound 1 us. Estimated gain 50 us "
+        "of the span (20 %). The gain exceeds "
+        "the bound because what waits for this "
+        "would start earlier, too."
+    )
 
 
 @pytest.mark.parametrize(
@@ -399,7 +405,7 @@ def test_the_worth_of_loading_says_what_it_assumes(
     assert one.worth_note == note
     assert text in worth_text(found, one)
     if kind == "MultiProcessing":
-        assert "worth at most" in worth_text(found, one)
+        assert "at most" in worth_text(found, one)
         assert one.worth_ns == whatif_of(trace, ["loader"]).saved_ns
 
 
@@ -418,7 +424,7 @@ def late() -> list[Event]:
     return [*launched(0, 5, 55, 1), *launched(54, 69, 81, 2, name="r", tid=8)]
 
 
-def test_what_limits_the_time_is_not_told_where_it_is_not_known(
+def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     trace_of: TraceOf,
 ) -> None:
     """The other kernel may have waited for the first one."""
@@ -434,7 +440,7 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(
     doubt = text.index(
         "Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
-    assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
+    assert doubt < text.index("1. It is slow. Upper bound 1 us. Estimated gain 10 us")
     assert "Not understood" in why_markdown(found)
     assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
@@ -498,12 +504,14 @@ def test_negligible_findings_come_after_notes(trace_of: TraceOf) -> None:
     assert [one.rule for one in found.findings] == ["note", "little"]
 
 
-def test_what_is_replayed_together_is_named_by_what_can_be(trace_of: TraceOf) -> None:
+def test_findings_replayed_together_are_counted_without_those_that_cannot_be(
+    trace_of: TraceOf,
+) -> None:
     """The first finding has no change that can be replayed."""
     trace = trace_of(gpu_bound())
     each = (finding("unknown", 99_000), None), (finding("known"), shorter(10)(trace))
     text = replayed_text(said(trace, *each, together=1))
-    assert text.startswith("With the first finding that can be replayed mended, ")
+    assert text.startswith("The span of 250 us would take 200 us")
 
 
 def test_finding_of_unknown_gain_comes_before_one_without_gain(
@@ -527,7 +535,7 @@ def test_finding_of_unknown_gain_comes_before_one_without_gain(
     ]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
-    assert "its calls, as what else it does would then run beside" in worth_text(
+    assert "because the other CPU work would then run beside" in worth_text(
         found, own_time
     )
 
@@ -552,7 +560,7 @@ def test_gain_of_the_first_two_findings_together_is_exact(trace_of: TraceOf) -> 
     assert found.together is not None
     assert (found.together.findings, found.together.saved_ns) == (2, 150_000)
     assert replayed_text(found) == (
-        "With the first 2 findings mended, the span of 250 us would take 100 us."
+        "The span of 250 us would take 100 us with the first 2 findings fixed."
     )
 
 
@@ -563,7 +571,7 @@ def test_finding_off_the_critical_path_has_no_gain(trace_of: TraceOf) -> None:
     shortened = ReducedDurations(followed, np.full(len(followed), 3_000))
     found = said(trace, (finding(), shortened))
     assert worth_text(found, found.findings[0]) == (
-        "At stake 1 us, worth nothing: other work limits the time."
+        "Upper bound 1 us. No gain: not on the critical path."
     )
 
 
@@ -574,8 +582,8 @@ def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
         trace, (finding("outer"), shorter(20)(trace)), (inner, shorter(10)(trace))
     )
     first, second = (worth_text(found, one) for one in found.findings)
-    assert first.startswith("At stake ")
-    assert second.startswith("Part of finding 1. At stake ")
+    assert first.startswith("Upper bound")
+    assert second.startswith("Part of finding 1. Upper bound")
 
 
 def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> None:
@@ -583,10 +591,10 @@ def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> N
     found = said(trace, (finding(), None))
     (one,) = found.findings
     assert worth_text(found, one).startswith(
-        "At stake 1 us. What it is worth is unknown: "
+        "Upper bound 1 us. No gain is estimated: the fix"
     )
     told = replace(one, text="1 us is lost")
-    assert worth_text(found, told).startswith("What it is worth is unknown: ")
+    assert worth_text(found, told).startswith("No gain is estimated: the fix")
 
 
 def test_a_part_has_none(trace_of: TraceOf) -> None:
@@ -596,9 +604,7 @@ def test_a_part_has_none(trace_of: TraceOf) -> None:
         trace, replace(found, findings=(finding(),), _wanted=(shorter(1)(trace),))
     )
     assert (told.findings[0].worth_ns, told.findings[0].worth_note) == (None, "part")
-    assert (
-        replayed_text(told) == "What findings are worth is told of whole traces only."
-    )
+    assert replayed_text(told) == "Gains are estimated for whole traces only."
 
 
 def test_a_large_trace_has_none_unless_it_is_asked_for(

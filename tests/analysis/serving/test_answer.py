@@ -108,7 +108,7 @@ def test_eager_step_among_graph_steps_is_an_outlier_with_its_reason(
     odd = eager(9000, 900, "step[DECODE bs=4]", ns=90_000)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert [step.outlier for step in steps] == [False] * 5 + [True]
-    assert steps[-1].because[0] == "it runs eagerly, where the others replay graphs"
+    assert steps[-1].because[0] == ("it runs eagerly, while the others replay graphs")
 
 
 def test_a_step_that_compiles(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_step_that_compiles(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     compiles = python("triton/compiler/compiler.py(226): compile", 9001, 8)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd, [compiles])).steps
-    assert steps[-1].because[0] == "torch.compile or Triton compiles in it"
+    assert steps[-1].because[0] == "torch.compile or Triton compiles during it"
 
 
 def test_a_step_that_allocates(tmp_path: Path) -> None:
@@ -128,7 +128,8 @@ def test_a_step_that_allocates(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", *steps, odd, late)).steps[-1]
     assert found.outlier
     assert found.because[0] == (
-        "the GPU is idle 182 us longer while the thread that launches allocated or freed memory"
+        "the GPU is idle 182 us longer while the launching thread allocated "
+        "or freed memory"
     )
 
 
@@ -137,8 +138,10 @@ def test_a_step_with_a_kernel_that_takes_longer(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert steps[-1].because == (
-        "kernels run 399.5 us longer, most of all direct_copy unrolled (3 of them, as in the median"
-        " step)",
+        (
+            "kernels run 399.5 us longer, mostly direct_copy unrolled (3 "
+            "launches, as in the median step)"
+        ),
     )
 
 
@@ -149,8 +152,8 @@ def test_step_with_more_tokens_is_an_outlier_with_its_reason(tmp_path: Path) -> 
     ]
     odd = eager(9000, 900, "step[EXTEND bs=1 toks=4000]", 5, 9000)
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
-    assert found.because[0] == "4,000 new tokens, where the median step has 100"
-    assert "kernels run 27 us longer, most of all" in found.because[1]
+    assert found.because[0] == "4,000 new tokens (median step: 100)"
+    assert "kernels run 27 us longer, mostly" in found.because[1]
     assert "(5 of them, instead of 2)" in found.because[1]
 
 
@@ -164,7 +167,10 @@ def test_a_step_that_waits_for_what_was_not_recorded(tmp_path: Path) -> None:
     odd[0]["dur"] = 700
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
     assert found.because == (
-        "the GPU is idle 490 us longer while the thread that launches was inside an annotation",
+        (
+            "the GPU is idle 490 us longer while the launching thread was inside "
+            "an annotation"
+        ),
     )
 
 
@@ -182,7 +188,7 @@ def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", *steps, prefill, late)).steps
     assert [one.because for one in found if one.outlier] == [
         (
-            "the prefill before it was still running",
+            "the previous prefill was still running",
             "kernels of other steps run 269 us longer in between",
         )
     ]
@@ -284,11 +290,11 @@ def test_time_between_passes_names_what_the_cpu_did(tmp_path: Path) -> None:
     assert sum(one.dur_ns for one in between.doing) == host
 
 
-def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
+def test_a_trace_of_one_pass_has_no_time_between_passes(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
     assert found.between is None
     assert found.missing == (
-        "The time from one pass of the model to the next: the trace has one pass.",
+        ("the time between model passes is unknown, because the trace has one pass."),
     )
 
 
@@ -315,7 +321,7 @@ def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "Steps: no annotation has the name of a server's step"
+        "no steps of a server: no annotation is named as"
     )
 
 
@@ -347,7 +353,7 @@ def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
         opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}])
     )
     assert found.steps == ()
-    assert found.missing[0].endswith("and what was replayed is training.")
+    assert found.missing[0].endswith("the replayed graphs are of training.")
 
 
 def copied(trace: Trace) -> int:

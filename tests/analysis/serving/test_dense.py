@@ -66,7 +66,7 @@ def test_dense_weights_and_flop_follow_from_the_configuration(
     assert found.kv_bytes == 5000 * LAYERS * 2 * 8 * 128 * 2
     assert (found.weight_source, found.kv_source) == ("config", "config")
     assert (found.products, found.cannot_tell) == (products * LAYERS + 1, ())
-    assert "those of the configuration (llama), whose 6 layers" in found.remarks[0]
+    assert "the configuration (llama), whose 6 layers" in found.remarks[0]
 
 
 def test_vocabulary_product_outside_the_graph_is_not_counted(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_vocabulary_product_outside_the_graph_is_not_counted(tmp_path: Path) -> 
 def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> None:
     (found,) = serving(replayed(tmp_path / "a.json")).limits
     assert found.limit.least_ns is None
-    assert "--captured-by gives them" in found.limit.cannot_tell[0]
+    assert "capture gives them;" in found.limit.cannot_tell[0]
     assert "--model-config" in found.limit.cannot_tell[0]
 
 
@@ -95,7 +95,7 @@ def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> Non
         (
             {},
             {"torch_dtype": "float16"},
-            "products of bf16 ran, and the configuration says fp16",
+            "(products of bf16 ran, but the configuration has fp16)",
         ),
         (
             {},
@@ -119,7 +119,7 @@ def test_layers_that_do_not_repeat_are_not_those_of_the_configuration(
     trace = replayed(tmp_path / "a.json", products=4)
     found = limit(trace, num_hidden_layers=4, intermediate_size=INNER).limit
     assert found.weight_source == ""
-    assert "repeat 6 times, and the configuration has 4 layers" in found.cannot_tell[0]
+    assert "repeat 6 times, but the configuration has 4 layers)" in found.cannot_tell[0]
 
 
 def test_losses_are_listed_by_kernel_where_no_op_is_known(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_no_remedy_names_what_the_device_does_not_have(vendor: str) -> None:
                 assert not re.search(r"[{}|]|  | [,;]", remedy)
 
 
-def test_what_is_said_of_every_device_names_no_vendor() -> None:
+def test_text_said_of_every_device_names_no_vendor() -> None:
     said = [
         getattr(reason, each)
         for reason in IDLE.values()

@@ -16,7 +16,7 @@ from fusetui.trace import Trace
 US = 1_000
 
 
-def test_what_runs_across_the_edge_of_a_window_counts_with_its_part(
+def test_a_kernel_across_the_edge_of_a_window_counts_with_its_part_inside(
     trace_of: Callable[..., Trace],
 ) -> None:
     """An all-reduce of 100 us, then kernels up to 1,200 us; the window is 950 to 1,150
@@ -86,7 +86,8 @@ def test_a_step_that_is_another_story_than_the_span(
     """Steps of 1,100, 100, 101 and 102 us, all but the first of them busy."""
     found = why(trace_of(stepping(event, 1000, 0, 1, 2)))
     assert answer(found).endswith(
-        " Its span of 1.404 ms is 71 % idle, though: ProfilerStep#0 alone is idle for 1 ms."
+        "Its whole span of 1.404 ms is 71 % idle: ProfilerStep#0 alone is "
+        "idle for 1 ms."
     )
     assert brief_answer(found).endswith("; 71 % of the span is idle.")
 
@@ -101,7 +102,7 @@ def test_work_between_steps_is_another_story(
         event("k", 901, 100, cat="kernel", pid=0, tid=7),
     ]
     assert answer(why(trace_of(apart))).endswith(
-        " Its span of 1.001 ms is 80 % idle, though: the 2 steps take only 200 us."
+        "Its whole span of 1.001 ms is 80 % idle: the 2 steps take only 200 us."
     )
 
 
@@ -125,8 +126,9 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
             ]
     found = why(trace_of(events))
     assert answer(found) == (
-        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of it. Together they are "
-        "idle for 160 us, all of it while nothing was recorded of the thread that launches."
+        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of it. "
+        "Idle together: 160 us, all of it while nothing was recorded on the "
+        "launching thread."
     )
     (finding,) = (one for one in found.findings if one.rule == "host-bound")
     assert "160 us (80.0 % of the spans of 2 GPUs)" in finding.text
@@ -185,13 +187,17 @@ def test_a_reason_that_only_the_span_has_is_told(
 @pytest.mark.parametrize(
     ("steps", "at_work", "said"),
     [
-        ((90, 50), (0, 1), "50 us a step (wall; the shorter of 2)."),
-        ((90, 50), (0,), "90 us a step (wall; the only one of 2 in which a GPU ran)."),
-        ((90, 50, 70), (0, 1, 2), "70 us a step (wall; the median of 3)."),
+        ((90, 50), (0, 1), "50 us per step (wall; the shorter of 2)."),
+        (
+            (90, 50),
+            (0,),
+            ("90 us per step (wall; the only one of 2 in which a GPU ran)."),
+        ),
+        ((90, 50, 70), (0, 1, 2), "70 us per step (wall; the median of 3)."),
         (
             (90, 50, 70, 80),
             (0, 2, 3),
-            "80 us a step (wall; the median of the 3 of 4 in which a GPU ran).",
+            ("80 us per step (wall; the median of the 3 of 4 in which a GPU ran)."),
         ),
     ],
 )

@@ -142,7 +142,7 @@ def test_attainable_figures_are_below_the_data_sheets() -> None:
     assert all(rates.keys() <= set(KINDS) for _, rates, _ in MEASURED)
 
 
-def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
+def test_the_attainable_rate_of_a_given_peak_is_an_assumed_share_of_it() -> None:
     peak = peak_of({"name": "NVIDIA H200", "numSms": 132}, {"bf16": 500e12})
     assert peak is not None
     assert (is_assumed(peak, "bf16"), is_assumed(peak, "fp8")) == (True, False)
@@ -158,7 +158,7 @@ def test_attainable_rate_of_an_unmeasured_device_is_assumed() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
+def test_known_and_unknown_time_below_the_ceiling_add_up(row: dict[str, str]) -> None:
     """And a few kernels are bounded as the formula has it, from what is found for each
     alone."""
     trace = open_trace(str(TRACES / row["file"]))

@@ -80,7 +80,7 @@ def test_finding_only_in_b_is_new() -> None:
     assert finding_rows([one]) == [("host-bound", "new", "0 ns", "300 us", "+300 us")]
 
 
-def test_one_that_stays_but_costs_less() -> None:
+def test_a_finding_that_stays_and_costs_less_is_told_as_less() -> None:
     one = only(versus(side(LATE, WAITS), side([200_000] * 4, ("host-bound", 800_000))))
     assert (one.status, finding_rows([one])[0][1]) == ("stays", "less")
 
@@ -153,7 +153,10 @@ def test_a_rule_that_cannot_tell() -> None:
     found = versus(side(LATE, WAITS), side([0] * 4, cannot_tell=(lack,)))
     assert (only(found).status, only(found).b_ns) == ("unknown", None)
     assert below_rows(found.findings, True) == [
-        "Cannot tell in B, which lacks launch calls (ProfilerActivity.CUDA): host-bound."
+        (
+            "Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): "
+            "host-bound."
+        )
     ]
 
 
@@ -166,13 +169,13 @@ def test_a_rule_that_is_silent_for_want_of_what_it_needs() -> None:
     assert (one.status, one.a_ns, one.missing) == ("unknown", None, STACKS)
 
 
-def test_what_both_sides_lack_is_not_needed() -> None:
+def test_a_finding_is_gone_although_both_sides_lack_stacks() -> None:
     lacks = {STACKS: "with_stack=True"}
     a = side(LATE, ("data-loading", 4 * 300_000), lacks=lacks)
     assert only(versus(a, side([0] * 4, lacks=lacks))).status == "gone"
 
 
-def test_what_only_adds_to_the_answer_is_not_needed() -> None:
+def test_host_bound_is_gone_although_one_side_lacks_stacks() -> None:
     """host-bound names frames where there are any, and speaks without them."""
     b = side([0] * 4, lacks={STACKS: "with_stack=True"})
     assert only(versus(side(LATE, WAITS), b)).status == "gone"
@@ -211,7 +214,7 @@ def test_a_real_trace_twice_is_silent(path: Path) -> None:
 @pytest.mark.skipif(
     not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
 )
-def test_two_halves_of_a_run_are_silent() -> None:
+def test_findings_of_two_halves_of_a_run_do_not_differ() -> None:
     trace = open_trace(str(TRACES / "a100_train_diff_control.json.gz"))
     steps = why(trace).steps
     middle = steps[3].start_ns

@@ -69,7 +69,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ask", [accounted, why, idle])
-def test_each_takes_few_calls_of_its_own(trace_of: Make, kind: str, ask: Ask) -> None:
+def test_each_more_slice_takes_few_python_calls(
+    trace_of: Make, kind: str, ask: Ask
+) -> None:
     ask(trace_of(work(2, **KINDS[kind])))  # what is imported or compiled once
     few, many = (trace_of(work(count, **KINDS[kind])) for count in (200, 300))
     assert calls_of(ask, many) - calls_of(ask, few) < 100 * MOST

@@ -141,7 +141,9 @@ def test_implicit_gemm_of_cudnn_7_is_a_convolution_for_volta(says: Says) -> None
         ("gemm::kernel::GemmUniversal<float>", "gemm"),
     ],
 )
-def test_what_is_in_cudnns_copy_of_cutlass(says: Says, kernel: str, op: str) -> None:
+def test_kernels_of_cudnns_copy_of_cutlass_are_of_family_cudnn(
+    says: Says, kernel: str, op: str
+) -> None:
     name = f"void cutlass_cudnn_train::Kernel2<cutlass_cudnn_train::{kernel}>(int)"
     says(name, family="cudnn", op=op)
 

@@ -90,7 +90,7 @@ def test_flags_and_options_are_explained() -> None:
     ]
 
 
-def test_what_looks_like_a_flag_behind_the_tile_is_none() -> None:
+def test_text_behind_the_tile_of_a_tensile_name_is_no_flag() -> None:
     name = "Cijk_Alik_Bljk_BBS_MT16x16x64_SN_S_B_ISA942"
     texts = [name[start:end] for start, end, _ in part_list(name)]
     assert texts == ["Alik_Bljk", "BBS", "16", "16", "64", "942"]

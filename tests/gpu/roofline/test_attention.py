@@ -91,7 +91,7 @@ def test_a_window_in_the_name_leaves_causal_open() -> None:
     assert found.flop is None
 
 
-def test_one_new_row_or_a_window_is_not_half() -> None:
+def test_causal_attention_of_one_row_or_a_window_has_no_flop_count() -> None:
     for recorded in (
         flash("True", [2, 1, 8, 64], [2, 100, 8, 64]),
         flash("True", [2, 100, 8, 64], [2, 100, 8, 64], window="16"),

@@ -316,6 +316,6 @@ def test_longer_of_compute_and_memory_time_is_the_bound() -> None:
     assert share(1, 1, 0)[1] is None
 
 
-def test_what_may_come_from_the_cache_has_no_share_of_bandwidth() -> None:
+def test_traffic_that_may_come_from_the_cache_has_no_share_of_bandwidth() -> None:
     assert share(flop=1000, size=40 * 2**20, ns=10**6) == ("memory", None)
     assert share(flop=1000, size=10**9, ns=400_000) == ("memory", None)

@@ -172,7 +172,7 @@ def test_only_regular_files_are_opened(
 
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, make_link, make_socket])
-def test_what_is_at_the_place_of_an_entry_stays(
+def test_another_file_at_the_place_of_a_cache_entry_stays(
     entry: Entry, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     monkeypatch.chdir(entry.place.parent)
@@ -195,7 +195,7 @@ def test_an_entry_that_a_power_cut_emptied_is_written_anew(entry: Entry) -> None
     assert entry.trace(text_of)
 
 
-def test_other_files_do_not_count(
+def test_other_files_in_the_cache_folder_do_not_count_as_its_size(
     entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(entry.place.parent, "large.bin", bytes(3_000_000))

@@ -33,7 +33,7 @@ def test_a_column_is_known_by_its_type_in_any_spelling() -> None:
     assert columns_of(Record) == ("plain", "quoted", "alias", "full", "bare", "noted")
 
 
-def test_what_is_no_column_is_in_the_header() -> None:
+def test_fields_of_a_record_that_are_no_columns_are_in_the_header() -> None:
     assert rest_of(Record).__struct_fields__ == ("names", "elements")
 
 

@@ -82,7 +82,7 @@ def test_the_stacks_of_the_ranks_are_put_into_their_dumps() -> None:
     assert 'File "job.py", line 9' in json.loads(second.text)[STACKS_KEY]
 
 
-def test_nobody_listens() -> None:
+def test_an_address_where_nobody_listens_is_named() -> None:
     address = f"localhost:{free_port()}"
     with pytest.raises(NoDebugServerError, match=f"answers at {address}: "):
         dumps_of_server(address)
@@ -108,6 +108,6 @@ def test_a_server_whose_pages_name_no_rank_is_none_of_torch() -> None:
 @pytest.mark.parametrize(
     "address", ["https://host:1", "http://", "http://host:99999", "http://[::1"]
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_text_that_is_no_address_of_a_debug_server_is_refused(address: str) -> None:
     with pytest.raises(NoDebugServerError, match="no address of a debug server"):
         dumps_of_server(address)

@@ -33,7 +33,9 @@ def test_combined_documents_give_elements_and_args_of_both(tmp_path: Path) -> No
     ]
 
 
-def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> None:
+def test_text_and_args_of_combined_traces_come_from_the_right_document(
+    tmp_path: Path,
+) -> None:
     both = both_of(tmp_path)
     texts = [bytes(list_text(both.text, stretch)) for stretch in both.stretches]
     assert [b'"one"' in text for text in texts] == [True, False]

@@ -144,7 +144,7 @@ def test_ops_of_torch_are_those_of_emit_nvtx(path: Path) -> None:
         ("mymodel::layer 3", False),
     ],
 )
-def test_what_is_an_op_without_a_sequence_number(
+def test_an_nvtx_range_without_a_sequence_number_is_an_op_by_its_name(
     path: Path, name: str, is_op: bool
 ) -> None:
     trace = opened(path, NVTX_EVENTS=[span(0, 9, f"{name}, op_id = 3")])
@@ -502,7 +502,7 @@ def test_rows_that_are_not_read_are_counted_for_one_process(path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_read_again_of_damaged_tables_is_what_was_counted(
+def test_args_read_again_from_damaged_tables_belong_to_the_rows_counted_first(
     path: Path, seed: int
 ) -> None:
     """A row that one query finds may be hidden from another, where the page that leads

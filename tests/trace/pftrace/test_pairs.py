@@ -36,7 +36,7 @@ def test_slices_that_overlap_partly() -> None:
     assert times(scanned(*pftraces.group(group))) == [(0, 10), (5, 20), (7, 7)]
 
 
-def test_several_groups_and_what_stands_between_them() -> None:
+def test_slices_on_both_sides_of_a_packet_of_another_kind_are_read() -> None:
     first: list[Slice] = [(5, 6, THREAD, OP), (0, 9, THREAD, OP)]
     second: list[Slice] = [(3, 4, THREAD, OP)]
     between = pftraces.stage(0, 5)
@@ -54,7 +54,7 @@ def test_a_file_that_was_cut(kept: int) -> None:
     )
 
 
-def test_other_writers_nest_like_brackets() -> None:
+def test_begin_and_end_marks_of_other_writers_nest_like_brackets() -> None:
     marks = [mark(0, BEGIN), mark(1, BEGIN), mark(3, END), mark(4, BEGIN), mark(6, END)]
     assert times(scanned(*marks, mark(9, END))) == [(0, 9), (1, 3), (4, 6)]
 

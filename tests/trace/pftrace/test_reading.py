@@ -303,7 +303,9 @@ def test_slices_whose_ends_were_cut_off_are_instants(make: Make) -> None:
         b"\x08\x01",
     ],
 )
-def test_what_is_no_packet_ends_the_reading(make: Make, more: bytes) -> None:
+def test_bytes_that_are_no_packet_end_the_reading_of_a_pftrace(
+    make: Make, more: bytes
+) -> None:
     trace = make(*pftraces.group(OPS), more, *pftraces.group(OPS))
     assert len(trace) == 2
     assert trace.report.too_damaged == len(

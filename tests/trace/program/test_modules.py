@@ -110,7 +110,7 @@ def test_annotation_that_crosses_a_frame_is_cut_at_it(
     assert found == {"A_*": (0, 0), "crossing": (20_000, 0)}
 
 
-def test_what_is_recomputed_belongs_to_its_own_module(
+def test_a_recomputed_convolution_belongs_to_its_own_module(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """The backward op of a ReLU runs the convolution before it once more, then its own

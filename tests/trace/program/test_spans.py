@@ -52,7 +52,9 @@ EXPECTED = {
 }
 
 
-def test_row_is_inside_what_started_last(trace_of: Make, event: Make) -> None:
+def test_a_slice_is_inside_the_open_slice_that_started_last(
+    trace_of: Make, event: Make
+) -> None:
     assert around(trace_of(events(event))) == EXPECTED
 
 

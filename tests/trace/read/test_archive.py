@@ -173,7 +173,7 @@ def test_a_zip_with_a_password_or_of_an_unknown_kind_says_so(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_what_unpacks_to_far_too_much_is_unpacked_in_pieces(
+def test_a_zip_that_unpacks_to_far_too_much_is_unpacked_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int
 ) -> None:
     """Also where the zip says that it is small."""

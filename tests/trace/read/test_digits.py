@@ -53,7 +53,7 @@ def test_a_key_that_may_be_another_is_not_believed(text: str) -> None:
         read(text % {"b": BASE})
 
 
-def test_what_only_looks_like_the_key_is_passed() -> None:
+def test_text_that_only_looks_like_the_ts_key_is_skipped() -> None:
     other = '{"name":"y","args":{"ts":0.0}}'
     assert read('{"name":"ts","cat":"a\\"ts\\":1","ts":5.25},' + other) == [5250, 0]
 

@@ -56,7 +56,7 @@ def test_args_of_a_slice_are_those_in_the_file(trace_of: Make, event: Make) -> N
     assert trace.args_of(1) == args
 
 
-def test_what_was_asked_for_lately_is_not_read_again() -> None:
+def test_elements_asked_for_lately_are_not_read_again() -> None:
     reads: list[int] = []
 
     class Counted(Held):

@@ -104,7 +104,9 @@ def measured(path: Path) -> tuple[int, bool, int]:
 
 @needs_proc
 @pytest.mark.parametrize("unit", [b"1,", b"{},", b"null,", b" "])
-def test_what_is_no_event_takes_no_memory(tmp_path: Path, unit: bytes) -> None:
+def test_10_mb_of_values_that_are_no_events_take_no_memory(
+    tmp_path: Path, unit: bytes
+) -> None:
     """10 MB of it: a list of 5 million numbers would take 40 MB more than the chunks
     do."""
     path = tmp_path / "bomb.json.gz"

@@ -72,7 +72,7 @@ def test_values_that_are_no_events_are_not_decoded(text: bytes) -> None:
         (b'{"ph":"X","name":"b","ts":5}', NOWHERE),
     ],
 )
-def test_the_times_of_what_is_no_slice(
+def test_times_of_events_that_are_no_slices_widen_the_reach(
     decode: Callable[[bytes], Any], others: bytes, reach: tuple[int, int]
 ) -> None:
     events = decode(b'[{"ph":"X","name":"a","ts":99},' + others + b"]")

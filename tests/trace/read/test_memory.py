@@ -50,7 +50,7 @@ def test_limit_of_a_container_bounds_available_memory(
     )
 
 
-def test_what_a_container_keeps_of_files_is_left_too(tmp_path: Path) -> None:
+def test_file_cache_of_a_container_counts_as_memory_left(tmp_path: Path) -> None:
     stat = "anon 4000\ninactive_file 5000\nactive_file 1000\ntotal_inactive_file 9\n"
     files = {**group("30000\n", "10000\n"), "sys__fs__cgroup__memory.stat": stat}
     assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **files)) == 26_000

@@ -92,7 +92,7 @@ def plain(columns: ChunkColumns) -> list[Any]:
 
 
 @pytest.mark.parametrize("text", KNOWN)
-def test_an_event_is_what_python_reads(
+def test_a_scanned_event_equals_what_python_reads(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, several = text.encode(), ",\n ".join([text, *KNOWN[:2], text]).encode()
@@ -104,7 +104,7 @@ def test_an_event_is_what_python_reads(
 
 
 @pytest.mark.parametrize("text", LEFT)
-def test_python_looks_at_what_is_not_known(text: str) -> None:
+def test_an_event_unknown_to_the_scanner_is_left_to_python(text: str) -> None:
     assert scan(text.encode("utf-8", "surrogatepass")) is None
     assert scan(f"{KNOWN[0]},{text}".encode("utf-8", "surrogatepass")) is None
 

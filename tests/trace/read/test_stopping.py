@@ -65,7 +65,9 @@ def test_stopped_plain_file_gives_an_exact_prefix(
     same_start(trace, whole)
 
 
-def test_the_args_of_what_was_kept(write: Callable[[bytes], Path]) -> None:
+def test_args_of_the_slices_kept_after_a_stop_are_their_own(
+    write: Callable[[bytes], Path],
+) -> None:
     trace = stopped(write(TEXT))
     last = len(trace) - 1
     assert trace.args_of(last) == EVENTS[int(trace.order[last])]["args"]
@@ -110,7 +112,9 @@ def test_stopped_damaged_file_gives_the_events_before(
     same_start(trace, open_trace(str(path)))
 
 
-def test_what_is_nearly_read_is_read_to_its_end(write: Callable[[bytes], Path]) -> None:
+def test_a_file_that_is_nearly_read_when_stopped_is_read_to_its_end(
+    write: Callable[[bytes], Path],
+) -> None:
     trace = stopped(write(TEXT), 1.0)
     assert trace.report.prefix is None
     assert len(trace) == len(EVENTS)

@@ -38,7 +38,7 @@ def test_brace_too_many_ends_the_list_unclosed() -> None:
     assert (found.begins.tolist(), found.ends.tolist(), found.close) == ([0], [7], -1)
 
 
-def test_what_is_not_closed_is_no_element() -> None:
+def test_an_object_that_is_not_closed_is_no_element() -> None:
     assert elements(b'{"a":1}, {"b": [') == [b'{"a":1}']
 
 

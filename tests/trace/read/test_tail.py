@@ -43,7 +43,7 @@ def test_events_behind_a_list_that_is_not_closed_are_read(write: Write) -> None:
     assert sorted(opened(write, text).names) == ["a", "b"]
 
 
-def test_what_follows_packed_data_is_told_about(write: Write) -> None:
+def test_garbage_after_gzip_data_is_told_about_and_zeros_are_not(write: Write) -> None:
     packed = gzip.compress(f"[{EVENT % 'a'}]".encode(), mtime=0)
     report = opened(write, packed + b"garbage").report
     assert report.cut == f"other data follows the gzip data, at byte {len(packed)}"

@@ -166,7 +166,7 @@ def test_times_in_quotes_and_keys_that_no_event_has(trace_of: Open) -> None:
     assert trace.start.tolist() == [1000 * n for n in range(20_000)]
 
 
-def test_nothing_but_starts_of_events(trace_of: Open) -> None:
+def test_100_000_opened_events_without_an_end_are_no_trace(trace_of: Open) -> None:
     with pytest.raises(NotATraceError, match="not of trace events"):
         trace_of('[{"ph":' * 100_000)
 
@@ -186,7 +186,7 @@ def test_damage_in_every_event_ends_reading_at_a_bound(
     assert trace.report.unreadable == trace.report.events - 1
 
 
-def test_what_cannot_be_read_is_listed_up_to_a_bound(trace_of: Open) -> None:
+def test_50_000_unreadable_events_are_counted_and_10_000_listed(trace_of: Open) -> None:
     trace = trace_of("[" + "1," * 50_000 + '{"ph":"X","ts":1}]')
     assert (trace.report.events, trace.report.unreadable) == (50_001, 50_000)
     assert len(trace.report.skipped) == 10_000

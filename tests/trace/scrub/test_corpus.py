@@ -107,7 +107,7 @@ def test_scrubbed_real_trace_has_the_same_figures_and_no_secret(
 @pytest.mark.parametrize(
     "name", sorted(p.name for p in TRACES.glob("*.json.gz")) or FILES
 )
-def test_only_what_is_a_secret_is_warned_of(name: str) -> None:
+def test_only_hf_token_is_warned_of_in_the_corpus(name: str) -> None:
     """Some of these traces have the variable, with a token that was made unreadable."""
     assert set(secrets_of(open_trace(str(TRACES / name)))) <= {"HF_TOKEN"}
 

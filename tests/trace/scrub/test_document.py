@@ -84,7 +84,7 @@ def test_a_masked_or_empty_value_stays(kept: Callable[..., Any]) -> None:
     assert {key: found[key] for key in keys} == keys
 
 
-def test_what_an_environment_tells_is_looked_for_everywhere(
+def test_user_host_and_token_of_an_environment_are_scrubbed_everywhere(
     kept: Callable[..., Any],
 ) -> None:
     variables = {

@@ -76,7 +76,7 @@ def test_the_rest_stays(text: str) -> None:
     assert scrubbed(text) == text
 
 
-def test_what_is_in_site_packages_stays_and_two_of_them_stay_apart() -> None:
+def test_paths_below_site_packages_stay_and_two_environments_stay_apart() -> None:
     given = Placeholders()
     paths = (
         f"/{venv}/lib/python3.12/site-packages/torch/nn/init.py(1): f" for venv in "ab"

@@ -37,7 +37,7 @@ def test_known_forms_of_tokens(kind: str) -> None:
     ["task-aware-scheduling-of-kernels-1", "hf_hub_download", "aten::sk-1", "http://a:80/b@c",
      "eyJ.a.b", "ghp_short", "basic block of 12 warps", "postgres://ada:***@db"],
 )  # fmt: skip
-def test_what_only_looks_similar_is_no_token(text: str) -> None:
+def test_text_that_only_looks_like_a_token_is_none(text: str) -> None:
     assert list(tokens_in(text)) == []
 
 
@@ -123,7 +123,9 @@ def test_other_options_of_one_letter_are_no_passwords(command: str) -> None:
         ("mail%3Aada%40gpu7.corp.example.com", "ada"),
     ],
 )
-def test_what_is_private_in_a_url_encoded_text(text: str, private: str) -> None:
+def test_private_parts_of_a_url_encoded_text_are_scrubbed(
+    text: str, private: str
+) -> None:
     assert private not in Texts().scrub(text)
 
 

@@ -33,7 +33,7 @@ def test_each_string_is_changed_as_it_is_when_decoded(text: str) -> None:
     assert json.loads(changed(text.encode(), strings)) == expected(json.loads(text))
 
 
-def test_one_by_one_gives_the_same() -> None:
+def test_swapping_differing_strings_equals_changing_one_by_one() -> None:
     text = b'{"/a": "/b", "c": ["/a", "a/a", "/a "], "/": 1}'
     final = Strings(upper)
     used = Used()
@@ -44,7 +44,9 @@ def test_one_by_one_gives_the_same() -> None:
 
 
 @pytest.mark.parametrize("raw", [b",", b": ", b"1, 2", b"true"])
-def test_what_may_stand_between_strings_is_not_replaced_in_the_text(raw: bytes) -> None:
+def test_text_that_may_stand_between_strings_is_not_swapped_bytewise(
+    raw: bytes,
+) -> None:
     assert swapped(b'["a", "b"]', [(raw, b"x")]) is None
 
 

@@ -243,8 +243,8 @@ def lists(trace: Trace) -> tuple[AnswerList, ...]:
     return found.lists
 
 
-def test_what_is_not_known_yet_is_announced(trace_of: Make) -> None:
-    said = "working: why the time went where it went will follow"
+def test_an_answer_that_is_being_worked_out_is_announced(trace_of: Make) -> None:
+    said = "Computing where the time went..."
     state = opened(trace_of(training()))
     assert said in drawn(state)
     assert said not in drawn(after(state, explained))

@@ -102,7 +102,7 @@ def test_the_lines_do_not_move_while_stepping(mlp: Trace) -> None:
     assert len(said(mlp, "gemm")) == len(said(mlp, "triton_poi"))
 
 
-def test_what_is_no_kernel_leaves_no_line_blank(
+def test_details_of_an_annotation_leave_no_line_blank(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
     """The lines that would explain a kernel's name show more of its own."""
@@ -113,7 +113,9 @@ def test_what_is_no_kernel_leaves_no_line_blank(
     assert lines[-1] == "share 0.003788   of 12"
 
 
-def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> None:
+def test_details_of_a_kernel_tell_the_counters_of_its_own_gpu(
+    trace_of: Callable[..., Trace],
+) -> None:
     """The clock fell in the middle of the kernel; the counter of another GPU is not
     told."""
     kernel = {

@@ -54,7 +54,7 @@ def test_the_line_is_there_before_it_is_known(trace_of: Make) -> None:
         drawn(before).split("\n"),
         drawn(after(before, explained)).split("\n"),
     )
-    at = next(n for n, text in enumerate(lines) if text.strip() == "idle because")
+    at = next(n for n, text in enumerate(lines) if text.strip() == "idle reason")
     lanes = range(
         next(n for n, text in enumerate(lines) if "nothing selected" in text) - 1
     )

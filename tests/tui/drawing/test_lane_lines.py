@@ -41,7 +41,7 @@ def test_the_bar_shows_where_the_window_lies() -> None:
     assert window_bar(1, UNICODE) == "─"
 
 
-def test_a_click_finds_what_is_drawn_there(side: Side, view: View) -> None:
+def test_a_click_on_a_drawn_slice_finds_its_row(side: Side, view: View) -> None:
     chosen = to_kernel(side, select(side, view, 2))
     cell = columns(side, chosen, chosen.selected, 100)
     place = next(p for p in places(side, chosen) if p.label == "GPU 0 stream 7")

@@ -45,7 +45,7 @@ def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
         (UNICODE, 30, "GPU time  4 more 100 %"),
     ],
 )
-def test_the_largest_that_fit_and_what_is_left(
+def test_a_legend_shows_the_largest_shares_that_fit_and_the_rest_as_one(
     trace_of: Make, glyphs: Glyphs, width: int, text: str
 ) -> None:
     line = legend_line(shares(trace_of(mixed())), glyphs, 10, width)

@@ -118,7 +118,7 @@ def test_a_token_that_is_not_in_the_table_is_an_error() -> None:
         strip([("text", "of no meaning")], 8)
 
 
-def test_what_looks_alike_in_one_scheme_need_not_in_another() -> None:
+def test_title_and_op_under_the_cursor_differ_in_the_light_scheme() -> None:
     """A title under the cursor of a dark screen looks like an op under it."""
     (first, *_) = strip([("title", "title" + CURSOR)], 5, LIGHT)
     assert first.style == Style(color="#000000", bgcolor="#d7d7d7", bold=True)

@@ -60,7 +60,9 @@ def test_the_labels_of_lanes_are_one_cell_a_character(tmp_path: Path) -> None:
             assert cell_len(text) == len(text)
 
 
-async def test_what_is_typed_or_pasted_goes_through_the_door(path: str) -> None:
+async def test_typed_or_pasted_control_characters_are_not_sent_to_the_terminal(
+    path: str,
+) -> None:
     """The line to type in is a widget of Textual's."""
     async with opened([path]) as (app, pilot):
         await pilot.press("slash")

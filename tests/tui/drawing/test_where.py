@@ -41,7 +41,9 @@ def test_module_line_is_filled_with_letters_without_colors(state: State) -> None
     assert "".join(text for text, _ in runs) == "yy|Net_0 yyyyyyy|yyy"
 
 
-def test_a_click_selects_what_is_seen(state: State) -> None:
+def test_a_click_on_the_line_above_the_lanes_selects_the_module_there(
+    state: State,
+) -> None:
     row = row_at(state.side, state.view, where(state), 20, 10)
     assert state.side.trace.name_of(row) == "nn.Module: Net_0"
 

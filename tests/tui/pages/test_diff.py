@@ -41,7 +41,7 @@ def test_inconclusive_diff_says_why(
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
     text = " ".join(line.text for line in verdict(diff(trace, trace), 100))
-    assert "cannot tell: it takes at least 5 steps on each side (A has 1, B 1)" in text
+    assert "Inconclusive: needs at least 5 steps per trace (A 1, B 1)" in text
 
 
 def test_the_story_stands_before_a_line_for_each_side(
@@ -75,7 +75,7 @@ def test_answer_and_story_are_whole_however_little_room_there_is(
     trace = trace_of(launched(1, 0, 10))
     found = diff(trace, trace)
     lines = above(found, 70, 2)
-    assert lines[0].startswith("cannot tell: it takes at least 5 steps on each side")
+    assert lines[0].startswith("Inconclusive: needs at least 5 steps per trace")
     assert lines[-1] == "a step takes the same time"
 
 

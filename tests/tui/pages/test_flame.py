@@ -101,7 +101,7 @@ def test_frames_that_are_not_known_yet(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("flame", "flame-tree", "flame-tree", "flame-in", "flame-show")
     )
-    assert "working: the Python frames will follow" in drawn(state)
+    assert "Computing the Python frames..." in drawn(state)
 
 
 def test_a_trace_without_frames_says_so(mlp: Trace) -> None:

@@ -89,7 +89,7 @@ def test_the_missing_call_is_selected(state: State) -> None:
     assert "─── rank 2, collective 3 ───" in drawn(state)
 
 
-def test_each_call_is_a_letter(state: State) -> None:
+def test_each_collective_of_a_hang_is_a_letter_in_its_ranks_row(state: State) -> None:
     assert [row_of(state, rank) for rank in range(4)] == ["..r", "..r", "..!", "..r"]
 
 
@@ -111,9 +111,8 @@ def test_details_say_where_the_others_wait(state: State) -> None:
 
 
 def test_details_of_the_missing_rank_name_what_it_issued_last(state: State) -> None:
-    assert (
-        "The last that rank 2 issued is broadcast, collective 1 of pair, at train,"
-        in drawn(state)
+    assert "Last issued by rank 2: broadcast, collective 1 of pair, at train," in drawn(
+        state
     )
 
 
@@ -138,7 +137,7 @@ def test_another_group_keeps_the_rank(state: State) -> None:
     assert hang.hang_of(after(pair, *do("hang-group-before"))).group == 0
 
 
-def test_one_key_goes_back_to_the_reason(state: State) -> None:
+def test_hang_reason_goes_back_to_the_rank_and_call_of_the_reason(state: State) -> None:
     away = after(state, *do("hang-group", "row-down"))
     back = after(away, *do("hang-reason"))
     assert (rank_here(back), hang.hang_of(back).number) == (2, 3)

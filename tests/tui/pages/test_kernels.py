@@ -41,9 +41,9 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
     assert spreads == [table.spreads[n] for n in table.order("total")]
 
 
-def test_what_needs_the_answer_says_so(mlp: Trace) -> None:
+def test_kernels_by_module_say_that_they_wait_for_the_answer(mlp: Trace) -> None:
     state = by(after(opened(mlp), *do("kernels")), "module")
-    assert state.hint.startswith("working: kernels by module")
+    assert state.hint.startswith("Computing kernels by module")
 
 
 def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
@@ -70,7 +70,7 @@ def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
         assert figures == sorted(figures, reverse=True)
 
 
-def test_what_the_panel_describes_is_what_enter_and_i_show(mlp: Trace) -> None:
+def test_enter_and_i_show_the_kernel_that_the_panel_describes(mlp: Trace) -> None:
     state = after(opened(mlp), *do("kernels"))
     longest = PAGE.subject(state)
     assert mlp.dur[longest] == 182_000
@@ -114,8 +114,9 @@ def test_ops_of_a_trace_without_kernels_have_no_groups(
 
 def test_the_heading_says_what_shares_are_of(mlp: Trace, trace_of: Make) -> None:
     state = after(opened(mlp), *do("kernels"))
-    assert "kernels by name: 3 of 8   share of the 1.112 ms of kernel time" in drawn(
-        state
+    assert (
+        "3 distinct kernels, 8 launches   share of the 1.112 ms of kernel time"
+        in drawn(state)
     )
     narrowed = after(state, *do("group-by", "narrow"))
     assert "only kind gemm   share of the 724 us of kernel time" in drawn(narrowed)

@@ -340,7 +340,7 @@ def test_hostile_names_do_no_harm(text: str, tmp_path: Path) -> None:
     assert after(state, *do("copy")).hint.startswith("copied")
 
 
-def test_what_lives_is_found_without_a_look_at_all(
+def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moments, "MIN_EVENTS_BETWEEN_KEPT", 7)

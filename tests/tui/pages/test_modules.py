@@ -55,10 +55,10 @@ def test_enter_shows_the_longest_call(trace_of: Make) -> None:
 def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     """The annotations of steps are no part of the program."""
     state = after(opened(mlp), explained, *do("modules"))
-    assert "in no module or annotation" in drawn(state)
-    assert named(PAGE, after(state, *do("last"))) == "(in no module or annotation)"
+    assert "outside modules" in drawn(state)
+    assert named(PAGE, after(state, *do("last"))) == "(outside modules)"
     assert after(state, *do("last", "show")).hint.startswith(
-        "this belongs to no module"
+        "This work is outside modules"
     )
 
 
@@ -66,7 +66,7 @@ def test_modules_page_takes_keys_before_modules_are_known(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")
     )
-    assert "working" in drawn(state)
+    assert "Computing" in drawn(state)
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])

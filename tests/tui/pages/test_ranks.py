@@ -204,7 +204,7 @@ def test_a_rank_that_never_waits_is_shown_where_it_is_waited_for(
 
 
 @pytest.mark.parametrize("asked", ["show", "ranks-beside", "ranks-others"])
-def test_what_was_asked_of_ranks_holds_for_their_traces_alone(
+def test_a_window_asked_of_ranks_does_not_hold_for_another_trace(
     state: State, paths: tuple[str, ...], asked: str
 ) -> None:
     """Reading them was stopped, and another trace is opened."""
@@ -274,11 +274,11 @@ def test_a_thread_that_is_cancelled_says_nothing(paths: tuple[str, ...]) -> None
     assert posted == []
 
 
-def test_what_to_do_without_ranks_fits_a_small_terminal(mlp: Trace) -> None:
+def test_the_ranks_page_without_a_job_fits_80_by_24(mlp: Trace) -> None:
     assert NO_JOB in drawn(after(opened(mlp, size=Size(80, 24)), *do("ranks")))
 
 
-def test_what_is_said_of_the_job_uses_the_lines_below_a_short_table(
+def test_the_headline_of_a_job_uses_the_lines_below_a_short_table(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.tui.pages.ranks.MIN_ABOVE_LINES", 1)

@@ -38,7 +38,7 @@ def cells(state: State, index: int) -> list[str]:
 
 def test_a_node_says_what_it_launched(mlp: Trace) -> None:
     state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode"))
-    first = "180.0", "16 %", "30.00", "8.00", "1", "0.010", "▸ aten::linear"
+    first = "180.00", "16 %", "30.00", "8.00", "1", "0.010", "▸ aten::linear"
     assert cells(state, 1) == [*first]
 
 
@@ -140,7 +140,7 @@ def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
     ]
     state = after(opened(trace_of(on_cpu), size=Size(120, 30)), *do("tree"))
     text = drawn(state)
-    assert "share of the 240 us that they took" in text
+    assert "share of the 240 us of total time" in text
     assert "GPU" not in text.split("\n")[3]
     assert "50 %" in text
 
@@ -182,7 +182,7 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     assert after(state, *do("tree-mode")).hint == page.WORKING
 
 
-def test_what_is_open_stays_open_in_another_order(mlp: Trace) -> None:
+def test_open_nodes_of_the_tree_stay_open_in_another_order(mlp: Trace) -> None:
     state = after(opened(mlp), *do("tree", "row-down", "turn", "row-down"))
     now = after(state, *do("tree-sort-right", "tree-sort-right"))
     assert named(TREE, now) == named(TREE, state) == "aten::mm"

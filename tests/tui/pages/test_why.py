@@ -49,7 +49,7 @@ def test_why_page_looks_as_kept(
 
 def test_why_page_takes_keys_before_the_answer(waiting: Trace) -> None:
     state = after(opened(waiting), *do("why"))
-    assert "working" in drawn(state)
+    assert "Computing" in drawn(state)
     assert after(state, *do("row-down", "show")).page == "why"
     assert "for the data loader" in drawn(after(state, explained))
 
@@ -119,14 +119,14 @@ def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> No
     """The reasons that have no row of their own are counted, or named on a few
     lines."""
     text = drawn(after(opened(waiting, size=Size(100, height)), explained, *do("why")))
-    account = text.partition("at stake")[0]
+    account = text.partition("bound ms")[0]
     assert "compute" in account
     assert " idle " in account.replace("is idle", "")
     assert any(said in account for said in ("other reason", "queued"))
 
 
 @pytest.mark.parametrize("size", [*SIZES, Size(60, 18)])
-def test_what_is_not_understood_stands_beside_the_worth(
+def test_the_share_not_understood_stands_beside_the_worth(
     waiting: Trace, size: Size
 ) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))
@@ -135,7 +135,7 @@ def test_what_is_not_understood_stands_beside_the_worth(
     keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
     assert "Not understood: 7.0 % of the time after a change." in text
-    assert "worth" in text.partition("Not understood")[2]
+    assert "est. gain" in text.partition("Not understood")[2]
 
 
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
@@ -145,7 +145,7 @@ def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
         if isinstance(piece, Insight):
             state = reading.learned(state, waiting, piece)
     before = drawn(after(state, *do("why")))
-    assert "at stake" in before
-    assert "worth" not in before
+    assert "bound ms" in before
+    assert "est. gain" not in before
     known = drawn(after(state, explained, *do("why")))
-    assert " worth " in known
+    assert "est. gain" in known

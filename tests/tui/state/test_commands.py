@@ -39,7 +39,9 @@ def test_command_lines_answer_with_their_hint(mlp: Trace, line: str, said: str) 
     assert after(opened(mlp), partial(obeyed, line=line)).hint.startswith(said)
 
 
-def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
+def test_open_diff_record_again_and_quit_return_their_effect(
+    mlp: Trace, path: str
+) -> None:
     state = replace(opened(mlp), paths=("first_12.json",))
     for line, effect in {
         f"open {path}": Read((path,)),
@@ -60,7 +62,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
     state = replace(opened(mlp), paths=("a.json",))
     programs = (Offer("train.py 7", (), "door open", pid=7),)
     choosing = overlaid(state, Chooser(("door open",), programs))
-    assert "Enter records it" in laid_over(choosing)
+    assert "Enter record" in laid_over(choosing)
     assert "train.py 7  door open" in laid_over(choosing)
     for outcome, beside in (
         (overlays.OVERLAYS.chosen(choosing, 0), ()),
@@ -187,7 +189,7 @@ async def test_tab_completes_the_command(path: str) -> None:
 async def test_tab_completes_what_a_change_is_about(path: str) -> None:
     async with app_opened([str(lessons.path("mlp-eager"))]) as (app, pilot):
         for typed, whole in (
-            ("family:g", "family:gemm x0.5"),
+            ("kind:g", "kind:gemm x0.5"),
             ("op:aten::l", "op:aten::linear x0.5"),
         ):
             await pilot.press("colon", *f"whatif {typed}")

@@ -34,7 +34,7 @@ def test_a_name_that_a_terminal_would_obey_is_copied_escaped(
 
 @given(st.text())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_copied_can_always_be_sent(
+def test_copied_text_of_any_name_can_be_encoded_and_printed(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]], name: str
 ) -> None:
     text = slice_text(make_sides([trace_of([event(name, 1000)])], ["one"])[0], 0)

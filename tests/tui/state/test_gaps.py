@@ -75,7 +75,7 @@ def test_a_slice_takes_the_place_of_a_gap(known: State) -> None:
 
 def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
     lines = drawn(known).split("\n")
-    y = next(n for n, line in enumerate(lines) if line.startswith("idle because"))
+    y = next(n for n, line in enumerate(lines) if line.startswith("idle reason"))
     gutter = divided(known.size.width, known.size.height).gutter
     x = next(
         x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   "
@@ -89,7 +89,7 @@ def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
 
 def test_before_it_is_known_a_sentence_says_so(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), *do("next-gap"))
-    assert "working: the idle time" in state.hint
+    assert "Computing GPU idle time" in state.hint
 
 
 def test_next_gap_without_a_gpu_says_so(
@@ -98,4 +98,4 @@ def test_next_gap_without_a_gpu_says_so(
     state = after(
         opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("next-gap")
     )
-    assert state.hint == "this trace has no idle time of a GPU"
+    assert state.hint == "No GPU in this trace"

@@ -125,21 +125,19 @@ def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(
         "ts": 105,
     }
     state = after(opened(trace_of([*passes(), {**call, "dur": 30}])), explained)
-    assert "no op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
+    assert "No op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
 
 
 def test_other_pass_without_a_partner_says_so(mlp: Trace) -> None:
     state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
-    assert "no op of the other pass" in state.hint
+    assert "No op of the other pass" in state.hint
 
 
 def test_jump_that_leads_nowhere_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     assert after(state, *do("to-launch")).hint == "nothing is selected"
     kernel = after(state, at("gemm"))
-    assert (
-        "no GPU event is known to be launched" in after(kernel, *do("to-kernel")).hint
-    )
+    assert "No GPU event was launched" in after(kernel, *do("to-kernel")).hint
     assert not after(kernel, *do("to-launch")).hint
 
 

@@ -85,7 +85,7 @@ def test_no_range_in_sight_is_no_bar() -> None:
     )
 
 
-def test_the_lines_say_what_ran(side: Side) -> None:
+def test_lines_of_a_range_tell_its_length_busy_time_and_kernels(side: Side) -> None:
     texts = [
         " ".join(line.text.split())
         for line in range_lines(side, Range(0, 150 * US, 350 * US), 100, 6, UNICODE)

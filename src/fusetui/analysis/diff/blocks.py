@@ -245,19 +245,25 @@ def _gain(
     many, `partner` of the few, all in the order in which they move.
     """
     is_inside = _is_place_of(many, leaves) & _is_place_of(many, enters)
-    is_inside &= _is_place_of(few, partner)
-    # place 0 stands for those outside, which end the sequence anyway
-    leaves = np.where(is_inside, leaves, 0)
-    enters = np.where(is_inside, enters, 0)
-    partner = np.where(is_inside, partner, 0)
+    inside = _leading(is_inside & _is_place_of(few, partner))
+    leaves = leaves[:inside]
+    enters = enters[:inside]
+    partner = partner[:inside]
     key = many.keys[leaves]
-    same_keys = (key == many.keys[enters]) & (key == few.keys[partner])
-    fits: Flags = np.logical_and.accumulate(is_inside & same_keys)
-    of_partner = few.features[partner[fits]]
-    apart_after = np.abs(many.features[leaves[fits]] - of_partner).sum(axis=1)
-    apart_before = np.abs(many.features[enters[fits]] - of_partner).sum(axis=1)
+    is_same_work = (key == many.keys[enters]) & (key == few.keys[partner])
+    shifts = _leading(is_same_work)
+    of_partner = few.features[partner[:shifts]]
+    of_leaving = many.features[leaves[:shifts]]
+    of_entering = many.features[enters[:shifts]]
+    apart_after = np.abs(of_leaving - of_partner).sum(axis=1)
+    apart_before = np.abs(of_entering - of_partner).sum(axis=1)
     less_well = np.cumsum(apart_after - apart_before)
     return np.concatenate([[0], less_well])
+
+
+def _leading(flags: Flags) -> int:
+    """How many flags are set before the first that is not."""
+    return int(np.logical_and.accumulate(flags).sum())
 
 
 def _is_place_of(lane: LaneWork, places: Rows) -> Flags:

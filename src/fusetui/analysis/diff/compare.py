@@ -601,15 +601,15 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     FEW_STEPS steps on a side (FEW_ROUNDS where the steps took turns)."""
     empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty_sides:
-        return f"there is no work in the steps of {' and '.join(empty_sides)}"
+        return f"the steps of {' and '.join(empty_sides)} have no work"
     devices = other_devices(a, b)
     if devices:
         return f"the devices differ ({devices})"
     min_steps = FEW_ROUNDS if step.turns else FEW_STEPS
     if min(a.steps, b.steps) < min_steps:
-        steps = "steps that take turns" if step.turns else "steps"
-        counts = f"A has {a.steps}, B {b.steps}"
-        return f"it takes at least {min_steps} {steps} on each side ({counts})"
+        steps = "alternating steps" if step.turns else "steps"
+        counts = f"A {a.steps}, B {b.steps}"
+        return f"needs at least {min_steps} {steps} per trace ({counts})"
     if step.low is None:
         return "the steps of a side take no time"
     return ""

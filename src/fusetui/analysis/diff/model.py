@@ -24,7 +24,7 @@ ONLY = "only in step"
 
 
 class RowKind(StrEnum):
-    """What happened to a piece of work between A and B."""
+    """The change of a work item from A to B."""
 
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
@@ -99,13 +99,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One piece of work on both sides; times are ns per step, counts are events per
-    step.
+    """One work item on both sides; times are ns per step, counts are events per step.
 
     `a_rows` and `b_rows` are rows of the traces, in the representative step of each
-    side. Only rows that `counts` are part of the sum that explains the step: dispatch
-    on the CPU beside a GPU is shown, but overlaps the GPU's work.
-    """
+    side. Only rows with `counts` are part of the sum that explains the step: CPU
+    dispatch of a GPU program is shown, but overlaps the work of the GPU."""
 
     kind: RowKind
     op: str  # what the program called it; "" when unknown; dispatch starts with "CPU: "
@@ -216,9 +214,9 @@ class DiffSide(msgspec.Struct, frozen=True):
 class Accounting(msgspec.Struct, frozen=True):
     """step_ns is the sum of all others, exactly; all are changes, B minus A, in ns.
 
-    Each says how much longer it makes the step, so more overlap counts as negative. Not
-    explained is the difference between the median step and the mean of the usual steps.
-    """
+    Each is how much longer it makes the step, so more overlap is negative. Not
+    explained is the difference between the median step and the mean of the usual
+    steps."""
 
     step_ns: int
     rows_ns: int
@@ -231,7 +229,7 @@ class Accounting(msgspec.Struct, frozen=True):
 
 
 class Subtotal(msgspec.Struct, frozen=True):
-    """A part of the step on both sides; the sums of all parts are that of the step."""
+    """A part of the step on both sides; all parts add up to the step."""
 
     name: str
     phase: str

@@ -20,6 +20,7 @@ recording out to two sides:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -187,10 +188,21 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     margin = student_point(freedom, LEVEL / noise.rows) * standard_error
     excludes = np.abs(change) > margin
     if max(len(log_a), len(log_b)) >= STEPS_FOR_CORRELATION:
-        for column in np.flatnonzero(excludes):
-            widening = max(widening_of(sample[:, column]) for sample in samples)
-            excludes[column] = abs(change[column]) > margin[column] * widening
+        excludes = _excludes_when_wider(change, margin, excludes, samples)
     return excludes
+
+
+def _excludes_when_wider(
+    change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
+) -> Flags:
+    """Which of the intervals that exclude 1 still do when they are as much wider as
+    the correlation of successive steps demands. `samples`: of shape [steps, columns];
+    the others of shape [columns]."""
+    still_excludes = excludes.copy()
+    for column in np.flatnonzero(excludes).tolist():
+        widening = max(widening_of(sample[:, column]) for sample in samples)
+        still_excludes[column] = abs(change[column]) > margin[column] * widening
+    return still_excludes
 
 
 def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:

@@ -130,8 +130,8 @@ def _ranks(a: Trace, b: Trace) -> str:
         return ""
     ranks = f"{printable(str(rank_a.number))} and {printable(str(rank_b.number))}"
     return (
-        f"these look like ranks {ranks} of one job: the time of a collective includes"
-        " waiting for the other ranks, and fusetui ranks tells who waits for whom"
+        f"these look like ranks {ranks} of one job, whose collectives include waiting for"
+        " other ranks: fusetui ranks shows who waits for whom"
     )
 
 
@@ -207,7 +207,7 @@ def _little_in_common(common: CommonWork | None) -> str:
     of_b = percent(common.share_of_b, 1)
     return (
         f"only {of_a} of the time of A's work and {of_b} of B's have a kernel or an op"
-        " in common: the rest is paired by its sort or its place, or not at all"
+        " in common; the rest is paired by kind or position, or not at all"
     )
 
 
@@ -270,10 +270,7 @@ def _streams(items: WorkItems, lane_groups: Sequence[Sequence[int]]) -> list[str
             track = items.trace.first_track(lane)
             names.append(printable(str(track.tid)))
         all_but_last = ", ".join(names[:-1])
-        note = (
-            f"{what} {all_but_last} and {names[-1]} are compared as one: which of them"
-            " runs a piece of work is no change"
-        )
+        note = f"{what} {all_but_last} and {names[-1]} are compared as one"
         stream_notes.append(_of_side(items, note))
     return stream_notes
 
@@ -316,8 +313,8 @@ def _moved_to_graphs(by_calls: _Launches, by_graphs: _Launches) -> str:
     calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
     graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
     return (
-        f"{kernels} that {by_calls.side} launches by {calls} a step,"
-        f" {by_graphs.side} launches by {graphs}"
+        f"{by_calls.side} launches {kernels} by {calls} per step,"
+        f" {by_graphs.side} by {graphs}"
     )
 
 
@@ -427,7 +424,7 @@ def _few_usual_steps(items: WorkItems) -> str:
     usual = len(items.usual)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
-    note = f"its figures are of {usual} of {steps} steps: few do the usual work"
+    note = f"its figures are of {usual} of {steps} steps, because few do the usual work"
     return _of_side(items, note)
 
 
@@ -437,7 +434,7 @@ def _steps_alike(items: WorkItems) -> str:
     steps = len(items.work.windows)
     if alike == steps:
         return ""
-    rows = f"times of rows are from the {alike} of {steps} steps that are alike"
+    rows = f"times of rows are from the {alike} similar ones of {steps} steps"
     return _of_side(items, f"steps differ in their work; {rows}")
 
 
@@ -446,7 +443,7 @@ def _not_explained(step: StepChange, sums: Accounting) -> str:
     part_ns = abs(sums.not_explained_ns)
     if part_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
         return ""
-    why = "the steps vary so much that those with the usual work do not take the median time"
+    why = "steps with the usual work do not take the median time"
     return f"{duration(part_ns)} not explained: {why}"
 
 
@@ -461,11 +458,11 @@ def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
 
 def _turns(step: StepChange) -> str:
     """That the steps took turns, and how both sides drifted meanwhile, if they did."""
-    note = "the steps took turns, so each is compared with the one next to it"
+    note = "the steps alternated, so each is compared with the one next to it"
     if not step.drift_a or not step.drift_b:
         return note
     larger = max(step.drift_a, step.drift_b, key=abs)
-    return f"{note}; both became {_became(larger)} meanwhile"
+    return f"{note}; both became {_became(larger)} over time"
 
 
 def _drift(items: WorkItems, drift: float) -> str:
@@ -474,7 +471,7 @@ def _drift(items: WorkItems, drift: float) -> str:
         return ""
     became = f"{items.work.label} became {_became(drift)}"
     return (
-        f"{became} from its first step to its last: the interval is widened by as much"
+        f"{became} from its first step to its last; the interval is widened by as much"
     )
 
 
@@ -489,5 +486,5 @@ def _interrupted(items: WorkItems, share: float) -> str:
     MIN_NOTED_SHARE)."""
     if share <= MIN_NOTED_SHARE:
         return ""
-    interrupted = f"something interrupted its steps for {percent(share, 1)} of the time"
+    interrupted = f"its steps were interrupted for {percent(share, 1)} of the time"
     return _of_side(items, f"{interrupted}, which the interval leaves out")

@@ -71,14 +71,21 @@ def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
     its first item, and the one after its last. Else the item before its first, which is
     left out, and its last. None where the run is all that its lane has.
     """
-    has_next = last + 1 < len(items) and items.lane[last + 1] == items.lane[last]
-    has_previous = first > 0 and items.lane[first - 1] == items.lane[first]
+    has_next = _goes_on_its_lane(items, last)
+    has_previous = _goes_on_its_lane(items, first - 1)
     repeats = has_next and items.by_op[last + 1] == items.by_op[first]
     if has_previous and not repeats:
         return _Bounds(first=first - 1, last=last, is_after_first=True)
     if has_next:
         return _Bounds(first=first, last=last + 1, is_after_first=False)
     return None
+
+
+def _goes_on_its_lane(items: WorkItems, item: int) -> bool:
+    """Whether the next item is on the lane of an item; not of -1 or the last one."""
+    if not 0 <= item < len(items) - 1:
+        return False
+    return bool(items.lane[item + 1] == items.lane[item])
 
 
 def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:

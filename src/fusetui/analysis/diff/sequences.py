@@ -227,24 +227,28 @@ def _length_of_run(flags: Flags) -> int:
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
     """Pairs of equal numbers, ascending on both sides, from windows that move along
-    both. What occurs on one side only is left out before.
+    both. What occurs on one side only is left out before."""
+    places_a = np.flatnonzero(np.isin(a, b)).tolist()
+    places_b = np.flatnonzero(np.isin(b, a)).tolist()
+    pairs = _slide_over(a[places_a].tolist(), b[places_b].tolist())
+    return [(places_a[i], places_b[j]) for i, j in pairs]
+
+
+def _slide_over(a: list[int], b: list[int]) -> list[Pair]:
+    """As `_slide`, of two sequences as they are.
 
     The windows move past the last pair that was kept, and at least WINDOW / 4 places on
     one of the sides.
     """
-    places_a = np.flatnonzero(np.isin(a, b)).tolist()
-    places_b = np.flatnonzero(np.isin(b, a)).tolist()
-    shared_a = a[places_a].tolist()
-    shared_b = b[places_b].tolist()
     pairs: list[Pair] = []
     i = 0
     j = 0
-    while i < len(shared_a) and j < len(shared_b):
-        window_a = shared_a[i : i + WINDOW]
-        window_b = shared_b[j : j + WINDOW]
-        is_last = i + WINDOW >= len(shared_a) and j + WINDOW >= len(shared_b)
+    while i < len(a) and j < len(b):
+        window_a = a[i : i + WINDOW]
+        window_b = b[j : j + WINDOW]
+        is_last = i + WINDOW >= len(a) and j + WINDOW >= len(b)
         of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
-        pairs += [(places_a[i + x], places_b[j + y]) for x, y in of_window]
+        pairs += [(i + x, j + y) for x, y in of_window]
         last_x, last_y = of_window[-1] if of_window else (0, 0)
         skipped = max(1, WINDOW // 4 - max(last_x, last_y))
         i += last_x + skipped

@@ -127,12 +127,11 @@ def _story(diff: Diff) -> str:
 
 def _named_terms(diff: Diff) -> list[_Term]:
     """The terms that the summary names, the largest first: at most MAX_TERMS, of which
-    each is large enough (MIN_SHARE_OF_CHANGE), then what all others add up to, if that
-    is too. Of the terms with the sign of the change, the largest is always named,
-    first of all if it is not among the others."""
+    each is large enough (`_min_term_ns`), then what all others add up to, if that is
+    too. Of the terms with the sign of the change, the largest is always named, first of
+    all if it is not among the others."""
     change_ns = diff.accounting.step_ns
-    step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
-    min_ns = max(MIN_SHARE_OF_CHANGE * abs(change_ns), MIN_SHARE_OF_CHANGE**2 * step_ns)
+    min_ns = _min_term_ns(diff)
     terms = [term for term in _terms(diff) if term.ns]
     terms.sort(key=lambda term: -abs(term.ns))
     named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
@@ -143,6 +142,14 @@ def _named_terms(diff: Diff) -> list[_Term]:
     if abs(rest_ns) > min_ns and named:
         named.append(_Term(ns=rest_ns, what="all else"))
     return named
+
+
+def _min_term_ns(diff: Diff) -> float:
+    """How large a term must be to be named (ns): MIN_SHARE_OF_CHANGE of the change, and
+    the square of that share of the longer step."""
+    of_change = MIN_SHARE_OF_CHANGE * abs(diff.accounting.step_ns)
+    step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
+    return max(of_change, MIN_SHARE_OF_CHANGE**2 * step_ns)
 
 
 def _moved(diff: Diff) -> str:
@@ -174,9 +181,8 @@ def _terms(diff: Diff) -> list[_Term]:
     terms = []
     for part, rows in by_key(counted, _part_of_program).items():
         for of_direction in _by_direction(part.work, rows):
-            terms.append(
-                _Term(ns=_change_ns(of_direction), what=_what(part, of_direction))
-            )
+            what = _what(part, of_direction)
+            terms.append(_Term(ns=_change_ns(of_direction), what=what))
     terms += _idle_terms(diff)
     sums = diff.accounting
     # what is hidden behind compute overlaps it too
@@ -184,9 +190,9 @@ def _terms(diff: Diff) -> list[_Term]:
     more = "more" if overlap_ns < 0 else "less"
     crossing_ns = sums.earlier_ns + sums.later_ns
     terms += [
-        _Term(ns=overlap_ns, what=f"by {more} overlap"),
-        _Term(ns=sums.odd_ns, what="by steps with other work"),
-        _Term(ns=crossing_ns, what="by work that crosses the borders of the step"),
+        _Term(ns=overlap_ns, what=f"from {more} overlap"),
+        _Term(ns=sums.odd_ns, what="from steps with other work"),
+        _Term(ns=crossing_ns, what="from work spilling over step boundaries"),
     ]
     return terms
 
@@ -236,11 +242,11 @@ def _idle_terms(diff: Diff) -> list[_Term]:
     if not a.gpu:
         return [_Term(ns=idle_ns, what="outside all ops")]
     if not b.gpu:
-        return [_Term(ns=idle_ns, what="idle time of the GPU")]
-    return [
-        _Term(ns=cause_ns, what=f"idle time {cause}")
-        for cause, cause_ns in changes(a.idle, b.idle).items()
-    ]
+        return [_Term(ns=idle_ns, what="GPU idle")]
+    terms = []
+    for cause, cause_ns in changes(a.idle, b.idle).items():
+        terms.append(_Term(ns=cause_ns, what=f"idle {cause}"))
+    return terms
 
 
 def _what(part: _PieceOfProgram, rows: Sequence[Row]) -> str:

@@ -223,7 +223,7 @@ def whole_trace(trace: Trace, label: str) -> Windows:
     start = trace.start[rows].min()
     end = trace.end[rows].max()
     remedy = "--step-by PATTERN takes annotations as steps"
-    note = f"{label}: no steps found; the whole trace is taken as one step ({remedy})"
+    note = f"{label}: no steps found; the whole trace counts as one step ({remedy})"
     return Windows(
         start=np.array([start]),
         end=np.array([max(end, start + 1)]),
@@ -258,8 +258,8 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
         step_of_work=launching_of_row,
     )
     first = 1 if len(launching) > 1 else 0
-    what = "the GPU runs what its steps launch after they have ended"
-    until = "from the end of the work of the one before to that of its own"
+    what = "the GPU runs the work of a step after the step has ended"
+    until = "from the end of the previous step's work to the end of its own"
     note = f"{label}: {what}; a step (launched) is {until}"
     kept = steps.only(launching[first:], note)
     return msgspec.structs.replace(
@@ -313,7 +313,7 @@ def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
     if not 0 < len(complete) < len(steps):
         return steps
     cut_off = plural(len(steps) - len(complete), "step")
-    note = f"{label}: {cut_off} left out, with less than half of the usual work"
+    note = f"{label}: {cut_off} with less than half of the usual work left out"
     return steps.only(complete, note)
 
 

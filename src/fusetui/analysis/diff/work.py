@@ -48,7 +48,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         window = _renumbered(self.window, kept_windows, len(self.windows))
         is_kept = window >= 0
         left_out = plural(len(self.windows) - len(kept_windows), "step")
-        note = f"{self.label}: {left_out} left out, as on the other side"
+        note = f"{self.label}: {left_out} left out, to match the other side"
         return msgspec.structs.replace(
             self,
             windows=self.windows.only(np.array(kept_windows, dtype=np.intp), note),

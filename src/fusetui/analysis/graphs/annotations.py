@@ -35,7 +35,7 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import parsed
+from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
 from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory
@@ -150,13 +150,10 @@ def _join_modules(
         problems.append(
             f"{paths[0]} names no node of the graphs that {trace.report.file} replays."
         )
-    sources = list(paths) if has_file else []
-    if _IN_ARGS in named.sources:
-        sources.append(trace.report.file)
     rows = np.concatenate([np.empty(0, np.intp), *annotated])
     unnamed = int((named.of_row[rows] == 0).sum())
     record = Join(
-        path=" and ".join(sources),
+        path=_sources_text(trace, paths, named.sources),
         replays=len(annotated),
         of_replays=len(replays),
         kernels=len(rows) - unnamed,
@@ -166,13 +163,28 @@ def _join_modules(
         joined_by=ANNOTATIONS,
         unnamed=unnamed,
     )
-    if not annotated:
-        return trace, (record,) if problems else ()
+    if annotated:
+        return _grafted(trace, rows, named, record), (record,)
+    return trace, (record,) if problems else ()
+
+
+def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> str:
+    """`x.annotations.pkl and x.json`: where the annotations of nodes stand; "" if no
+    node has any. `paths`: of the files of annotations."""
+    texts = list(paths) if _IN_FILE in sources else []
+    if _IN_ARGS in sources:
+        texts.append(trace.report.file)
+    return " and ".join(texts)
+
+
+def _grafted(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Trace:
+    """The trace in which each of these nodes is in the module that it is annotated
+    with. No node gets an op."""
     capture_trace, row_of_path = _as_capture(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
     grafted = graft(trace, capture_trace, rows, calls, record)
     no_op = np.full(len(grafted) - len(trace), -1, dtype=np.int32)
-    return replace(grafted, op=np.append(trace.op, no_op)), (record,)
+    return replace(grafted, op=np.append(trace.op, no_op))
 
 
 def _paths_of_nodes(
@@ -184,20 +196,29 @@ def _paths_of_nodes(
     if not numbers_nodes(trace):
         return _PathsOfNodes(paths=("",), of_row=of_row, sources=frozenset())
     nodes, node_arguments = node_args(trace)
+    named = _named_paths(node_arguments, by_node)
+    with_path = [name for name in named if name.path]
+    distinct_paths = {name.path for name in with_path}
+    paths = ("", *sorted(distinct_paths, key=_levels))
+    index_of_path = {path: index for index, path in enumerate(paths)}
+    index_of_distinct = [index_of_path[name.path] for name in named]
+    index_of_distinct.append(0)  # no path, of a node without args
+    of_distinct = np.array(index_of_distinct, dtype=np.intp)
+    of_row[nodes] = of_distinct[node_arguments.number]
+    sources = frozenset(name.source for name in with_path)
+    return _PathsOfNodes(paths=paths, of_row=of_row, sources=sources)
+
+
+def _named_paths(
+    node_arguments: Arguments, by_node: Mapping[int, Any]
+) -> list[_NamedPath]:
+    """The path that each of the distinct args of nodes names."""
     named = []
     for texts in node_arguments.distinct:
-        args = dict(zip(NODE_ARGS, map(parsed, texts), strict=True))
+        values = [parsed(text) for text in texts]
+        args = dict(zip(NODE_ARGS, values, strict=True))
         named.append(_named_by(args, by_node))
-    distinct_paths = {name.path for name in named} - {""}
-    paths = ("", *sorted(distinct_paths, key=_levels))
-    index = {path: at for at, path in enumerate(paths)}
-    no_path = 0  # of a node without args
-    of_distinct = np.array(
-        [*(index[name.path] for name in named), no_path], dtype=np.intp
-    )
-    of_row[nodes] = of_distinct[node_arguments.number]
-    sources = frozenset(name.source for name in named if name.path)
-    return _PathsOfNodes(paths=paths, of_row=of_row, sources=sources)
+    return named
 
 
 def path_named(annotation: Any) -> str:
@@ -264,37 +285,54 @@ def _levels(path: str) -> tuple[str, ...]:
     return (path,)
 
 
+class _PathRange(NamedTuple):
+    """The places of the paths, in their order, that begin with the same levels."""
+
+    first: int
+    last: int
+
+
 def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """A trace with a slice for each path, inside those of the levels above it; and the
     row of each path. The first path is "", which is in no other slice. Each path begins
     1 us after the one before, so `paths` are sorted by their levels."""
-    last_index: dict[tuple[str, ...], int] = {}
-    first_index: dict[tuple[str, ...], int] = {}
     levels_of_paths = [_levels(path) for path in paths]
-    for index, levels in enumerate(levels_of_paths):
-        for depth in range(1, len(levels) + 1):
-            prefix = levels[:depth]
-            first_index.setdefault(prefix, index)
-            last_index[prefix] = index
-    events = [
-        {
-            "ph": "X",
-            "cat": GRAPH_ANNOTATION if levels[0] else _NO_PATH_CATEGORY,
-            "name": ".".join(levels) or "no annotation",
-            "pid": "graphs",
-            "tid": "annotations",
-            "ts": first,
-            "dur": last_index[levels] + 1 - first,
-        }
-        for levels, first in first_index.items()
-    ]
+    ranges = _ranges_of_levels(levels_of_paths)
+    events = []
+    for levels, path_range in ranges.items():
+        events.append(_event(levels, path_range))
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
         file.flush()
         trace = build(read(stored_in(source, file), Callbacks(alone=True)))
-    row_of_event = np.argsort(trace.order)
-    row_of_levels = {
-        levels: int(row_of_event[number]) for number, levels in enumerate(first_index)
-    }
+    row_of_event = np.argsort(trace.order).tolist()
+    row_of_levels = dict(zip(ranges, row_of_event, strict=True))
     rows = [row_of_levels[levels] for levels in levels_of_paths]
     return trace, np.array(rows, dtype=np.intp)
+
+
+def _ranges_of_levels(
+    levels_of_paths: Sequence[tuple[str, ...]],
+) -> dict[tuple[str, ...], _PathRange]:
+    """For the levels of each path, and for each beginning of them, which paths begin
+    with these levels."""
+    ranges: dict[tuple[str, ...], _PathRange] = {}
+    for place, levels in enumerate(levels_of_paths):
+        for depth in range(1, len(levels) + 1):
+            prefix = levels[:depth]
+            first = ranges[prefix].first if prefix in ranges else place
+            ranges[prefix] = _PathRange(first=first, last=place)
+    return ranges
+
+
+def _event(levels: tuple[str, ...], path_range: _PathRange) -> dict[str, Any]:
+    """A slice with the name of these levels that lasts 1 us for each of the paths."""
+    return {
+        "ph": "X",
+        "cat": GRAPH_ANNOTATION if levels[0] else _NO_PATH_CATEGORY,
+        "name": ".".join(levels) or "no annotation",
+        "pid": "graphs",
+        "tid": "annotations",
+        "ts": path_range.first,
+        "dur": path_range.last + 1 - path_range.first,
+    }

@@ -115,34 +115,39 @@ def captures(trace: Trace) -> Captures:
     calls = _by_start(trace, outer_calls(trace, _NODE_CALLS))
     # what launched a GPU event ran, on another stream, instead of being captured
     has_run = np.isin(calls, trace.launch[trace.gpu_rows])
+    calls = calls[~has_run]
     waits = _by_start(trace, outer_calls(trace, _FORK_CALLS))
-    calls_of_spans = [_calls_in(trace, calls[~has_run], span) for span in spans]
+    calls_of_spans = [_calls_in(trace, calls, span) for span in spans]
     kernels_of_spans = _kernel_names(trace, calls_of_spans)
     complete = []
-    for span, rows, kernels in zip(
-        spans, calls_of_spans, kernels_of_spans, strict=True
-    ):
+    for n, span in enumerate(spans):
         annotation = _size_annotation(trace, span.begin)
-        bounds = trace.start[[span.begin, span.end]]
-        first_wait, end_wait = np.searchsorted(trace.start[waits], bounds)
         capture = Capture(
-            calls=rows,
-            kernels=kernels,
+            calls=calls_of_spans[n],
+            kernels=kernels_of_spans[n],
             size=annotation.size,
             mode=annotation.mode,
-            forks=bool(end_wait > first_wait),
+            forks=_starts_in(trace, waits, span),
         )
         complete.append(capture)
     return Captures(complete=tuple(complete), without_end=len(begun) - len(spans))
 
 
+def _starts_in(trace: Trace, rows: Rows, span: _Span) -> bool:
+    """Whether any row starts between the begin and the end of a capture; `rows`: in the
+    order of their starts."""
+    starts = trace.start[rows]
+    first = starts.searchsorted(trace.start[span.begin])
+    after_last = starts.searchsorted(trace.start[span.end])
+    return bool(after_last > first)
+
+
 def _spans(trace: Trace) -> list[_Span]:
     """All captures that begin in the trace, in order."""
     begins, ends = capture_calls(trace)
-    spans = [
-        _Span(begin, end)
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
+    spans = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        spans.append(_Span(begin, end))
     return sorted(spans, key=lambda span: int(trace.start[span.begin]))
 
 
@@ -155,23 +160,42 @@ def _calls_in(trace: Trace, calls: Rows, span: _Span) -> Rows:
     """The calls between the begin and the end of a capture: those of the thread that
     captures; if it made none, those of all threads. `calls`: in the order of their
     starts."""
-    bounds = (trace.end[span.begin], trace.start[span.end])
-    first, end = np.searchsorted(trace.start[calls], bounds)
-    rows = calls[first:end]
-    thread = trace.thread_of_track[trace.track[rows]]
+    starts = trace.start[calls]
+    first = int(starts.searchsorted(trace.end[span.begin]))
+    after_last = int(starts.searchsorted(trace.start[span.end]))
+    inside = calls[first:after_last]
+    thread = trace.thread_of_track[trace.track[inside]]
     capturing_thread = trace.thread_of_track[trace.track[span.begin]]
-    of_thread: Rows = rows[thread == capturing_thread]
-    return of_thread if len(of_thread) else rows
+    of_thread: Rows = inside[thread == capturing_thread]
+    return of_thread if len(of_thread) else inside
 
 
 def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str, ...]]:
     """For each capture the name of the kernel that each of its calls launches, ""
     where it is not recorded. Reads the args of all calls at once."""
     calls = np.concatenate([np.empty(0, np.intp), *calls_of_captures])
-    call_names = [trace.names[number] for number in np.unique(trace.name[calls])]
-    if not any(name.startswith("hip") for name in call_names):
+    if not _are_of_hip(trace, calls):
         # CUDA's calls have no such arg
         return [("",) * len(rows) for rows in calls_of_captures]
+    names = _recorded_kernels(trace, calls)
+    names_of_captures = []
+    first = 0
+    for rows in calls_of_captures:
+        after_last = first + len(rows)
+        names_of_captures.append(tuple(names[first:after_last]))
+        first = after_last
+    return names_of_captures
+
+
+def _are_of_hip(trace: Trace, calls: Rows) -> bool:
+    """Whether any of these calls is one of HIP, by its name."""
+    numbers = np.unique(trace.name[calls]).tolist()
+    return any(trace.names[number].startswith("hip") for number in numbers)
+
+
+def _recorded_kernels(trace: Trace, calls: Rows) -> list[str]:
+    """The name of the kernel that each call launches, as its args record it; ""
+    without."""
     recorded = arguments(
         trace.elements, trace.order[calls], _KERNEL_ARG, keep_as="captured"
     )
@@ -180,26 +204,21 @@ def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str
         name = parsed(texts[0])
         distinct.append(name if isinstance(name, str) else "")
     distinct.append("")  # of a call without args, whose number is -1
-    names = [distinct[number] for number in recorded.number.tolist()]
-    names_of_captures = []
-    first = 0
-    for rows in calls_of_captures:
-        end = first + len(rows)
-        names_of_captures.append(tuple(names[first:end]))
-        first = end
-    return names_of_captures
+    return [distinct[number] for number in recorded.number.tolist()]
 
 
 def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
     """What the innermost annotation around the start of a row says, of those that name
-    a size."""
+    a size; nothing without one."""
     annotations = trace.rows_of(Role.ANNOTATION)
     time = trace.start[begin]
-    is_around = (trace.start[annotations] <= time) & (time < trace.end[annotations])
-    around = annotations[is_around]
+    starts_before = trace.start[annotations] <= time
+    ends_after = trace.end[annotations] > time
+    around = annotations[starts_before & ends_after]
     innermost_first = around[np.argsort(-trace.start[around], kind="stable")]
     for row in innermost_first.tolist():
-        match = _SIZE_ANNOTATION.match(trace.name_of(row)[:MAX_SEARCHED_CHARS])
+        name = trace.name_of(row)[:MAX_SEARCHED_CHARS]
+        match = _SIZE_ANNOTATION.match(name)
         if match:
             mode = (match["mode"] or "").upper()
             return _SizeAnnotation(size=int(match["size"]), mode=mode)
@@ -219,27 +238,28 @@ def size_of(capture_trace: Trace, capture: Capture) -> CaptureSize:
     if size is not None and capture.mode in _MODES_OF_REQUESTS:
         return CaptureSize(requests=size)
     tokens = _rows_of_products(capture_trace, capture)
-    if size is None or not tokens or tokens % max(size, 1):
+    if size is None or not tokens:
         return CaptureSize(tokens=tokens)
-    return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
+    is_multiple = tokens % max(size, 1) == 0
+    if not is_multiple or tokens == size:
+        return CaptureSize(tokens=tokens)
+    return CaptureSize(requests=size, tokens=tokens)
 
 
 def _rows_of_products(capture_trace: Trace, capture: Capture) -> int | None:
     """The number of rows (m) that more than half of the matrix products of a capture
     have; None if there is none such."""
-    captured_ops = np.unique(capture_trace.op[capture.calls])
-    is_product = [
-        op >= 0 and capture_trace.name_of(op) in _PRODUCTS
-        for op in captured_ops.tolist()
-    ]
-    ops = captured_ops[is_product]
-    counts: Counter[int | None] = Counter()
-    for inputs in inputs_by_op(capture_trace, ops).values():
+    ops = []
+    for op in np.unique(capture_trace.op[capture.calls]).tolist():
+        if op >= 0 and capture_trace.name_of(op) in _PRODUCTS:
+            ops.append(op)
+    products_of_rows: Counter[int | None] = Counter()
+    for inputs in inputs_by_op(capture_trace, np.array(ops, dtype=np.intp)).values():
         product = matmul(inputs)
         if product:
-            counts[product.m] += 1
-    for rows, count in counts.most_common(1):
-        if 2 * count > len(ops):
+            products_of_rows[product.m] += 1
+    for rows, products in products_of_rows.most_common(1):
+        if 2 * products > len(ops):
             return rows
     return None
 
@@ -274,16 +294,26 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
         return ()
     ids = _node_ids(trace, int(rows_of_replays[0][0]))
     if ids is not None:
-        ends = np.cumsum([len(rows) for rows in rows_of_replays])
-        ids_of_replays = np.split(ids, ends[:-1])
-        rows_of_replays = [
-            rows[np.argsort(ids_of_nodes, kind="stable")]
-            for rows, ids_of_nodes in zip(rows_of_replays, ids_of_replays, strict=True)
-        ]
-    return tuple(
-        Nodes(call=int(trace.launch[rows[0]]), rows=rows, numbered=ids is not None)
-        for rows in rows_of_replays
-    )
+        rows_of_replays = _by_id(rows_of_replays, ids)
+    nodes_of_launches = []
+    for rows in rows_of_replays:
+        call = int(trace.launch[rows[0]])
+        nodes = Nodes(call=call, rows=rows, numbered=ids is not None)
+        nodes_of_launches.append(nodes)
+    return tuple(nodes_of_launches)
+
+
+def _by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
+    """The nodes of each replay in the order of their ids. `ids`: of the nodes of all
+    replays, one after the other."""
+    in_order = []
+    first = 0
+    for rows in rows_of_replays:
+        after_last = first + len(rows)
+        order = np.argsort(ids[first:after_last], kind="stable")
+        in_order.append(rows[order])
+        first = after_last
+    return in_order
 
 
 def bare_launches(trace: Trace) -> int:
@@ -317,10 +347,7 @@ def node_args(trace: Trace) -> tuple[Rows, Arguments]:
 def _node_ids(trace: Trace, first: int) -> Int64s | None:
     """The ids of all nodes; None unless every one has an id of its own in its replay.
     `first`: the row of the first node."""
-    launch_name = trace.name_of(int(trace.launch[first]))
-    if _KEYS_OF_AMD & trace.keys.keys() or launch_name.startswith("hip"):
-        return None
-    if not trace.args_of(first).get(NODE_ID):
+    if not _may_have_node_ids(trace, first):
         return None
     _, args = node_args(trace)
     unknown = 0
@@ -331,4 +358,13 @@ def _node_ids(trace: Trace, first: int) -> Int64s | None:
         id_of_distinct.append(node_id if is_id else unknown)
     id_of_distinct.append(unknown)  # of a node without args, whose number is -1
     ids = np.array(id_of_distinct, dtype=np.int64)[args.number]
-    return ids if (ids != unknown).all() else None
+    return None if (ids == unknown).any() else ids
+
+
+def _may_have_node_ids(trace: Trace, first: int) -> bool:
+    """Whether the first node has an id; nodes of HIP have none."""
+    launch_name = trace.name_of(int(trace.launch[first]))
+    has_keys_of_amd = bool(_KEYS_OF_AMD & trace.keys.keys())
+    if has_keys_of_amd or launch_name.startswith("hip"):
+        return False
+    return bool(trace.args_of(first).get(NODE_ID))

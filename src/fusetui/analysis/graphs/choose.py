@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -146,15 +146,15 @@ def kernels_alone(
     other ways than its capture did, or not at all. `trace` has the rows of the nodes,
     `capture_trace` those of the calls."""
     is_kernel = trace.role[nodes.rows] == Role.KERNEL
-    launches_kernel = np.array(
-        [_transfer_of(name) is None for name in _names(capture_trace, capture.calls)],
-        dtype=np.bool_,
+    kernels = replace(nodes, rows=nodes.rows[is_kernel])
+    call_names = _names(capture_trace, capture.calls)
+    is_launch = [_transfer_of(name) is None for name in call_names]
+    launches = replace(
+        capture,
+        calls=capture.calls[np.array(is_launch, dtype=np.bool_)],
+        kernels=tuple(itertools.compress(capture.kernels, is_launch)),
     )
-    kernel_names = tuple(itertools.compress(capture.kernels, launches_kernel))
-    return (
-        replace(nodes, rows=nodes.rows[is_kernel]),
-        replace(capture, calls=capture.calls[launches_kernel], kernels=kernel_names),
-    )
+    return kernels, launches
 
 
 def _names(trace: Trace, rows: Rows) -> list[str]:
@@ -203,26 +203,31 @@ def _compared(
     confirmed = 0
     rows = nodes.rows.tolist()
     calls = capture.calls.tolist()
-    for at, (row, call, kernel) in enumerate(
-        zip(rows, calls, capture.kernels, strict=True)
-    ):
-        agreement = _agreement(trace, row, capture_trace, call, kernel)
+    for at, row in enumerate(rows):
+        agreement = _agreement(
+            trace, row, capture_trace, calls[at], capture.kernels[at]
+        )
         if agreement.agrees is False:
             problem = _difference(trace, nodes, at, agreement.captured)
             return CaptureMatch(problem=problem, at=at)
         is_by_name &= agreement.by_name
         if agreement.agrees:
             confirmed += 1
-    if not is_by_name and confirmed * _NODES_PER_CONFIRMATION < len(rows):
-        problem = (
-            "the capture does not name its kernels, and too few are of a known kind"
-        )
-        return CaptureMatch(problem=problem, at=0)
     has_unknown_order = capture.forks and not nodes.numbered
-    if has_unknown_order and not is_by_name:
-        problem = "the capture uses several streams, whose order on the device is not recorded"
-        return CaptureMatch(problem=problem, at=0)
+    is_confirmed = confirmed * _NODES_PER_CONFIRMATION >= len(rows)
+    if not is_by_name and not is_confirmed:
+        return CaptureMatch(problem=_FEW_KINDS, at=0)
+    if not is_by_name and has_unknown_order:
+        return CaptureMatch(problem=_UNKNOWN_ORDER, at=0)
     return CaptureMatch(by_name=is_by_name, forks=has_unknown_order)
+
+
+_FEW_KINDS: Final = (
+    "the capture does not name its kernels, and too few are of a known kind"
+)
+_UNKNOWN_ORDER: Final = (
+    "the capture uses several streams, whose order on the device is not recorded"
+)
 
 
 def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
@@ -273,9 +278,11 @@ def _agreement_with_op(op: str, name: str) -> _Agreement:
         if name.startswith("triton_"):
             return _Agreement(agrees=op == name, by_name=True, captured=op)
         return _Agreement(agrees=None, by_name=False, captured=op)
-    kinds = _KINDS.get(stem(op)) if op.startswith("aten::") else None
+    agrees = None
     kind = _kind(name)
-    agrees = None if kinds is None or kind is None else kind in kinds
+    kinds_of_op = _KINDS.get(stem(op)) if op.startswith("aten::") else None
+    if kind is not None and kinds_of_op is not None:
+        agrees = kind in kinds_of_op
     return _Agreement(agrees=agrees, by_name=False, captured=op)
 
 
@@ -342,18 +349,28 @@ def choose(
     for same_names in by_key(range(len(replays)), names.__getitem__).values():
         nodes = replays[same_names[0]]
         matches = [fit(trace, nodes, capture, capture_trace) for capture in captures]
-        matching = {n: match for n, match in enumerate(matches) if not match.problem}
+        matching = _without_problems(matches)
         if not matching:
             problem = _refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
                 chosen[replay] = Chosen(problem=problem)
             continue
         replays_of_steps = by_key(same_names, steps.__getitem__)
-        for (_, asked), of_step in replays_of_steps.items():
-            choices = _choose_in_step(len(of_step), matching, sizes, asked)
-            for replay, choice in zip(of_step, choices, strict=True):
+        for (_, asked), replays_of_step in replays_of_steps.items():
+            count = len(replays_of_step)
+            choices = _choose_in_step(count, matching, sizes, asked)
+            for replay, choice in zip(replays_of_step, choices, strict=True):
                 chosen[replay] = choice
     return chosen
+
+
+def _without_problems(matches: Sequence[CaptureMatch]) -> dict[int, CaptureMatch]:
+    """The matches without a problem, by their indices."""
+    matching = {}
+    for n, match in enumerate(matches):
+        if not match.problem:
+            matching[n] = match
+    return matching
 
 
 def _choose_in_step(
@@ -377,25 +394,29 @@ def _choose_in_step(
         problem = f"{graphs} of the capture fit equally, and the step replays {count}"
     if problem:
         return [Chosen(problem=problem)] * count
+    likely = _doubts([matching[n] for n in fitting], size, comparable.batch)
+    choices = []
+    for n in fitting if are_several else fitting * count:
+        kernels_only = matching[n].kernels_only
+        choices.append(Chosen(capture=n, likely=likely, kernels_only=kernels_only))
+    return choices
+
+
+def _doubts(
+    matches: Sequence[CaptureMatch], size: int | None, batch: int | None
+) -> str:
+    """Why it is only likely that these captures, of this size, are what a step of this
+    batch replays; "" if it is certain."""
     reasons = []
-    if not all(matching[n].by_name for n in fitting):
+    if not all(match.by_name for match in matches):
         reasons.append(BY_KIND)
-    if any(matching[n].forks for n in fitting):
+    if any(match.forks for match in matches):
         reasons.append(FORKED)
-    batch = comparable.batch
     if size is not None and batch is not None and size != batch:
         reasons.append(PADDED.format(size=size, batch=batch))
-    if are_several:
+    if len(matches) > 1:
         reasons.append(IN_TURN)
-    captures = fitting if are_several else fitting * count
-    return [
-        Chosen(
-            capture=n,
-            likely="; ".join(reasons),
-            kernels_only=matching[n].kernels_only,
-        )
-        for n in captures
-    ]
+    return "; ".join(reasons)
 
 
 def _comparable_sizes(
@@ -408,12 +429,18 @@ def _comparable_sizes(
     neither is possible, the batch is None, and each size is in tokens, or where these
     are not known in requests: then sizes can only be told apart."""
     tokens = [size.tokens for size in sizes]
+    if asked.tokens is not None and _are_known(tokens, matching):
+        return _ComparableSizes(captures=tokens, batch=asked.tokens)
     requests = [size.requests for size in sizes]
-    for captures, batch in ((tokens, asked.tokens), (requests, asked.requests)):
-        if batch is not None and all(captures[n] is not None for n in matching):
-            return _ComparableSizes(captures=captures, batch=batch)
+    if asked.requests is not None and _are_known(requests, matching):
+        return _ComparableSizes(captures=requests, batch=asked.requests)
     either = [size.requests if size.tokens is None else size.tokens for size in sizes]
     return _ComparableSizes(captures=either, batch=None)
+
+
+def _are_known(sizes: Sequence[int | None], which: Iterable[int]) -> bool:
+    """Whether the sizes at these indices are all known."""
+    return all(sizes[n] is not None for n in which)
 
 
 def _size_of_step(
@@ -423,27 +450,31 @@ def _size_of_step(
     not below the batch. Without a batch, or where the size of a matching capture is not
     known, it is the only size there is (which may be None). Else why none fits."""
     sizes = {comparable.captures[n] for n in matching}
-    known_sizes = [size for size in sizes if size is not None]
     batch = comparable.batch
     if batch is None or None in sizes:
         if len(sizes) == 1:
             return _ChosenSize(size=sizes.pop())
-        reason = (
-            "the step does not say its batch"
-            if batch is None
-            else "not all say their size"
-        )
+        reason = "not all say their size"
+        if batch is None:
+            reason = "the step does not say its batch"
         problem = f"captures of {len(sizes)} sizes fit equally: {reason}"
         return _ChosenSize(problem=problem)
-    large_enough = [size for size in known_sizes if size >= batch]
-    largest = max(known_sizes)
-    size = min(large_enough, default=largest)
+    known_sizes = [size for size in sizes if size is not None]
+    return _size_for_batch(known_sizes, comparable, batch)
+
+
+def _size_for_batch(
+    sizes: Sequence[int], comparable: _ComparableSizes, batch: int
+) -> _ChosenSize:
+    """The smallest of these sizes that is not below the batch; else why none fits: all
+    are smaller, or it is far larger, though no smaller capture exists at all."""
+    large_enough = [size for size in sizes if size >= batch]
+    size = min(large_enough, default=max(sizes))
     padded = PADDED.format(size=size, batch=batch)
     if size < batch:
         return _ChosenSize(problem=padded)
-    has_smaller = any(
-        other is not None and other < batch for other in comparable.captures
-    )
+    all_sizes = [other for other in comparable.captures if other is not None]
+    has_smaller = any(other < batch for other in all_sizes)
     if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
         return _ChosenSize(problem=f"{padded}, which no server pads so far")
     return _ChosenSize(size=size)
@@ -459,10 +490,10 @@ def _refusal(
     matches: Sequence[CaptureMatch],
     captures: Sequence[Capture],
 ) -> str:
-    """Why none of the captures fits, as the end of a sentence: there is none; or where
-    the one of the same length that agrees longest differs first; or that the nodes are
-    only the first or the last ones of a capture; else the lengths. `matches`: how the
-    nodes agree with each capture."""
+    """Why none of the captures fits, as the end of a sentence. The first of these that
+    is true: there is no capture; the problem of the capture with as many nodes that
+    agrees longest; the nodes are only the first or the last ones of a capture; the
+    numbers of nodes differ. `matches`: how the nodes agree with each capture."""
     if not matches:
         return "the other trace captures no graph"
     of_same_length: list[CaptureMatch] = []
@@ -470,7 +501,8 @@ def _refusal(
         if len(capture) == len(nodes):
             of_same_length.append(match)
     if of_same_length:
-        return max(of_same_length, key=lambda match: match.at).problem
+        agrees_longest = max(of_same_length, key=lambda match: match.at)
+        return agrees_longest.problem
     for capture in captures:
         which = _which_part(trace, nodes, capture, capture_trace)
         if which:
@@ -478,11 +510,17 @@ def _refusal(
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
                 " if cut at the edge of the recorded window"
             )
+    return f"the replay has {len(nodes)} nodes, and the capture {_lengths(captures)}"
+
+
+def _lengths(captures: Sequence[Capture]) -> str:
+    """`12, 40, 41`: the numbers of nodes of these captures, ascending, `...` in place of
+    those beyond _MAX_LENGTHS_SHOWN."""
     lengths = sorted({len(capture) for capture in captures})
     shown = [str(length) for length in lengths[:_MAX_LENGTHS_SHOWN]]
     if len(lengths) > _MAX_LENGTHS_SHOWN:
         shown.append("...")
-    return f"the replay has {len(nodes)} nodes, and the capture {', '.join(shown)}"
+    return ", ".join(shown)
 
 
 def _which_part(
@@ -505,8 +543,8 @@ def _which_part(
 
 def counted(problems: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each distinct problem, with the number of replays that have it."""
-    counts = sorted(Counter(problems).items())
-    return tuple(
-        f"{plural(count, 'graph replay')} cannot be joined: {problem}."
-        for problem, count in counts
-    )
+    sentences = []
+    for problem, count in sorted(Counter(problems).items()):
+        replays = plural(count, "graph replay")
+        sentences.append(f"{replays} cannot be joined: {problem}.")
+    return tuple(sentences)

@@ -30,7 +30,7 @@ from fusetui.analysis.graphs.choose import (
 )
 from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
@@ -55,31 +55,10 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
     record of what was joined and why some was not. If nothing was, it is the same
     trace. `capture_trace`: in which the graphs were captured, which may be the trace
     itself; `found`: no user named it."""
-    captured_call, _ = _captured(trace)
-    open_replays = [
-        nodes for nodes in replays(trace) if captured_call[nodes.rows[0]] < 0
-    ]
+    open_replays = _open_replays(trace)
     captured = captures(capture_trace)
-    choices: list[Chosen]
-    if captured.complete and not _has_ops(capture_trace, captured):
-        choices = []
-        refused = [NO_OPS]
-    else:
-        choices = _choices(trace, capture_trace, open_replays, captured.complete)
-        _choose_in_other_orders(
-            trace, capture_trace, open_replays, choices, captured.complete
-        )
-        problems = [choice.problem for choice in choices if choice.problem]
-        refused = [*counted(problems), *_remarks(trace, open_replays, captured)]
-    pairs = []
-    # there are no choices where the capture has no ops
-    for nodes, choice in zip(open_replays, choices, strict=False):
-        if choice.capture < 0:
-            continue
-        capture = captured.complete[choice.capture]
-        if choice.kernels_only:
-            nodes, capture = kernels_alone(trace, nodes, capture, capture_trace)
-        pairs.append(_Pair(nodes, capture))
+    choices, refused = _chosen(trace, capture_trace, open_replays, captured)
+    pairs = _pairs(trace, capture_trace, open_replays, choices, captured)
     doubts = list(dict.fromkeys(choice.likely for choice in choices if choice.likely))
     record = Join(
         path=capture_trace.report.path,
@@ -96,6 +75,49 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
     rows = np.concatenate([pair.nodes.rows for pair in pairs])
     calls = np.concatenate([pair.capture.calls for pair in pairs])
     return graft(trace, capture_trace, rows, calls, record), record
+
+
+def _open_replays(trace: Trace) -> list[Nodes]:
+    """The replays that were not joined before."""
+    captured_call, _ = _captured(trace)
+    return [nodes for nodes in replays(trace) if captured_call[nodes.rows[0]] < 0]
+
+
+def _chosen(
+    trace: Trace, capture_trace: Trace, open_replays: list[Nodes], captured: Captures
+) -> tuple[list[Chosen], list[str]]:
+    """The choice of each replay, and sentences about what is not joined or missing. No
+    choices at all where captures have no op. Nodes of replays that fit in another order
+    are replaced in `open_replays`, in place."""
+    if captured.complete and not _has_ops(capture_trace, captured):
+        return [], [NO_OPS]
+    choices = _choices(trace, capture_trace, open_replays, captured.complete)
+    _choose_in_other_orders(
+        trace, capture_trace, open_replays, choices, captured.complete
+    )
+    problems = [choice.problem for choice in choices if choice.problem]
+    return choices, [*counted(problems), *_remarks(trace, open_replays, captured)]
+
+
+def _pairs(
+    trace: Trace,
+    capture_trace: Trace,
+    open_replays: list[Nodes],
+    choices: list[Chosen],
+    captured: Captures,
+) -> list[_Pair]:
+    """The replays that have a capture, each with that; without copies and sets where
+    only kernels agree."""
+    pairs = []
+    # there may be no choices at all
+    for nodes, choice in zip(open_replays, choices, strict=False):
+        if choice.capture < 0:
+            continue
+        capture = captured.complete[choice.capture]
+        if choice.kernels_only:
+            nodes, capture = kernels_alone(trace, nodes, capture, capture_trace)
+        pairs.append(_Pair(nodes, capture))
+    return pairs
 
 
 def _has_ops(capture_trace: Trace, captured: Captures) -> bool:
@@ -119,13 +141,11 @@ def _choose_in_other_orders(
     the order of the graph. With the latter the names of all kernels must agree."""
     for column, may_go_by_kind in ((trace.start, True), (trace.order, False)):
         refused = [n for n, choice in enumerate(choices) if choice.problem]
-        reordered = []
-        is_new_order = False
-        for n in refused:
-            nodes = open_replays[n]
-            rows = nodes.rows[np.argsort(column[nodes.rows], kind="stable")]
-            is_new_order |= bool((rows != nodes.rows).any())
-            reordered.append(replace(nodes, rows=rows, numbered=False))
+        reordered = [_sorted_by(column, open_replays[n]) for n in refused]
+        is_new_order = any(
+            (nodes.rows != open_replays[n].rows).any()
+            for n, nodes in zip(refused, reordered, strict=True)
+        )
         if not is_new_order:
             continue
         new_choices = _choices(trace, capture_trace, reordered, complete)
@@ -134,6 +154,12 @@ def _choose_in_other_orders(
             if choice.capture >= 0 and is_certain_enough:
                 open_replays[n] = nodes
                 choices[n] = choice
+
+
+def _sorted_by(column: Int64s, nodes: Nodes) -> Nodes:
+    """A replay with its nodes in the order of a column of the trace."""
+    order = np.argsort(column[nodes.rows], kind="stable")
+    return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
 def _choices(
@@ -146,12 +172,11 @@ def _choices(
     was asked of the step of the server in which it ran."""
     if not open_replays:
         return []
-    steps = server_steps(trace)
+    server = server_steps(trace)
     calls = [nodes.call for nodes in open_replays]
-    step_of_replays = steps.steps.at(trace.start[calls]).tolist()
     steps_of_replays = []
-    for step in step_of_replays:
-        asked = steps.asked[step] if step >= 0 else None
+    for step in server.steps.at(trace.start[calls]).tolist():
+        asked = server.asked[step] if step >= 0 else None
         size = CaptureSize()
         if asked is not None:
             size = CaptureSize(requests=asked.batch, tokens=asked.new_tokens)
@@ -225,20 +250,25 @@ def _rows_around(capture_trace: Trace, calls: Rows) -> Rows:
     is_taken = np.zeros(len(capture_trace), dtype=np.bool_)
     is_taken[calls] = True
     thread = capture_trace.thread_of_track[capture_trace.track]
+    may_contain = _may_contain_calls(capture_trace)
+    for number in np.unique(thread[calls]).tolist():
+        rows = np.flatnonzero(may_contain & (thread == number))
+        calls_of_thread = calls[thread[calls] == number]
+        call_starts = np.sort(capture_trace.start[calls_of_thread])
+        first_inside = call_starts.searchsorted(capture_trace.start[rows])
+        after_last_inside = call_starts.searchsorted(capture_trace.end[rows])
+        is_taken[rows[after_last_inside > first_inside]] = True
+    return np.flatnonzero(is_taken)
+
+
+def _may_contain_calls(capture_trace: Trace) -> Flags:
+    """Which rows are annotations, frames and ops of CPU threads; shape [slices]."""
     is_cpu_track = np.array(
         [track.layer in CPU_LAYERS for track in capture_trace.tracks]
     )
-    may_contain = is_cpu_track[capture_trace.track] & np.isin(
-        capture_trace.role, _TAKEN_ROLES
-    )
-    for number in np.unique(thread[calls]).tolist():
-        rows = np.flatnonzero(may_contain & (thread == number))
-        times = np.sort(capture_trace.start[calls[thread[calls] == number]])
-        first, end = np.searchsorted(
-            times, (capture_trace.start[rows], capture_trace.end[rows])
-        )
-        is_taken[rows[end > first]] = True
-    return np.flatnonzero(is_taken)
+    is_taken_role = np.isin(capture_trace.role, _TAKEN_ROLES)
+    may_contain: Flags = is_cpu_track[capture_trace.track] & is_taken_role
+    return may_contain
 
 
 def _with_rows(
@@ -255,39 +285,47 @@ def _with_rows(
         trace.categories, capture_trace.categories, capture_trace.cat[taken]
     )
     tracks, track = _tracks(trace, capture_trace, taken)
-    shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
-    taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
-    events = sum(stretch.events for stretch in trace.elements.stretches)
-    none = np.full(len(taken), -1, dtype=np.int32)
-    added: dict[str, Any] = {
-        "start": capture_trace.start[taken] + shift_ns,
-        "dur": capture_trace.dur[taken],
-        "name": name,
-        "cat": cat,
-        "role": np.full(len(taken), Role.CAPTURED, dtype=np.uint8),
-        "track": track,
-        "parent": _moved_rows(new_row, capture_trace.parent[taken]),
-        "end_row": len(trace) + taken_before[capture_trace.end_row[taken]],
-        "depth": capture_trace.depth[taken],
-        "correlation": np.zeros(len(taken), dtype=np.int64),
-        "external_id": np.zeros(len(taken), dtype=np.int64),
-        "launch": none,
-        "op": _moved_rows(new_row, capture_trace.op[taken]),
-        "order": capture_trace.order[taken] + events,
-    }
+    added = _added_columns(trace, capture_trace, taken, new_row)
+    added |= {"name": name, "cat": cat, "track": track}
     columns: dict[str, Any] = asdict(trace)
     for field, values in added.items():
         column = getattr(trace, field)
         columns[field] = np.concatenate((column, values)).astype(column.dtype)
     captured, joins = _captured(trace)
+    no_call = np.full(len(taken), -1, dtype=np.int32)
     columns["names"] = names
     columns["categories"] = categories
     columns["tracks"] = tracks
     columns["joins"] = joins
     columns["elements"] = combined(trace.elements, capture_trace.elements)
-    columns["captured"] = np.append(captured, none)
+    columns["captured"] = np.append(captured, no_call)
     columns["roles"] = np.append(trace.source_role, capture_trace.source_role[taken])
     return Joined(**columns)
+
+
+def _added_columns(
+    trace: Trace, capture_trace: Trace, taken: Rows, new_row: NDArray[np.int32]
+) -> dict[str, Any]:
+    """The columns of the rows that are taken, as those of the joined trace; without
+    those that are numbered anew (names, categories, tracks)."""
+    number = len(taken)
+    shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
+    taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
+    events_before = sum(stretch.events for stretch in trace.elements.stretches)
+    no_id = np.zeros(number, dtype=np.int64)
+    return {
+        "start": capture_trace.start[taken] + shift_ns,
+        "dur": capture_trace.dur[taken],
+        "role": np.full(number, Role.CAPTURED, dtype=np.uint8),
+        "parent": _moved_rows(new_row, capture_trace.parent[taken]),
+        "end_row": len(trace) + taken_before[capture_trace.end_row[taken]],
+        "depth": capture_trace.depth[taken],
+        "correlation": no_id,
+        "external_id": no_id,
+        "launch": np.full(number, -1, dtype=np.int32),
+        "op": _moved_rows(new_row, capture_trace.op[taken]),
+        "order": capture_trace.order[taken] + events_before,
+    }
 
 
 def _moved_rows(
@@ -302,13 +340,14 @@ def _renumbered(
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Our names, and behind them those of theirs that `numbers` uses and we lack; and
     `numbers`, which are indices in `theirs`, as indices in all these."""
-    used, index = np.unique(numbers, return_inverse=True)
+    used_numbers, place = np.unique(numbers, return_inverse=True)
     our_number = {name: number for number, name in enumerate(ours)}
-    new_numbers = [
-        our_number.setdefault(theirs[number], len(our_number))
-        for number in used.tolist()
-    ]
-    return tuple(our_number), np.array(new_numbers, dtype=np.int32)[index.reshape(-1)]
+    new_numbers = []
+    for number in used_numbers.tolist():
+        next_number = len(our_number)
+        new_numbers.append(our_number.setdefault(theirs[number], next_number))
+    renumbered = np.array(new_numbers, dtype=np.int32)[place.reshape(-1)]
+    return tuple(our_number), renumbered
 
 
 def _tracks(

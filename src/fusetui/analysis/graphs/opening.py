@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -35,7 +35,7 @@ from fusetui.analysis.graphs.captures import has_captures, replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.launches import graph_calls, wants_capture
 from fusetui.analysis.questions.server_steps import server_steps
-from fusetui.trace.cache import record_for
+from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -107,6 +107,7 @@ class File(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """The path of the file."""
         return os.path.join(self.folder, self.name)
 
 
@@ -158,11 +159,17 @@ def _scanned(
                 changed_folders.add(file.folder)
         scanned_files.append(scanned)
     for folder in changed_folders:
-        record = records[folder]
-        if record:
-            latest = list(known[folder].items())[-_MAX_ENTRIES:]
-            record.store(Index(files=dict(latest)))
+        _store(records[folder], known[folder])
     return scanned_files
+
+
+def _store(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
+    """Writes the record of a folder, the last _MAX_ENTRIES of its files; nothing
+    without a cache."""
+    if record is None:
+        return
+    latest = list(files.items())[-_MAX_ENTRIES:]
+    record.store(Index(files=dict(latest)))
 
 
 def with_captures(
@@ -175,7 +182,8 @@ def with_captures(
 
     Raises TraceError if a named file cannot be read.
     """
-    if not named and (trace.report.prefix is not None or not wants_capture(trace)):
+    is_part = trace.report.prefix is not None
+    if not named and (is_part or not wants_capture(trace)):
         return trace, ()
     annotation_files = []
     captures = []
@@ -232,18 +240,31 @@ def _likely(files: Sequence[File], trace: Trace) -> list[str]:
     """The paths of the files that may hold the captures of what the trace replays, the
     likeliest first: by the sizes of its steps, in requests and in tokens, as captures
     count either, and by the names of its first kernels."""
-    sizes: dict[int, None] = {}  # each once, in order
+    kernels = _first_kernels(trace)[:_KERNELS_COMPARED]
+    return candidates(files, _sizes_of_steps(trace), kernels)
+
+
+def _sizes_of_steps(trace: Trace) -> list[int]:
+    """The batches of the steps of a server, in requests and in tokens, each once, in
+    the order of the steps."""
+    sizes: dict[int, None] = {}  # an ordered set
     for asked in server_steps(trace).asked:
-        if asked:
-            for size in (asked.batch, asked.new_tokens):
-                if size:
-                    sizes[size] = None
-    kernels: dict[str, None] = {}  # each once, in order
+        if asked is None:
+            continue
+        for size in (asked.batch, asked.new_tokens):
+            if size:
+                sizes[size] = None
+    return list(sizes)
+
+
+def _first_kernels(trace: Trace) -> list[str]:
+    """The names of the kernels among the first nodes of each replay, each once."""
+    kernels: dict[str, None] = {}  # an ordered set
     for nodes in replays(trace):
         for row in nodes.rows[:_KERNELS_COMPARED].tolist():
             if trace.role[row] == Role.KERNEL:
                 kernels[trace.name_of(row)] = None
-    return candidates(files, list(sizes), list(kernels)[:_KERNELS_COMPARED])
+    return list(kernels)
 
 
 def said(joins: Sequence[Join]) -> list[str]:
@@ -253,41 +274,46 @@ def said(joins: Sequence[Join]) -> list[str]:
     captures = [join for join in joins if join.joined_by == CAPTURE]
     joined = sum(join.replays for join in captures)
     is_complete = bool(captures) and joined == captures[0].of_replays
-    reasons: dict[str, None] = {}
+    reasons: dict[str, None] = {}  # an ordered set
     for join_ in joins:
-        is_hidden = join_.found or is_complete
-        if join_.replays or not is_hidden:
+        is_of_interest = not join_.found and not is_complete
+        if join_.replays or is_of_interest:
             reasons |= dict.fromkeys(join_.refused)
     sentences = list(reasons)[:_MAX_REASONS]
-    rest = len(reasons) - _MAX_REASONS
-    if rest > 0:
-        sentences.append(f"... and {rest} more reasons.")
+    more = len(reasons) - _MAX_REASONS
+    if more > 0:
+        sentences.append(f"... and {more} more reasons.")
     return sentences
 
 
 def files_beside(path: str) -> list[File]:
     """Other traces in the folder of a trace, and in folders in it that are named after
-    captures: the nearest in time of each folder, _MAX_NEIGHBORS at most."""
-    folder = os.path.dirname(path) or "."
+    captures: the nearest in time of each folder, _MAX_NEIGHBORS at most. [] if the
+    trace is no file."""
     try:
         state = _state(os.stat(path))
     except OSError:
         return []
-    here = _listed(folder)
-    listings = [here]
-    for name in sorted(here.folders)[:_MAX_FOLDERS]:
-        listings.append(_listed(os.path.join(folder, name)))
-    _, own_time, _ = state
+    folder = os.path.dirname(path) or "."
+    listing = _listed(folder)
+    neighbors = _nearest(listing.files, state)
+    for name in sorted(listing.folders)[:_MAX_FOLDERS]:
+        inner = _listed(os.path.join(folder, name))
+        neighbors += _nearest(inner.files, state)
+    return neighbors
+
+
+def _nearest(files: Sequence[File], state: FileState) -> list[File]:
+    """The _MAX_NEIGHBORS files whose times are the nearest to those of another file,
+    the nearest first; that other one (`state`) is left out."""
+    _, own_time_ns, _ = state
 
     def distance(file: File) -> tuple[int, str]:
-        _, time, _ = file.state
-        return abs(time - own_time), file.name
+        _, time_ns, _ = file.state
+        return abs(time_ns - own_time_ns), file.name
 
-    neighbors: list[File] = []
-    for listing in listings:
-        others = [file for file in listing.files if file.state != state]
-        neighbors += sorted(others, key=distance)[:_MAX_NEIGHBORS]
-    return neighbors
+    others = [file for file in files if file.state != state]
+    return sorted(others, key=distance)[:_MAX_NEIGHBORS]
 
 
 def _state(state: os.stat_result) -> FileState:
@@ -318,11 +344,11 @@ def same_process(path: str, pids: Collection[Id]) -> list[File]:
     pid_texts = {str(pid) for pid in pids}
     files = files_beside(path)
     scanned_files = _scanned(files, "pids", lambda file: _first_processes(file.path))
-    return [
-        file
-        for file, scanned in zip(files, scanned_files, strict=True)
-        if not pid_texts.isdisjoint(scanned.pids or ())
-    ]
+    matching = []
+    for file, scanned in zip(files, scanned_files, strict=True):
+        if not pid_texts.isdisjoint(scanned.pids or ()):
+            matching.append(file)
+    return matching
 
 
 class _Search:
@@ -352,48 +378,64 @@ class _Search:
 def candidates(
     files: Sequence[File], batches: Sequence[int], kernels: Sequence[str] = ()
 ) -> list[str]:
-    """Those of these files that capture graphs, at most _MAX_CANDIDATES: first those of
-    the smallest size that is enough for each of the batches, then those that do not say
-    their size. `kernels`: names of some that are replayed."""
-    scanned_files = _scanned(files, "graphs", _Search().graphs_in)
+    """The paths of the files that capture graphs, at most _MAX_CANDIDATES: first those
+    of the smallest size that is enough for each of the batches, then those that do not
+    say their size. `kernels`: names of some that are replayed; a file that names other
+    kernels is left out."""
+    capturing = _capturing(files, kernels)
+    sizes: set[int] = set()
+    for file in capturing:
+        sizes.update(file.graphs.sizes)
+    wanted_sizes = {_smallest_size(sizes, batch) for batch in batches}
+    right_size = []
+    unknown_size = []
+    for path, graphs in capturing:
+        if not wanted_sizes.isdisjoint(graphs.sizes):
+            right_size.append(path)
+        if not graphs.sizes or not batches:
+            unknown_size.append(path)
+    paths = dict.fromkeys((*right_size, *unknown_size))  # an ordered set
+    return list(paths)[:_MAX_CANDIDATES]
+
+
+def _capturing(files: Sequence[File], kernels: Sequence[str]) -> list[_SearchedFile]:
+    """The files that capture graphs, and name either all of these kernels or none at
+    all."""
     plain_kernels = [name for name in kernels if _PLAIN_NAME.fullmatch(name)]
     kernel_hashes = {_hash(name.encode()) for name in plain_kernels}
+    scanned_files = _scanned(files, "graphs", _Search().graphs_in)
     capturing = []
     for file, scanned in zip(files, scanned_files, strict=True):
         graphs = scanned.graphs
         if graphs is None or not graphs.captures:
             continue
-        if not graphs.kernels or kernel_hashes <= set(graphs.kernels):
+        if not graphs.kernels or kernel_hashes.issubset(graphs.kernels):
             capturing.append(_SearchedFile(file.path, graphs))
-    sizes = {size for file in capturing for size in file.graphs.sizes}
-    wanted_sizes = {
-        min((size for size in sizes if size >= batch), default=-1) for batch in batches
-    }
-    right_size = []
-    unknown_size = []
-    for path, graphs in capturing:
-        if wanted_sizes & set(graphs.sizes):
-            right_size.append(path)
-        if not graphs.sizes or not batches:
-            unknown_size.append(path)
-    return list(dict.fromkeys((*right_size, *unknown_size)))[:_MAX_CANDIDATES]
+    return capturing
+
+
+def _smallest_size(sizes: Iterable[int], batch: int) -> int:
+    """The smallest of these sizes that is not below the batch, -1 for none."""
+    return min((size for size in sizes if size >= batch), default=-1)
 
 
 def _first_processes(path: str) -> tuple[str, ...]:
     """The processes that the beginning of a file names, sorted; of a file whose head
     names none a longer beginning is read. () if that names none either."""
-    for max_bytes, read_beginning in (
-        (_HEAD_BYTES, glimpse),
-        (_LONG_HEAD_BYTES, beginning),
-    ):
-        text = read_beginning(path, max_bytes)
-        pids = set(_PROCESS.findall(text))
-        if pids:
-            return tuple(sorted(pid.decode(errors="replace") for pid in pids))
-        if len(text) < max_bytes:
-            break
-    return ()
+    head = glimpse(path, _HEAD_BYTES)
+    pids = _pids_in(head)
+    is_longer = len(head) >= _HEAD_BYTES
+    if pids or not is_longer:
+        return pids
+    return _pids_in(beginning(path, _LONG_HEAD_BYTES))
+
+
+def _pids_in(text: bytes) -> tuple[str, ...]:
+    """The processes that a part of a document names, sorted."""
+    pids = set(_PROCESS.findall(text))
+    return tuple(sorted(pid.decode(errors="replace") for pid in pids))
 
 
 def _hash(name: bytes) -> bytes:
+    """A short hash of the name of a kernel."""
     return blake2b(name, digest_size=_HASH_BYTES).digest()

@@ -115,6 +115,8 @@ class _Search:
 
     @cached_property
     def verdict(self) -> Verdict:
+        """What the whole answer comes to, in one word: of what was found the first in
+        the order in which one can be the cause of another."""
         if any(not mismatch.is_over for mismatch in self.mismatches):
             return "mismatch"
         if any(culprit.has_dump for culprit in self.culprits):

@@ -130,28 +130,32 @@ class CollectiveGrid:
 
     @property
     def _dump_count(self) -> int:
+        """How many dumps there are, at least 1."""
         return max(1, len(self.recorded.dumps.ranks))
 
     def _entries_of(self, group: int, rank: int) -> _Window:
+        """The entries of a rank in a group; none if it wrote no dump."""
         dump = self.recorded.dump_of_rank.get(rank)
         if dump is None:
-            none = np.zeros(0, np.int64)
-            return _Window(rows=none, numbers=none)
-        key = group * self._dump_count + dump
-        begin = int(np.searchsorted(self._sorted.group_and_dump, key, "left"))
-        end = int(np.searchsorted(self._sorted.group_and_dump, key, "right"))
+            no_entries = np.zeros(0, np.int64)
+            return _Window(rows=no_entries, numbers=no_entries)
+        group_and_dump = group * self._dump_count + dump
+        begin = int(np.searchsorted(self._sorted.group_and_dump, group_and_dump))
+        end = int(np.searchsorted(self._sorted.group_and_dump, group_and_dump, "right"))
         return _Window(
             rows=self._sorted.row[begin:end], numbers=self._sorted.number[begin:end]
         )
 
     def _row_among(self, entries: _Window, number: int) -> int:
-        """The first entry with this number: a coalesced operation has several."""
-        at = int(np.searchsorted(entries.numbers, number))
-        if at < len(entries.numbers) and entries.numbers[at] == number:
-            return int(entries.rows[at])
+        """The row of the first of these entries with this number, NO_ENTRY for none: a
+        coalesced operation has several."""
+        place = int(np.searchsorted(entries.numbers, number))
+        if place < len(entries.numbers) and entries.numbers[place] == number:
+            return int(entries.rows[place])
         return NO_ENTRY
 
     def _state_of_entry(self, row: int) -> CallState:
+        """The state of an entry."""
         if self.recorded.is_over[row]:
             return CallState.OVER
         state = int(self.recorded.entries.state[row])
@@ -168,23 +172,25 @@ class CollectiveGrid:
         highest: dict[int, int] = {}
         by_group = self._sorted.group
         for group in np.unique(by_group).tolist():
-            begin = int(np.searchsorted(by_group, group, "left"))
-            end = int(np.searchsorted(by_group, group, "right"))
-            lowest[group] = int(self._sorted.number[begin:end].min())
-            highest[group] = int(self._sorted.number[begin:end].max())
+            begin, end = np.searchsorted(by_group, [group, group + 1]).tolist()
+            numbers = self._sorted.number[begin:end]
+            lowest[group] = int(numbers.min())
+            highest[group] = int(numbers.max())
         for (group, _), newest in self._newest.items():
             if newest != UNKNOWN:
                 highest[group] = max(highest.get(group, 1), newest)
         for group, number in self._waits:
             highest[group] = max(highest.get(group, 1), number)
-        return {
-            group: NumberRange(first=lowest.get(group, last), last=last)
-            for group, last in highest.items()
-            if last
-        }
+        ranges = {}
+        for group, last in highest.items():
+            if last:
+                first = lowest.get(group, last)
+                ranges[group] = NumberRange(first=first, last=last)
+        return ranges
 
     @cached_property
     def _index_of(self) -> dict[GroupName, int]:
+        """The index of each group by its name."""
         return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
@@ -199,19 +205,19 @@ class CollectiveGrid:
     @cached_property
     def _waits(self) -> dict[tuple[int, int], Wait]:
         """The waits in collectives, by the index of the group and the number."""
-        return {
-            (self.index_of(wait.group), wait.sequence): wait
-            for wait in self.answer.waits
-            if not wait.is_p2p
-        }
+        waits = {}
+        for wait in self.answer.waits:
+            if not wait.is_p2p:
+                waits[self.index_of(wait.group), wait.sequence] = wait
+        return waits
 
     @cached_property
     def _awaited(self) -> dict[tuple[int, int], frozenset[int]]:
         """The ranks that others wait for, by group and number."""
-        return {
-            place: frozenset((*wait.lacking, *wait.without_dump))
-            for place, wait in self._waits.items()
-        }
+        awaited = {}
+        for place, wait in self._waits.items():
+            awaited[place] = frozenset((*wait.lacking, *wait.without_dump))
+        return awaited
 
     @cached_property
     def _sides(self) -> dict[tuple[int, int, int], int]:
@@ -225,6 +231,7 @@ class CollectiveGrid:
         return sides
 
     def _side_of(self, group: int, number: int, rank: int) -> int:
+        """On which side of a mismatch a rank is, UNKNOWN for none."""
         return self._sides.get((group, number, rank), UNKNOWN)
 
 

@@ -19,7 +19,7 @@ from fusetui.trace.flight.columns import (
     GroupName,
 )
 from fusetui.trace.flight.entries import ALL_RANKS
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, begins_runs
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """In the path of a file of torch itself."""
@@ -94,9 +94,7 @@ class Recorded:
         order = np.lexsort((ranks, groups))
         ranks = ranks[order]
         groups = groups[order]
-        is_first = np.ones(len(rows), np.bool_)
-        is_first[1:] = (np.diff(groups) != 0) | (np.diff(ranks) != 0)
-        starts = np.flatnonzero(is_first)
+        starts = np.flatnonzero(begins_runs(groups, ranks))
         highest = np.maximum.reduceat(entries.sequence[rows][order], starts)
         keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
         return dict(zip(keys, highest.tolist(), strict=True))

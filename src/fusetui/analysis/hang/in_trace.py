@@ -62,8 +62,8 @@ class CollectiveInStep(msgspec.Struct, frozen=True):
 
 
 class InTrace(msgspec.Struct, frozen=True):
-    """The collective in which ranks wait, as an earlier step ran it. `row` is that slice,
-    -1 where none was found, and `reason` says why."""
+    """The collective in which ranks wait, in an earlier step. `row` is that slice,
+    -1 if none was found, and `reason` the reason."""
 
     path: str  # of the trace
     group: GroupName

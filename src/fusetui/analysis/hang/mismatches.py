@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.hang.groups import Recorded
 from fusetui.analysis.hang.model import Mismatch, MismatchKind, Side
 from fusetui.trace.flight.columns import FlightEntries, Tensors
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, ends_runs
 
 SAME_INPUT = frozenset(
     {
@@ -74,12 +74,10 @@ def _collectives(entries: FlightEntries) -> _Collectives:
     """The entries of collectives by group and number, those of one in their order."""
     rows = np.flatnonzero(~entries.is_p2p)
     order = rows[np.lexsort((rows, entries.sequence[rows], entries.group[rows]))]
-    other_group = np.diff(entries.group[order]) != 0
-    other_number = np.diff(entries.sequence[order]) != 0
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = other_group | other_number
-    first = np.flatnonzero(is_first)
-    stop = np.append(first[1:], len(order))[: len(first)]
+    group = entries.group[order]
+    sequence = entries.sequence[order]
+    first = np.flatnonzero(begins_runs(group, sequence))
+    stop = np.flatnonzero(ends_runs(group, sequence)) + 1
     return _Collectives(order=order, first=first, stop=stop)
 
 
@@ -96,11 +94,9 @@ def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) ->
 
 def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
     """How many dumps have entries of each collective; those of one are neighbors."""
-    dump = entries.dump[collectives.order]
-    is_new_dump = np.ones(len(dump), np.int64)
-    is_new_dump[1:] = np.diff(dump) != 0
-    is_new_dump[collectives.first] = 1
-    return np.add.reduceat(is_new_dump, collectives.first)
+    is_new_dump = begins_runs(entries.dump[collectives.order])
+    is_new_dump[collectives.first] = True
+    return np.add.reduceat(is_new_dump.astype(np.int64), collectives.first)
 
 
 def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:

@@ -32,9 +32,8 @@ State = Literal["other", "scheduled", "started", "completed"]
 class Issued(msgspec.Struct, frozen=True):
     """A collective, send or receive that a rank issued.
 
-    `place` is the innermost line outside of torch, None where no stack was recorded.
-    `created_ns` is Unix time by the clock of the rank's own host.
-    """
+    `place` is the innermost line outside of torch, None if no stack was recorded.
+    `created_ns` is Unix time by the clock of the rank's host."""
 
     rank: int
     group: GroupName
@@ -49,14 +48,13 @@ class Issued(msgspec.Struct, frozen=True):
 
 
 class Culprit(msgspec.Struct, frozen=True):
-    """A rank that others wait for and that waits for nobody itself.
+    """A rank that others wait for and that does not wait itself.
 
-    `last` is the newest of all that it issued, in any group. None: it wrote no dump, or
-    issued nothing. `now` is the line outside of torch at which its main thread was when
-    the dump was taken; None where the dump has no stack, as torch's own have not. `group` and `sequence`
-    are of the first collective that it lacks, `waiting` counts the ranks that cannot go
-    on before it comes, directly or through others.
-    """
+    `last` is the last operation that it issued, in any group; None if it wrote no
+    dump or issued nothing. `now` is the line outside of torch of its main thread at
+    the time of the dump; None if the dump has no stack, as in torch's own dumps.
+    `group` and `sequence` are of the first collective that it lacks. `waiting`
+    counts the ranks that wait for it, directly or through others."""
 
     rank: int
     has_dump: bool
@@ -68,9 +66,9 @@ class Culprit(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A collective that some members issued and that is not over, while others have not
-    issued it. `now`: where the first of `waiting` was when its dump was taken, None where
-    the dump has no stack."""
+    """An unfinished collective that some members issued and others did not. `now`:
+    the place of the first of `waiting` at the time of its dump, None if the dump has
+    no stack."""
 
     group: GroupName
     sequence: int
@@ -84,15 +82,16 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The ranks that issued the same under one number, and how the first of them did."""
+    """The ranks that issued the same under one number, and the entry of the first
+    one."""
 
     ranks: tuple[int, ...]
     issued: tuple[Issued, ...]  # several, if they are coalesced
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A collective that the members of a group issued in different ways. The larger side
-    comes first; it need not be the right one."""
+    """A collective that the members of a group issued in different ways. The larger
+    side comes first; it may be the wrong one."""
 
     group: GroupName
     sequence: int
@@ -102,7 +101,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class UnmatchedMessage(msgspec.Struct, frozen=True):
-    """A send whose receive was not issued, or the other way round."""
+    """A send whose receive was not issued, or vice versa."""
 
     issued: Issued
     peer: int  # rank; UNKNOWN where the members of the group are not known
@@ -110,8 +109,8 @@ class UnmatchedMessage(msgspec.Struct, frozen=True):
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """How far the members of a group came: `newest[i]` is the number of the newest
-    collective that `members[i]` issued, 0 for none, -1 for not known."""
+    """The progress of the members of a group: `newest[i]` is the number of the last
+    collective that `members[i]` issued, 0 for none, -1 for unknown."""
 
     group: GroupName
     members: tuple[int, ...]
@@ -120,7 +119,7 @@ class GroupProgress(msgspec.Struct, frozen=True):
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """What the dumps leave open."""
+    """An open question of the dumps."""
 
     kind: DoubtKind
     ranks: tuple[int, ...]

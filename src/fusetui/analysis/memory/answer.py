@@ -236,8 +236,8 @@ By = Literal["code", "module", "category"]
 
 
 class HoldingChange(msgspec.Struct, frozen=True):
-    """What one place, or one category, holds in each; `difference_bytes` is that of B
-    less A's."""
+    """The memory of one place, or one category, in each; `difference_bytes` is B
+    minus A."""
 
     holder: str
     a_bytes: int
@@ -246,7 +246,7 @@ class HoldingChange(msgspec.Struct, frozen=True):
 
 
 class DeviceChange(msgspec.Struct, frozen=True):
-    """One device; a device that only one of them has holds nothing in the other. The
+    """One device; a device in only one of them counts as empty in the other. The
     differences of the rows add up to that of the device."""
 
     device: int
@@ -257,7 +257,7 @@ class DeviceChange(msgspec.Struct, frozen=True):
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
-    """B beside A, each at its moment `at`."""
+    """B compared with A, each at its moment `at`."""
 
     a: str
     b: str
@@ -267,8 +267,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 
 class MemoryRank(msgspec.Struct, frozen=True):
-    """One device of one of several snapshots; `from_median_bytes`: its peak less the
-    median."""
+    """One device of one of several snapshots; `from_median_bytes`: its peak minus
+    the median."""
 
     file: str
     device: int

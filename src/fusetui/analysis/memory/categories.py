@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
 from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
-from fusetui.trace.model.arrays import Flags, Int64s, summed
+from fusetui.trace.model.arrays import Flags, Int64s, at, begins_runs, ends_runs, summed
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 PROFILER_PREFIX = "ProfilerStep#"
@@ -44,7 +44,7 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
         after it; a number above that of any event if none does."""
         step = np.searchsorted(self.begin, events, side="right")
         never = len(self.phase) + 1
-        return np.append(self.end, never)[step]
+        return at(self.end, step, missing=never)
 
 
 class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
@@ -78,15 +78,13 @@ def phases(history: History, evidence: Evidence) -> Phases:
     phase[_is_in_a_step(annotated_steps, count) & ~is_model] = TrainingPhase.STEP
     phase[evidence.in_step[stack]] = TrainingPhase.STEP
     phase[is_backward] = TrainingPhase.BACKWARD
-    # cut, as without events there is no first one
-    begins_run = np.append(True, phase[1:] != phase[:-1])[:count]
 
     steps = annotated_steps or _steps_by_stacks(history, phase, is_model)
     program_steps = steps or _annotated_steps(history, PROFILER_PREFIX)
     program_ends = [step.end for step in program_steps if step.end <= count]
     return Phases(
         phase=phase,
-        run=np.cumsum(begins_run),
+        run=np.cumsum(begins_runs(phase)),
         begin=np.array([step.begin for step in steps], np.int64),
         end=np.array([step.end for step in steps], np.int64),
         ends=np.array(program_ends, np.int64),
@@ -152,10 +150,8 @@ def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_
         return []
     is_between = (phase == TrainingPhase.BACKWARD) | is_model
     between_so_far = np.cumsum(is_between)[rows]
-    is_first = np.append(True, between_so_far[1:] != between_so_far[:-1])
-    is_last = np.append(is_first[1:], True)
-    begins = rows[is_first]
-    ends = rows[is_last] + 1
+    begins = rows[begins_runs(between_so_far)]
+    ends = rows[ends_runs(between_so_far)] + 1
     last_failure = history.failures.max(initial=BEFORE)
     # the file was written from within the last step, which did not end
     if ends[-1] == count and last_failure >= begins[-1]:
@@ -185,7 +181,7 @@ UNKNOWN = CATEGORY_NUMBER["unknown"]
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
-    """What of a category lives at a moment."""
+    """The live memory of a category at a moment."""
 
     category: Category
     bytes: int
@@ -258,16 +254,15 @@ def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_Catego
 
 def _phase_at_birth(lives: Allocations, phases: Phases) -> Int64s:
     """The TrainingPhase in which each life was allocated, UNKNOWN for BEFORE."""
-    # BEFORE is place -1: that of what is appended
-    return np.append(phases.phase, TrainingPhase.UNKNOWN)[lives.born]
+    return at(phases.phase, lives.born, missing=TrainingPhase.UNKNOWN)
 
 
 def _is_of_one_run(lives: Allocations, phases: Phases) -> Flags:
     """Which lives were allocated and freed within one run of events of one phase; only
     of lives with a stack, and where the phase is known."""
-    no_run = -1  # of BEFORE and of what lives at the end
-    run = np.append(phases.run, no_run)
-    same_run = run[lives.born] == run[lives.died]
+    run_of_birth = at(phases.run, lives.born, missing=-1)
+    run_of_death = at(phases.run, lives.died, missing=-1)
+    same_run = run_of_birth == run_of_death
     has_both_events = (lives.born != BEFORE) & (lives.died < lives.events)
     is_known = _phase_at_birth(lives, phases) != TrainingPhase.UNKNOWN
     return np.asarray(same_run & has_both_events & is_known & (lives.stack >= 0))
@@ -276,7 +271,7 @@ def _is_of_one_run(lives: Allocations, phases: Phases) -> Flags:
 def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags:
     """Which lives a frame of this role freed; shape [lives]."""
     no_stack = -1  # of what lives at the end
-    freeing_stack = np.append(history.events.stack, no_stack)[history.lives.died]
+    freeing_stack = at(history.events.stack, history.lives.died, missing=no_stack)
     is_freed_by: Flags = evidence.has(role)[freeing_stack]
     return is_freed_by
 
@@ -285,8 +280,7 @@ def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
     """For each life the end of the step of an optimizer that began last before its
     birth; 0 for what was allocated before the first event or the first step."""
     step = np.searchsorted(phases.begin, lives.born, side="right") - 1
-    # step -1: the last entry
-    end = np.append(phases.end, 0)[step]
+    end = at(phases.end, step, missing=0)
     return np.where(lives.born == BEFORE, 0, end)
 
 
@@ -299,8 +293,7 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
     rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
     next_row = np.searchsorted(rows, lives.born, side="right")
-    # a forward pass or a step after the birth
-    something_came_later = np.append(rows, lives.events)[next_row] < lives.events
+    something_came_later = next_row < len(rows)  # a forward pass, or a step
     # only a file that was written because memory ran out ends within a pass
     last_failure = history.failures.max(initial=BEFORE)
     backward_ended: Flags = something_came_later | (lives.born > last_failure)

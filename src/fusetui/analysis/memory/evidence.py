@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.trace.model.arrays import Flags, Int64s, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int64s, at, distinct, summed
 from fusetui.trace.program.own_code import is_own
 from fusetui.trace.snapshot.columns import Frame, Stacks
 
@@ -131,7 +131,7 @@ def evidence(stacks: Stacks) -> Evidence:
     called = _first(callees & is_outside_torch, stacks)
     called = np.where(called < NOWHERE, called, _first(callees, stacks))
     python = first(FrameRole.PYTHON)
-    python_marks = np.append(marks, 0)[np.minimum(python, len(marks))]
+    python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
     in_triton = python_marks & FrameRole.TRITON != 0
     in_step = first(FrameRole.STEP) < first(FrameRole.CALL | FrameRole.BACKWARD)
     return Evidence(
@@ -221,12 +221,13 @@ def _first(wanted: Flags, stacks: Stacks) -> Int64s:
 
 def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
     """The frames at these places, and one more for no stack."""
-    frames = np.append(stacks.frame, -1)[np.minimum(places, len(stacks.frame))]
+    place_or_end = np.minimum(places, len(stacks.frame))
+    frames = at(stacks.frame, place_or_end, missing=-1)
     return np.append(frames, -1).astype(np.int64)
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """What was allocated at one place, and lives."""
+    """The live allocations of one place."""
 
     place: str
     bytes: int
@@ -251,14 +252,14 @@ def held_at(
     stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, lives.stack[rows])
     stacks = distinct(stack_of_row)
     number = np.searchsorted(stacks, stack_of_row)
-    sizes = summed(number, lives.size[rows], len(stacks)).tolist()
-    blocks = np.bincount(number).tolist()
+    bytes_of_stack = summed(number, lives.size[rows], len(stacks))
+    blocks_of_stack = np.bincount(number)
     bytes_of_place: Counter[str] = Counter()
     blocks_of_place: Counter[str] = Counter()
-    for stack, size, count in zip(stacks.tolist(), sizes, blocks, strict=True):
+    for number_of_stack, stack in enumerate(stacks.tolist()):
         place = _place_of_stack(stack, place_of)
-        bytes_of_place[place] += size
-        blocks_of_place[place] += count
+        bytes_of_place[place] += int(bytes_of_stack[number_of_stack])
+        blocks_of_place[place] += int(blocks_of_stack[number_of_stack])
     holders = []
     for place, size in bytes_of_place.items():
         holders.append(Holder(place=place, bytes=size, blocks=blocks_of_place[place]))

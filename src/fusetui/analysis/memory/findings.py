@@ -15,7 +15,7 @@ from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
-from fusetui.trace.model.arrays import Flags, Int64s, summed
+from fusetui.trace.model.arrays import Flags, Int64s, at, summed
 
 Rule = Literal[
     "memory-leak",
@@ -200,7 +200,7 @@ def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
     something else than a backward pass. `step_end`: of each life."""
     lives = facts.history.lives
     no_stack = -1  # of what lives at the end
-    freeing_stack = np.append(facts.history.events.stack, no_stack)[lives.died]
+    freeing_stack = at(facts.history.events.stack, lives.died, missing=no_stack)
     freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
     is_used = freed_in_backward | (lives.died >= lives.events)
     is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    ends_runs,
+    first_with,
+)
 from fusetui.trace.snapshot.columns import (
     Blocks,
     BlockState,
@@ -412,14 +421,11 @@ def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
     order = rows[np.argsort(events.addr[rows], kind="stable")]
     addresses = events.addr[order]
     is_birth = events.action[order] == MemoryAction.ALLOC
-    is_first = np.ones(len(order), np.bool_)  # event of its address
-    is_first[1:] = addresses[1:] != addresses[:-1]
-    is_last = np.ones(len(order), np.bool_)
-    is_last[:-1] = is_first[1:]
+    is_first = begins_runs(addresses)  # event of its address
     never = len(events)
     # the next event of an address, whatever it is, ends the life there
     next_event = np.append(order[1:], never)
-    next_event[is_last] = never
+    next_event[ends_runs(addresses)] = never
     return _LivesOfEvents(
         ended_only=order[is_first & ~is_birth],
         born=order[is_birth],
@@ -430,12 +436,7 @@ def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
 
 def _rows_at(blocks: Blocks, kept: Rows, address: Int64s) -> Rows:
     """The row of the one of the `kept` blocks that is at each address, -1 for none."""
-    by_address = kept[np.argsort(blocks.address[kept], kind="stable")]
-    addresses = blocks.address[by_address]
-    place = np.searchsorted(addresses, address)
-    # beyond the last address there is no block
-    has_block = np.append(addresses, -1)[place] == address
-    return np.where(has_block, np.append(by_address, -1)[place], -1)
+    return first_with(blocks.address[kept], kept, address).astype(np.intp)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:

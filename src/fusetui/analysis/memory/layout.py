@@ -25,7 +25,7 @@ from fusetui.analysis.memory.history import (
     Allocations,
     History,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ends_runs, summed
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
@@ -148,8 +148,7 @@ def _placed(lives: Allocations, event: int, segments: tuple[Segment, ...]) -> _P
     living = living[np.argsort(lives.address[living], kind="stable")]
     address = lives.address[living]
     segment = np.searchsorted(_addresses(segments), address, side="right") - 1
-    # segment -1, before the first one, ends at the address that is appended
-    end = np.append(_ends(segments), 0)[segment]
+    end = at(_ends(segments), segment, missing=0)
     is_inside = (segment >= 0) & (address < end)
     return _Placed(row=living[is_inside], segment=segment[is_inside])
 
@@ -174,14 +173,12 @@ def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
     segment_rows = np.arange(len(segments))
     segment = np.concatenate([segment_rows, blocks.segment])[by_address]
     next_boundary = np.append(boundaries[by_address][1:], 0)
-    is_last_of_segment = np.append(segment[1:] != segment[:-1], True)
-    is_last_of_segment = is_last_of_segment[: len(by_address)]  # none without segments
     is_sure = np.zeros(len(segments), np.bool_)
     is_behind_unsure = np.concatenate([is_sure, blocks.may_be_larger])[by_address]
     return _Gaps(
         segment=segment,
         start=start,
-        end=np.where(is_last_of_segment, segment_ends[segment], next_boundary),
+        end=np.where(ends_runs(segment), segment_ends[segment], next_boundary),
         is_behind_unsure=is_behind_unsure,
     )
 
@@ -419,9 +416,9 @@ class SegmentMap:
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """What is reserved after an event, and what of it is of use: active, rounding,
-    split and cached add up to `reserved_bytes`. None where blocks and segments do not
-    fit together."""
+    """Reserved memory after an event, and its parts: active, rounding, split and
+    cached add up to `reserved_bytes`. None if blocks and segments contradict each
+    other."""
 
     reserved_bytes: int
     active_bytes: int  # what was asked for

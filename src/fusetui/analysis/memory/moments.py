@@ -28,7 +28,16 @@ from fusetui.analysis.memory.layout import (
     segment_log,
     segments_at,
 )
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct,
+    first_with,
+    summed,
+)
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import Frame
@@ -263,6 +272,7 @@ def _holders(lives: Allocations, keys: Keys) -> _Holders:
     number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
 
     def number(name: str) -> int:
+        """The number of a name; the next one for a name that is new."""
         return number_of.setdefault(name, len(number_of))
 
     no_stack = number(NO_STACK)
@@ -272,10 +282,10 @@ def _holders(lives: Allocations, keys: Keys) -> _Holders:
     for by, (key_of_life, name_of) in keys.items():
         has_key = key_of_life >= 0
         distinct_keys = distinct(key_of_life[has_key])
-        number_of_key = [number(name_of(key)) for key in distinct_keys.tolist()]
+        numbers_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
+        number_of_key = np.array(numbers_of_keys, dtype=np.int64)
         place = np.searchsorted(distinct_keys, key_of_life)
-        # one entry more, so that there is one where no life has a key
-        number_of_life = np.array([*number_of_key, 0])[place]
+        number_of_life = at(number_of_key, place, missing=no_stack)
         numbers[by] = np.where(has_key, number_of_life, nameless)
     return _Holders(numbers=numbers, names=tuple(number_of))
 
@@ -394,9 +404,4 @@ def _lives_of_occupied(history: History, rows: Rows) -> Rows:
 def _early_lives_at(lives: Allocations, address: Int64s) -> Rows:
     """For each address the life there from before the first event, -1 for none."""
     early = np.flatnonzero(lives.born == BEFORE)
-    early = early[np.argsort(lives.address[early], kind="stable")]
-    early_addresses = lives.address[early]
-    place = np.searchsorted(early_addresses, address)
-    # beyond the last address there is none
-    is_same_address = np.append(early_addresses, -1)[place] == address
-    return np.where(is_same_address, np.append(early, -1)[place], -1)
+    return first_with(lives.address[early], early, address).astype(np.intp)

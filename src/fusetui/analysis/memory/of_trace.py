@@ -17,7 +17,7 @@ from fusetui.analysis.memory.history import BEFORE, History, allocations_of, bla
 from fusetui.analysis.memory.moments import Moments, prepared_moments
 from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, at
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -79,10 +79,9 @@ class MemorySample(NamedTuple):
 
 
 class TracedMemory(Totals, frozen=True):
-    """One device, as one process saw it, in bytes of blocks. `place` is the op that was
-    running. `difference_end_bytes`: what the events add up to less the last total.
-    Times begin with the trace, and are as in the file where it does not say when its
-    clock began."""
+    """One device in one process, in bytes of blocks. `place` is the op that was
+    running. `difference_end_bytes`: the sum of the events minus the last total.
+    Times start with the trace, and are as in the file if it does not date its clock."""
 
     # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
     kind: str
@@ -132,8 +131,7 @@ def _moments(
     history = _history(trace, device, samples)
     lives = history.lives
     is_early = lives.born == BEFORE
-    # the last entry is that of BEFORE
-    recorded = np.append(history.events.user_metadata, -1)[lives.born]
+    recorded = at(history.events.user_metadata, lives.born, missing=-1)
     no_annotation = len(trace.names) + 1
     # -1 stays for what was there before: its annotation is not known
     annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)

@@ -39,7 +39,7 @@ MAX_NAMED = 5
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """A segment with holes, and the code whose allocations keep it."""
+    """A segment with inactive blocks, and the code whose allocations keep it."""
 
     address: int
     total_size: int
@@ -48,8 +48,8 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Inactive(msgspec.Struct, frozen=True):
-    """Where holes are, as seen from what was asked for; each in the first that it
-    fits."""
+    """Where inactive bytes are, relative to the request; each in the first group
+    that fits."""
 
     other_pools_bytes: int
     # segments for large blocks, if a small one was asked for, or vice versa

@@ -133,6 +133,7 @@ class _IssuedKernels(NamedTuple):
 
 @memo()
 def _issued_kernels(trace: Trace) -> _IssuedKernels:
+    """The kernels that communicate, and what launched each."""
     communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = communicating[trace.role[communicating] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -163,44 +164,59 @@ def args_asked(trace: Trace) -> ArgsQuestion:
 def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     """The kernels that communicate, in the order of the trace."""
     kernels = _issued_kernels(trace)
-    args_of_rows, args_of_ops, args_of_annotations = _args(
-        trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
-    )
-    # equal args are one object: each distinct collective is made once
-    known: dict[tuple[int, ...], KnownCollective] = {}
-    collectives = []
-    for n, (row, annotation) in enumerate(
-        zip(kernels.rows.tolist(), kernels.annotations.tolist(), strict=True)
-    ):
-        sources = _Sources(
-            row=row,
-            annotation=annotation,
-            row_args=args_of_rows[n],
-            op_args=args_of_ops[n],
-            annotation_args=args_of_annotations[n],
-        )
-        key = (
-            int(trace.name[row]),
-            int(trace.name[annotation]) if annotation >= 0 else -1,
-            id(sources.row_args),
-            id(sources.op_args),
-            id(sources.annotation_args),
-        )
-        if key not in known:
-            known[key] = _known_collective(trace, sources)
-        collectives.append(known[key])
-    batches = [
-        n
-        for n, collective in enumerate(collectives)
-        if collective.name == "send_recv" and collective.peer < 0
-    ]
-    for n, collective in _collectives_of_batches(trace, kernels, batches).items():
-        collectives[n] = collective
+    collectives = _known_collectives(trace, kernels)
+    batches = []
+    for number, collective in enumerate(collectives):
+        if collective.name == "send_recv" and collective.peer < 0:
+            batches.append(number)
+    for number, collective in _collectives_of_batches(trace, kernels, batches).items():
+        collectives[number] = collective
     return IssuedCollectives(
         told=tuple(collectives),
         rows=kernels.rows,
         issued=kernels.issued,
         issuer=kernels.launch,
+    )
+
+
+def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollective]:
+    """What is known of the collective of each kernel, from the args of the kernel
+    itself, of the op and of the annotation around its launch.
+
+    Equal args are one object: each distinct collective is made once.
+    """
+    args_of_rows, args_of_ops, args_of_annotations = _args(
+        trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
+    )
+    rows = kernels.rows.tolist()
+    annotations = kernels.annotations.tolist()
+    known: dict[tuple[int, ...], KnownCollective] = {}
+    collectives = []
+    for number, (row, annotation) in enumerate(zip(rows, annotations, strict=True)):
+        sources = _Sources(
+            row=row,
+            annotation=annotation,
+            row_args=args_of_rows[number],
+            op_args=args_of_ops[number],
+            annotation_args=args_of_annotations[number],
+        )
+        key = _key_of_sources(trace, sources)
+        if key not in known:
+            known[key] = _known_collective(trace, sources)
+        collectives.append(known[key])
+    return collectives
+
+
+def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
+    """Equal for sources of which the same is known."""
+    annotation = sources.annotation
+    annotation_name = int(trace.name[annotation]) if annotation >= 0 else -1
+    return (
+        int(trace.name[sources.row]),
+        annotation_name,
+        id(sources.row_args),
+        id(sources.op_args),
+        id(sources.annotation_args),
     )
 
 
@@ -216,24 +232,33 @@ def _collectives_of_batches(
     thread_of_ops = trace.thread_of_track[trace.track[ops]]
     (args,) = _args(trace, (ops,))
     collectives = {}
-    for n in batches:
-        thread = kernels.thread[n]
-        issued = kernels.issued[n]
+    for number in batches:
+        thread = kernels.thread[number]
+        issued = kernels.issued[number]
         is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
         earlier = kernels.issued[is_earlier]
         since = int(earlier.max()) if len(earlier) else trace.begin_ns
         is_of_batch = (thread_of_ops == thread) & (trace.start[ops] < issued)
         is_of_batch &= trace.start[ops] >= since
-        sends = []
-        for op in np.flatnonzero(is_of_batch).tolist():
-            if not args[op].get(_NAME_ARG):
-                continue
-            collective = _recorded(trace, args[op])
-            if collective.name in ("send", "recv"):
-                sends.append(collective)
+        args_of_batch = [args[op] for op in np.flatnonzero(is_of_batch).tolist()]
+        sends = _sends_and_receives(trace, args_of_batch)
         if len({(send.peer, send.group) for send in sends}) == 1:
-            collectives[n] = replace(sends[0], name="send_recv", sequence=-1)
+            collectives[number] = replace(sends[0], name="send_recv", sequence=-1)
     return collectives
+
+
+def _sends_and_receives(
+    trace: Trace, args_of_ops: Sequence[dict[str, Any]]
+) -> list[KnownCollective]:
+    """Those of these ops whose args say that they send or receive."""
+    sends = []
+    for args in args_of_ops:
+        if not args.get(_NAME_ARG):
+            continue
+        collective = _recorded(trace, args)
+        if collective.name in ("send", "recv"):
+            sends.append(collective)
+    return sends
 
 
 def collectives_on_cpu(trace: Trace) -> IssuedCollectives:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.questions.totals import Groups, Spread, grouped, op_sums, spreads
 from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
@@ -41,6 +42,7 @@ class Group(Spread, frozen=True):
     shapes: list[Any] | UnsetType | None = UNSET
     dtypes: list[Any] | UnsetType | None = UNSET
     module: str | UnsetType | None = UNSET
+    kind: str | UnsetType = UNSET
     family: str | UnsetType | None = UNSET
     device: Id | UnsetType = UNSET
     stream: Id | UnsetType = UNSET
@@ -55,7 +57,7 @@ TIMES = tuple(name for name in Spread.__struct_fields__ if name != "count")
 
 
 class OpGroup(Group, frozen=True, kw_only=True):
-    """A group of ops; `total_ns` is without those inside another one of the group."""
+    """A group of ops; `total_ns` leaves out ops inside another op of the group."""
 
     self_ns: int
     gpu_ns: int
@@ -267,8 +269,14 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _by_family(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the naming scheme, which usually means the library."""
+def _by_kind(trace: Trace, jobs: Jobs) -> Keys:
+    """The keys of a grouping by the kind of work, as the legend of the timeline shows
+    it."""
+    return _by_label(trace, jobs.rows, "kind", legend_kind)
+
+
+def _by_library(trace: Trace, jobs: Jobs) -> Keys:
+    """The keys of a grouping by the library, as far as the naming scheme shows it."""
     return _by_label(trace, jobs.rows, "family", _family_of)
 
 
@@ -330,7 +338,9 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "op": _by_op,
     "shape": _by_shape,
     "module": _by_module,
-    "family": _by_family,
+    "kind": _by_kind,
+    "library": _by_library,
+    "family": _by_library,
     "stream": _by_stream,
     "step": _by_step,
 }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, begins_runs, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label, exact_id
@@ -77,8 +77,8 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 
 
 class GraphReplay(msgspec.Struct, frozen=True):
-    """One launch of a graph on one device; times in ns, starts after that of the
-    trace."""
+    """One launch of a graph on one device; times in ns, starts after the start of
+    the trace."""
 
     call: str
     call_start_ns: int
@@ -319,7 +319,7 @@ def _running(begin: Int64s, end: Int64s) -> _Running:
     change = np.bincount(begun_at, minlength=len(time)).astype(np.int64)
     change -= np.bincount(ended_at, minlength=len(time))
     running = np.cumsum(change)
-    is_new_value = np.concatenate(([True], np.diff(running) != 0))
+    is_new_value = begins_runs(running)
     length = running[is_new_value].astype(np.float64)
     return _Running(time=time[is_new_value], length=length)
 
@@ -351,7 +351,7 @@ def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
     end_keys = np.rec.fromarrays((thread[ends], trace.start[ends]))
     begin_keys = np.rec.fromarrays((thread[begins], trace.end[begins]))
     place_of_next = end_keys.searchsorted(begin_keys)
-    next_end = np.append(ends, -1)[place_of_next]
+    next_end = at(ends, place_of_next, missing=-1)
     is_same_thread = thread[next_end] == thread[begins]
     return begins, np.where(is_same_thread, next_end, -1)
 

@@ -42,6 +42,7 @@ def note_of(trace: Trace) -> str:
 
 
 def _notes(trace: Trace) -> Iterator[str]:
+    """The sentences of `note_of`."""
     origin = trace.keys.get(RECONSTRUCTED)
     if isinstance(origin, str):
         yield printable(origin)[:MAX_TEXT_CHARACTERS]

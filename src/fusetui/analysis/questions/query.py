@@ -1,7 +1,7 @@
 """What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/
 -memset`.
 
-A word is looked for in names, short names, families and decoded fields, then in args
+A word is looked for in names, short names, libraries and decoded fields, then in args
 and shapes, a value in its field; after `=` and `!=` the value is all of it. `<`, `>`,
 `<=` and `>=` compare. Blanks around these signs are ignored. Case matters only if a
 word has capitals. `and`, `or`, `not` and parentheses join terms: query_text.py has the
@@ -25,6 +25,7 @@ from fusetui.analysis.questions.query_text import (
     WrongQueryError,
     written_ways,
 )
+from fusetui.gpu.kinds import SEARCHED_KINDS
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ KINDS: Final = (
 )
 OF_NAMES: Final = {
     "name": "the full name",
-    "family": "what a kernel does or its naming scheme: gemm, attention, cutlass",
+    "library": "where a kernel comes from: cutlass, triton",
+    "family": "the kind or the library of a kernel: gemm, cutlass",
     "dtype": "of a kernel: bf16, fp8",
     "tile": "of a kernel: 128x128",
     "arch": "of a kernel: sm90",
@@ -51,7 +53,7 @@ OF_ROWS: Final = {
     "op": "the CPU op around it, or around its launch",
     "stream": "its number",
     "thread": "its number or name",
-    "kind": ", ".join(KINDS),
+    "kind": f"what a slice is ({', '.join(KINDS)}) or what a kernel does (gemm, pointwise)",
     "step": "the number of the step, as the trace prints it",
 }
 OF_ARGS: Final = {
@@ -171,6 +173,8 @@ def _compares(field: str, sign: str) -> bool:
 
 
 def _term(part: Written) -> Term:
+    """What a written term asks for: a pattern, a bound of a time, a word of a field, or
+    a word of any name. Raises WrongQueryError if its value does not fit its field."""
     pattern = pattern_of(part)
     if pattern:
         return pattern
@@ -178,9 +182,8 @@ def _term(part: Written) -> Term:
         return bound_of(part, _time_ns(part))
     if part.field in FIELDS:
         return word_of(part, _value(part.field, part.value))
-    return Word(
-        field="", text=part.text.strip('"') or part.text, excluded=part.excluded
-    )
+    text = part.text.strip('"') or part.text
+    return Word(field="", text=text, excluded=part.excluded)
 
 
 def _time_ns(part: Written) -> int:
@@ -235,8 +238,8 @@ def _value(field: str, text: str) -> str:
     """The text after `field:`. Raises WrongQueryError when no slice can have it."""
     if not text:
         raise WrongQueryError(f"{field}: is followed by {FIELDS[field]}")
-    if field == "kind" and text.lower() not in KINDS:
-        raise WrongQueryError(f"kind: is followed by one of {OF_ROWS['kind']}")
+    if field == "kind" and text.lower() not in (*KINDS, *SEARCHED_KINDS):
+        raise WrongQueryError(f"kind: is followed by {OF_ROWS['kind']}")
     if field == "step" and not text.isdecimal():
         raise WrongQueryError("step: is followed by the number of a step: step:2")
     return text

@@ -115,6 +115,8 @@ def _surplus(word: str) -> int:
 
 
 def _written(match: re.Match[str]) -> Written:
+    """A term from its match: with a field and a sign, as `dur>50us` or `name:gemm`, or
+    as one text. A minus in front excludes it."""
     if match.re.pattern == SIGN.pattern:
         minus, field, sign, value = match.groups()
         return Written(

@@ -24,11 +24,12 @@ from fusetui.analysis.questions.query import (
 )
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
+from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, SEARCHED_KINDS, searched_kinds
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
-from fusetui.trace.model.categories import GPU_LAYERS, Role
+from fusetui.trace.model.categories import GPU_LAYERS, GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import arguments
@@ -66,7 +67,11 @@ ARGS: Final = (
 _ROLES_OF_KINDS: Final = {
     **{kind: (Role[kind.upper()],) for kind in KINDS},
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
+    "copy": (Role.MEMCPY, Role.MEMSET),
 }
+
+_ROLES_WITH_WORK: Final = (*GPU_ROLES, Role.DEVICE)
+"""Slices whose names say what a device did."""
 
 _SHAPE_WORD = lazy_pattern(r"\d+(?:x\d+)+")
 """A word that shapes are compared with."""
@@ -115,7 +120,7 @@ def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
         if isinstance(term, Pattern):
             holds_for_name &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
-            holds_for_name &= _names_with(texts, term) ^ term.excluded
+            holds_for_name &= _names_with(trace, texts, term) ^ term.excluded
     rows = np.flatnonzero(holds_for_name[trace.name[: trace.recorded()]])
     for term in terms:
         if isinstance(term, Bound):
@@ -164,9 +169,10 @@ def by_words(
     is_left[named] = False
 
     def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
+        """The hits of one way, in which `words` may also be in args."""
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
-        in_names = [_names_with(texts, word)[trace.name[rows]] for word in words]
+        in_names = [_names_with(trace, texts, word)[trace.name[rows]] for word in words]
         return _as_read(trace, rows, ARGS, words, in_names)
 
     hits_of_ways = []
@@ -182,6 +188,7 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     WrongQueryError when a pattern takes too long."""
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
+        """The hits of one way; without terms about args, all at once."""
         rows = _in_order(trace, _rows_of(trace, texts, way))
         terms = []
         for term in way:
@@ -310,8 +317,33 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _names_with(texts: NameTexts, term: Word) -> Flags:
+def _names_with(trace: Trace, texts: NameTexts, term: Word) -> Flags:
     """For which names a term holds; shape [names]."""
+    holds = _names_saying(texts, term)
+    if term.field in ("", "family") and term.text in LEGEND_ONLY_KINDS:
+        holds |= _names_of_kind(trace, term.text)
+    return holds
+
+
+def _names_of_kind(trace: Trace, kind: str) -> Flags:
+    """Which names are those of GPU events, or of other devices, that do work of this
+    kind; shape [names]."""
+    return np.array([kind in kinds for kinds in _kinds_of_names(trace)], np.bool_)
+
+
+@memo()
+def _kinds_of_names(trace: Trace) -> list[frozenset[str]]:
+    """The kinds of each name of the trace; none of a name that only the CPU has."""
+    is_of_device = np.zeros(len(trace.names), dtype=np.bool_)
+    is_of_device[trace.name[trace.rows_of(*_ROLES_WITH_WORK)]] = True
+    return [
+        searched_kinds(name) if is_of_device[number] else frozenset()
+        for number, name in enumerate(trace.names)
+    ]
+
+
+def _names_saying(texts: NameTexts, term: Word) -> Flags:
+    """For which names a term is in their texts; shape [names]."""
     name_texts = texts[term.field, term.folds]
     if not term.whole:
         holds = [term.text in text for text in name_texts]
@@ -353,8 +385,15 @@ def _on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
 
 
 def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows are of this kind, as `kernel` or `op`."""
-    return np.isin(trace.role[rows], _ROLES_OF_KINDS[term.text.lower()])
+    """Which rows are slices of this kind, as `kernel` or `op`, or do work of this kind
+    on a device, as `gemm`."""
+    kind = term.text.lower()
+    role = trace.role[rows]
+    holds: Flags = np.isin(role, _ROLES_OF_KINDS.get(kind, ()))
+    if kind in SEARCHED_KINDS:
+        does_work = np.isin(role, _ROLES_WITH_WORK)
+        holds |= does_work & _names_of_kind(trace, kind)[trace.name[rows]]
+    return holds
 
 
 def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
@@ -419,6 +458,7 @@ def _target_text(kernel: KernelName) -> str:
 
 
 FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
+    "library": lambda kernel: kernel.family,
     "family": _family_text,
     "dtype": _types_text,
     "tile": _tile_text,

@@ -43,7 +43,7 @@ _MAX_NAME_CHARACTERS: Final = 400
 
 
 class ServerPhase(StrEnum):
-    """What a step does."""
+    """The work of a step."""
 
     DECODE = "decode"
     PREFILL = "prefill"
@@ -129,11 +129,10 @@ def _from_counts(match: re.Match[str]) -> Requested:
 
 
 def _from_sglang(match: re.Match[str]) -> Requested:
+    """What a step of SGLang is asked to do, from the annotation it writes."""
     phase = _FORWARD_MODES.get(match["mode"], ServerPhase.UNKNOWN)
-    values = {
-        key: int(digits)
-        for key, digits in re.findall(r"([a-z_]+)=(\d+)", match["values"])
-    }
+    texts = re.findall(r"([a-z_]+)=(\d+)", match["values"])
+    values = {key: int(digits) for key, digits in texts}
     batch = values.get("bs")
     new_tokens = values.get("toks")
     if new_tokens is None:
@@ -155,9 +154,9 @@ def _sum_of(values: Mapping[str, int], *keys: str) -> int | None:
 
 
 def _from_atom(match: re.Match[str]) -> Requested:
-    values = {
-        key: int(digits) for key, digits in re.findall(_SPACED_VALUE, match["values"])
-    }
+    """What a step of ATOM is asked to do, from the annotation it writes."""
+    texts = re.findall(_SPACED_VALUE, match["values"])
+    values = {key: int(digits) for key, digits in texts}
     batch = int(match["batch"])
     new_tokens = values.get("tok")
     if match["phase"] == "prefill":

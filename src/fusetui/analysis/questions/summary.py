@@ -115,11 +115,15 @@ def summary(trace: Trace) -> Summary:
 
 
 def _tracks(trace: Trace) -> list[TrackFigures]:
-    """Slices inside other slices of their track do not add to its busy time."""
+    """The figures of all tracks but those of a capture. Slices inside other slices of
+    their track do not add to its busy time."""
     outer = np.flatnonzero(trace.parent < 0)
     busy = summed(trace.track[outer], trace.dur[outer], len(trace.tracks))
-    return [
-        TrackFigures(
+    figures = []
+    for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True):
+        if track.layer is Layer.CAPTURED:
+            continue
+        figures_of_track = TrackFigures(
             kind=str(track.layer),
             label=track.label,
             pid=exact_id(track.pid),
@@ -128,12 +132,12 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
             slices=len(track),
             busy_ns=busy_ns,
         )
-        for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True)
-        if track.layer is not Layer.CAPTURED
-    ]
+        figures.append(figures_of_track)
+    return figures
 
 
 def _steps(trace: Trace) -> list[StepFigures]:
+    """The figures of all steps, in order of time."""
     steps = steps_of(trace)
     starts_ns = (steps.start - trace.begin_ns).tolist()
     wall_ns = step_wall(steps.start, steps.end).tolist()

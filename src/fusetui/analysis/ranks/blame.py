@@ -153,11 +153,7 @@ def _late_ranks(
     usual = np.broadcast_to(waits.usual[:, None], row.shape)
     lateness = waits.start[row] - waits.start[usual]
     exceeds_noise = lateness >= NOISE_SHARE * lateness[:, :1]
-    stage = stage_of_rank[matched.rank[row]]
-    is_same_stage = stage == stage[:, :1]
-    is_queued = waits.ready[row] < waits.start[row]
-    is_last = np.arange(MAX_LATE_RANKS) == 0
-    may_count = (is_same_stage & ~is_queued) | is_last
+    may_count = _may_count_as_late(matched, waits, stage_of_rank, row)
     is_late = last.exists & (lateness > 0) & exceeds_noise & may_count
 
     # clocks leave open as much as between any of the late ranks and the usual one
@@ -167,6 +163,18 @@ def _late_ranks(
     can_be_told = ~matched.point_to_point & (not clocks.refused)
     is_told = (lateness > largest_resolution) & can_be_told[:, None]
     return LateRanks(row=row, is_late=is_late, is_told=np.asarray(is_told))
+
+
+def _may_count_as_late(
+    matched: Matched, waits: Waits, stage_of_rank: Rows, row: Rows
+) -> Flags:
+    """Which of the last ranks of a collective are the last one itself, or of its stage
+    and were not queued. `row`: of `_LastToStart`; so is the shape of the result."""
+    stage = stage_of_rank[matched.rank[row]]
+    is_same_stage = stage == stage[:, :1]
+    is_queued = waits.ready[row] < waits.start[row]
+    is_last = np.arange(MAX_LATE_RANKS) == 0
+    return np.asarray((is_same_stage & ~is_queued) | is_last)
 
 
 class _LastToStart(msgspec.Struct, frozen=True, eq=False):

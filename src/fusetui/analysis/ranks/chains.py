@@ -24,7 +24,7 @@ from fusetui.analysis.ranks.programs import (
     preceding,
 )
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, begins_runs
 
 MIN_LATENESS_SHARE = 0.01
 """Of the lateness at the collective where the wait is: below it, a chain is over."""
@@ -503,9 +503,7 @@ class Chains:
 def _owners_of_chains(pieces: _Pieces) -> _OwnersOfChains:
     """The sums of these pieces over all steps. Pieces of a chain and owner follow each
     other."""
-    is_first = np.ones(len(pieces.chain), dtype=np.bool_)
-    same_chain = pieces.chain[1:] == pieces.chain[:-1]
-    is_first[1:] = ~(same_chain & (pieces.owner[1:] == pieces.owner[:-1]))
+    is_first = begins_runs(pieces.chain, pieces.owner)
     number = np.cumsum(is_first) - 1
     chain = pieces.chain[is_first]
     ns: Floats = np.zeros(len(chain))

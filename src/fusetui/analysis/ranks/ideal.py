@@ -89,13 +89,12 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
     # for drifts, so that of the first one will do for the borders of steps
     shift = (waits.start - matched.start)[by_collective].reshape(-1, ranks)
     first_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
-    step_starts = np.stack([summary.step_start for summary in matched.ranks], axis=1)
-    step_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
-
+    own_begins = np.stack([summary.step_start for summary in matched.ranks], axis=1)
+    own_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
+    step_begins = own_begins + first_shift
+    step_ends = own_ends + first_shift
     steps: list[ReplayableStep] = []
-    for begin, until in zip(
-        step_starts + first_shift, step_ends + first_shift, strict=True
-    ):
+    for begin, until in zip(step_begins, step_ends, strict=True):
         is_inside = (start >= begin).all(axis=1) & (end <= until).all(axis=1)
         touches = ((start < until) & (end > begin)).any(axis=1)
         if (touches & ~is_inside).any():

@@ -34,7 +34,7 @@ from fusetui.analysis.questions.process_groups import (
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.text.figures import duration
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ordinals
 
 StepKey = tuple[object, ...]
 """What identifies a step on all ranks."""
@@ -350,11 +350,9 @@ def _steps_of_issued(
     for key in step_keys(summary):
         numbers.append(number_of_key.setdefault(key, len(number_of_key) + 1))
     place = np.searchsorted(summary.step_start, issued, side="right") - 1
-    # place -1, before the first step, is that of what is appended
-    end = np.append(summary.step_end, 0)[place]
-    is_inside = (place >= 0) & (issued < end)
-    number_or_none = np.array([*numbers, OUTSIDE_STEPS])[place]
-    return np.where(is_inside, number_or_none, OUTSIDE_STEPS)
+    is_inside = (place >= 0) & (issued < at(summary.step_end, place, missing=0))
+    number = at(np.array(numbers, dtype=np.int64), place, missing=OUTSIDE_STEPS)
+    return np.where(is_inside, number, OUTSIDE_STEPS)
 
 
 def step_keys(summary: RankSummary) -> list[StepKey]:
@@ -597,14 +595,16 @@ def _foreign(summary: RankSummary, size: int, middle: tuple[int, int]) -> str:
     path = summary.path
     if summary.world_size and summary.world_size != size:
         return (
-            f"{path} is of another job: it has {summary.world_size} ranks, the others have "
+            f"{path} is of a different job: it has {summary.world_size} ranks, the others have "
             f"{size}."
         )
     if size and summary.rank >= size and summary.rank_by != ORDERED:
-        return f"{path} is rank {summary.rank} of a job of {size}: it is left out."
+        return (
+            f"{path} is left out: it is rank {summary.rank} of a job with {size} ranks."
+        )
     begin_ns, end_ns = middle
     apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
     longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
     if apart_ns > max(APART_NS, longer_ns):
-        return f"{path} was recorded at another time, {duration(apart_ns)} apart: it is left out."
+        return f"{path} is left out: it was recorded {duration(apart_ns)} apart."
     return ""

@@ -206,12 +206,15 @@ def _place_ranks(
     edge from the origin has the shift of its rank as a lag; it has no other edge to
     another clock."""
     for rank, graph in enumerate(graphs):
+        shift = shift_of_rank[rank]
         nodes = slice(places.begins[rank], places.begins[rank + 1])
-        whole.source[:, nodes] = places.of(rank)[graph.source[:, 1:]]
-        whole.began[nodes] += shift_of_rank[rank]
-        is_edge = whole.lag[:, nodes] != NEVER
-        is_from_origin = is_edge & (whole.source[:, nodes] == ORIGIN)
-        whole.lag[:, nodes] += np.where(is_from_origin, shift_of_rank[rank], 0)
+        place_of_node = places.of(rank)
+        source = place_of_node[graph.source[:, 1:]]
+        whole.source[:, nodes] = source
+        whole.began[nodes] += shift
+        lag = whole.lag[:, nodes]  # a view: what is added to it is added to `whole`
+        is_from_origin = (lag != NEVER) & (source == ORIGIN)
+        lag[is_from_origin] += shift
 
 
 def _connect_meetings(

@@ -229,8 +229,8 @@ class KindOfCollective(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """What took longer than on the median of the other ranks, over all collectives it
-    was late for."""
+    """Work that took longer than on the median of the other ranks, over all
+    collectives for which the rank was late."""
 
     kind: str  # class, annotation, op or frame
     name: str
@@ -324,7 +324,7 @@ ClockSource = Literal["reference", "ends", "bounds", ""]  # "" if nothing bounds
 
 
 class HostClock(msgspec.Struct, frozen=True):
-    """The clock of one host beside that of the reference."""
+    """The clock of one host relative to the reference."""
 
     host: str
     ranks: int  # that are given
@@ -368,7 +368,7 @@ StragglerCause = Literal["inside", "outside", "untold"]
 
 
 class LateStep(msgspec.Struct, frozen=True):
-    """A step in which a rank holds up the others."""
+    """A step in which a rank delays the others."""
 
     name: str
     caused_ns: int  # as in RankRow, in this step

@@ -50,8 +50,8 @@ Of = Literal["step", "span"]
 
 
 class RankThen(msgspec.Struct, frozen=True):
-    """How a rank fares before and after. Waits are from each of its arrivals at a
-    collective to the last one, all of them."""
+    """A rank before and after the change. Waits are the sum of the times from its
+    arrivals at collectives to the last arrivals."""
 
     rank: int
     is_changed: bool
@@ -62,9 +62,9 @@ class RankThen(msgspec.Struct, frozen=True):
 
 
 class JobWhatIf(msgspec.Struct, frozen=True):
-    """What changes would be worth to a job. Steps are those of the job, and their
-    length is step_launched. `before_ns` and `after_ns` are medians as in WhatIf. Where
-    there is no answer, `why_not` says why, and these are None."""
+    """The effect of changes on a job. Steps are those of the job, and their length
+    is step_launched. `before_ns` and `after_ns` are medians as in WhatIf, or None
+    without an answer; `why_not` has the reason."""
 
     changes: tuple[str, ...]
     of: Of

@@ -37,7 +37,14 @@ from fusetui.analysis.replay.items import (
 )
 from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
+from fusetui.trace.model.arrays import (
+    Int32s,
+    Int64s,
+    Rows,
+    distinct,
+    ends_runs,
+    ordinals,
+)
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -142,7 +149,7 @@ class GraphDraft:
             self.source[slot, first_targets],
             self.explained[slot, first_targets],
         )
-        ends_row = np.append(target[1:] != target[:-1], True)[: len(target)]
+        ends_row = ends_runs(target)
         self.connect(slot, target[ends_row], join[ends_row])
 
     def _new_joins(self, target: Rows) -> Rows:

@@ -12,7 +12,7 @@ from fusetui import Error
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import lazy_pattern
 
-Named = Literal["kernel", "family", "op", "module", "python", "comm"]
+Named = Literal["kernel", "kind", "library", "family", "op", "module", "python", "comm"]
 
 
 class WrongChangeError(Error):
@@ -76,7 +76,8 @@ Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Overlapped | OnDe
 
 AMOUNT = r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
 SCALED = lazy_pattern(
-    rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
+    rf"(?P<what>kernel|kind|library|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}",
+    re.DOTALL,
 )
 FACTOR = lazy_pattern(
     r"(?P<what>python|comm)\s+(?P<bandwidth>bandwidth=)?x(?P<factor>\d+(?:\.\d*)?|\.\d+)"
@@ -88,7 +89,8 @@ OTHER = lazy_pattern(
 )
 WORKERS = lazy_pattern(r"workers=(\d{1,99})")
 FORMS = (
-    "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
+    "kernel:PATTERN x0.5, kind:gemm 40us, library:cutlass x0.5, kernel:PATTERN bound, "
+    "op:PATTERN x0, "
     "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "
     "no-sync:PATTERN, loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
 )
@@ -100,8 +102,8 @@ MAX_WORKERS = 1 << 10
 def parse_change(text: str) -> Change:
     """The change that a text says. Raises WrongChangeError.
 
-    >>> parse_change("family:gemm x0.8")
-    Scaled(what='family', pattern='gemm', factor=0.8, ns=None)
+    >>> parse_change("kind:gemm x0.8")
+    Scaled(what='kind', pattern='gemm', factor=0.8, ns=None)
     """
     text = text.strip()
     if match := SCALED.fullmatch(text):
@@ -111,7 +113,7 @@ def parse_change(text: str) -> Change:
     match = OTHER.fullmatch(text)
     change = _other(match["what"], match["rest"] or "") if match else None
     if change is None:
-        raise WrongChangeError(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
+        raise WrongChangeError(f'Unknown change "{text}". Valid: {FORMS}.')
     return change
 
 
@@ -122,13 +124,15 @@ def _scaled(match: re.Match[str]) -> Scaled:
     factor = None if match["factor"] is None else float(match["factor"])
     if what in ("op", "module", "python") and factor is None:
         raise WrongChangeError(
-            f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5"
+            f"{what}:{pattern} takes a factor, not a time: {what}:{pattern} x0.5"
         )
     ns = None
     if match["time"] is not None:
         ns = parse_time(match["time"])
         if ns is None:
-            raise WrongChangeError(f"{match['time']} is no time: 40us is one.")
+            raise WrongChangeError(
+                f"Unknown time {match['time']}: write 40us, for example."
+            )
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 
 
@@ -139,7 +143,7 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
     if match["bandwidth"]:
         if what == "python" or factor == 0:
             raise WrongChangeError(
-                f"{match[0]} is no change: comm bandwidth=x2 is one."
+                f'Unknown change "{match[0]}": write comm bandwidth=x2, for example.'
             )
         factor = 1 / factor
     return Scaled(what=what, pattern="", factor=factor)  # type: ignore[arg-type]

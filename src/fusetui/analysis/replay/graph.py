@@ -37,7 +37,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows, at, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import Cover
@@ -69,7 +69,7 @@ class TimeScale(NamedTuple):
         """During a cover each ns takes `factor` times as long as by this one."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
         last_before = np.searchsorted(self.times, times, side="right") - 1
-        rate = np.append(self.rate, 1.0)[last_before]  # -1: before the first
+        rate = at(self.rate, last_before, missing=1.0)
         is_covered = cover.place_of(times) >= 0
         return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))
 
@@ -265,11 +265,14 @@ class _Targets:
     is."""
 
     def __init__(self, source: Int32s) -> None:
+        """`source`: the two sources of each node, shape [2, nodes]."""
+        size = source.shape[1]
         sources = source.reshape(-1)  # two rows, one behind the other
-        size = len(sources) // 2
         by_source = np.argsort(sources, kind="stable")
-        self._targets: list[int] = (by_source % size).tolist()
-        bounds = np.searchsorted(sources[by_source], np.arange(size + 1))
+        targets = by_source % size
+        self._targets: list[int] = targets.tolist()
+        nodes = np.arange(size + 1)
+        bounds = np.searchsorted(sources[by_source], nodes)
         self._bounds: list[int] = bounds.tolist()
 
     def of_node(self, node: int) -> list[int]:

@@ -16,7 +16,15 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.thread_cuts import FREES, ThreadCuts
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct,
+    first_with,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
@@ -72,13 +80,15 @@ class Items(msgspec.Struct, frozen=True, eq=False):
         if ended is not None:
             count_ended = np.searchsorted(self.end[latest], ended, side="right")
             count = np.minimum(count, count_ended)
-        return np.append(NONE, latest)[count]
+        last: Rows = at(latest, count - 1, missing=NONE)
+        return last
 
     def after(self, stream: int, times: Int64s) -> Rows:
         """The first item that a stream was given after each time, else -1."""
         by_given = self.by_given[self.bounds[stream] : self.bounds[stream + 1]]
         place = np.searchsorted(self.given[by_given], times)
-        return np.append(by_given, NONE)[place]
+        next_item: Rows = at(by_given, place, missing=NONE)
+        return next_item
 
     def stream_of(self, items: Rows) -> Rows:
         """The place of the stream of each item."""
@@ -312,22 +322,23 @@ def awaited_by_calls(
     for stream in range(len(items.streams)):
         given_before = items.before(stream, calls.begin)
         candidates = _candidates(items, calls, stream, given_before)
-
         for_device = candidates.fits_device & calls.for_device
         pairs.append(WaitPairs(calls.cut[for_device], given_before[for_device]))
-
-        item = candidates.item
-        is_later = (inferred < 0) | (items.end[item] > items.end[inferred])
-        is_better = recorded.is_unknown & candidates.fits & is_later
-        inferred[is_better] = item[is_better]
-
+        may_be_inferred = recorded.is_unknown & candidates.fits
+        inferred = _later_end(items, inferred, candidates.item, may_be_inferred)
         on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
         awaited = items.before(stream, trace.start[recorded.since[on_stream]])
-        is_known = awaited >= 0
-        pairs.append(WaitPairs(calls.cut[on_stream[is_known]], awaited[is_known]))
+        pairs.append(_known_pairs(target=calls.cut[on_stream], item=awaited))
     is_inferred = inferred >= 0
     pairs.append(WaitPairs(calls.cut[is_inferred], inferred[is_inferred]))
     return AwaitedByCalls(pairs=pairs, inferred=int(is_inferred.sum()))
+
+
+def _later_end(items: Items, best: Rows, others: Rows, may_be: Flags) -> Rows:
+    """The best items, -1 for none, in place of which come those others that may be, if
+    they end later."""
+    is_later = (best < 0) | (items.end[others] > items.end[best])
+    return np.where(may_be & is_later, others, best)
 
 
 class _Candidates(NamedTuple):
@@ -392,8 +403,8 @@ def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
 def _awaited_by_their_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> WaitPairs:
     """The items that the very call waits for that launched them, as a copy does. A copy
     to the device may end later than its call: that only fills a buffer."""
-    no_kind = 0  # at place -1: of items whose launch call is not known
-    launched_by_wait = np.append(cuts.kind, no_kind)[items.cut] == Node.WAIT
+    no_kind = 0  # of items whose launch call is not known
+    launched_by_wait = at(cuts.kind, items.cut, missing=no_kind) == Node.WAIT
     launched = np.flatnonzero(launched_by_wait)
     to_device = trace.matching(items.rows[launched], TO_DEVICE.search)
     skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
@@ -427,15 +438,18 @@ def _recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
 def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitPairs]:
     """What items wait for as recorded: events of other streams, and the nodes before
     them in CUDA graphs."""
-    is_recorded = syncs.of_event & (syncs.stream >= 0) & (syncs.awaited >= 0)
-    is_recorded &= (syncs.recorded >= 0) & (syncs.call >= 0)
+    has_streams = (syncs.stream >= 0) & (syncs.awaited >= 0)
+    has_calls = (syncs.recorded >= 0) & (syncs.call >= 0)
+    is_recorded = syncs.of_event & has_streams & has_calls
     sources = syncs.awaited[is_recorded].tolist()
     targets = syncs.stream[is_recorded].tolist()
     for source, target in sorted(set(zip(sources, targets, strict=True))):
         is_between = (syncs.awaited == source) & (syncs.stream == target)
         waits = np.flatnonzero(is_recorded & is_between)
-        before = items.before(source, trace.start[syncs.recorded[waits]])
-        after = items.after(target, trace.start[syncs.call[waits]])
+        event_recorded = trace.start[syncs.recorded[waits]]
+        told_to_wait = trace.start[syncs.call[waits]]
+        before = items.before(source, event_recorded)
+        after = items.after(target, told_to_wait)
         yield _known_pairs(target=after, item=before)
     if graph_calls(trace).any() and len(items.streams) > 1:
         yield _dependencies_in_graphs(trace, items)
@@ -488,9 +502,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
             ended = items.before(stream, told_to_wait, late_items.start)
             is_other = waits & (late_items.stream != stream) & (ended >= 0)
             is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
-            is_later = (awaited < 0) | (items.end[ended] > items.end[awaited])
-            is_better = is_other & is_soon & is_later
-            awaited[is_better] = ended[is_better]
+            awaited = _later_end(items, awaited, ended, is_other & is_soon)
     return _known_pairs(target=late_items.item, item=awaited)
 
 

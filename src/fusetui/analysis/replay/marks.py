@@ -13,7 +13,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
 from fusetui.timeline.cells import DepthRow
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
@@ -92,11 +92,10 @@ class _PathOfThread(NamedTuple):
     def before(self, times: Int64s) -> Int64s:
         """How much of the stretches lies before each time."""
         ns_of_earlier = np.concatenate(([0], np.cumsum(self.ns)))
-        # -1, before the first stretch, is the place of the 0 that is appended
         last = np.searchsorted(self.begin, times, side="right") - 1
-        since_begin = times - np.append(self.begin, 0)[last]
-        of_last = np.minimum(since_begin, np.append(self.ns, 0)[last])
-        ns_before: Int64s = ns_of_earlier[last] + of_last
+        since_begin = times - at(self.begin, last, missing=0)
+        ns_of_last = np.minimum(since_begin, at(self.ns, last, missing=0))
+        ns_before: Int64s = ns_of_earlier[last] + ns_of_last
         return np.where(last >= 0, ns_before, 0)
 
 

@@ -45,9 +45,9 @@ NOTHING_RECORDED = -1
 
 
 class PathRow(msgspec.Struct, frozen=True):
-    """Stretches of the critical path of one kind. `what`: the name of the kernel, of
-    the call, or of the innermost op, Python frame or annotation; "" for several, for
-    time in which nothing was recorded, and for what has no name: latency (launch),
+    """Parts of the critical path of one kind. `what`: the name of the kernel, of the
+    call, or of the innermost op, Python frame or annotation; "" for several, for
+    time without a recording, and for parts without a name: latency (launch),
     switches from item to item (wait)."""
 
     kind: Kind
@@ -58,8 +58,8 @@ class PathRow(msgspec.Struct, frozen=True):
 
 
 class Slack(msgspec.Struct, frozen=True):
-    """How much longer all kernels of a family, or an op on its thread, could take
-    together without moving the end, if each took longer by the same factor."""
+    """How much longer all kernels of a kind, or an op on its thread, could take in
+    total without delaying the end, if all took longer by the same factor."""
 
     what: str
     kind: Literal["kernel", "op"]

@@ -69,8 +69,10 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     """The nodes of kernels, copies and sets. Raises WrongChangeError."""
-    if what == "family":
-        rows = rows_like(trace, f'family:"{pattern}"', GPU_ROLES[0])
+    if what in ("library", "family"):
+        rows = rows_like(trace, f'{what}:"{pattern}"', Role.KERNEL)
+    elif what == "kind":
+        rows = rows_like(trace, f'kind:"{pattern}"', *GPU_ROLES)
     else:
         rows = rows_like(trace, pattern, *GPU_ROLES)
     items = graph.nodes(Node.ITEM, rows=rows)

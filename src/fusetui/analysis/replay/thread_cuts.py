@@ -34,7 +34,7 @@ from fusetui.analysis.why.backward_threads import (
 from fusetui.analysis.why.thread_activity import ThreadActivity, activities
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, distinct, ends_runs
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
@@ -435,10 +435,8 @@ def _between(idle: Cover, works: Cover) -> _EngineWork:
     if inside_ns < MIN_SHARE_APART * works.ns:
         is_inside[:] = False
     places = np.flatnonzero(is_inside)
-    begins_interval = np.diff(interval[places], prepend=-1) != 0
-    ends_interval = np.append(begins_interval[1:], True)[: len(places)]
-    first = places[begins_interval]
-    last = places[ends_interval]
+    first = places[begins_runs(interval[places])]
+    last = places[ends_runs(interval[places])]
     end_before = works.end[first - 1]
     return _EngineWork(
         idle_since=np.where(first > 0, end_before, works.start[first]),

@@ -14,7 +14,7 @@ from fusetui.trace.layout.steps import (
     step_launched,
     steps_of,
 )
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows, at
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
@@ -44,7 +44,7 @@ def _places_at(began: Int64s, recorded: Int64s) -> Rows:
     begin at the very time the first one, else the last before it; the first of all if
     there is none. `began`: when its nodes begin, ascending."""
     not_before = np.searchsorted(began, recorded)
-    begins_then = np.append(began, -1)[not_before] == recorded
+    begins_then = at(began, not_before, missing=-1) == recorded
     last_before = np.maximum(not_before - 1, 0)
     return np.where(begins_then, not_before, last_before)
 

@@ -74,8 +74,8 @@ Note = Literal[
 
 
 class StepEffect(msgspec.Struct, frozen=True):
-    """From the end of the step before to the end of this one. `after_ns`: None if there
-    is none."""
+    """From the end of the previous step to the end of this one. `after_ns`: None if
+    there is none."""
 
     name: str
     before_ns: int
@@ -84,8 +84,8 @@ class StepEffect(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of some steps, see told_steps;
-    without steps, of all: see `of`."""
+    """The answer. `before_ns` and `after_ns` are medians of some steps (see
+    told_steps), or of the span without steps: see `of`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -491,9 +491,9 @@ class SweepPoint(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """`before_ns` and `after_ns` are of the median step, or of all: see `of`. No points
-    where too little is understood. `knee`: the factor below which nearly nothing is
-    gained, None if all of them gain."""
+    """`before_ns` and `after_ns` are of the median step, or of the span: see `of`.
+    There are no points if too little is understood. `knee`: the factor below which
+    there is almost no further gain, None if the gain continues."""
 
     change: str
     of: Literal["step", "span"]

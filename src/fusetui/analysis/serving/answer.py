@@ -16,7 +16,7 @@ from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
 from fusetui.analysis.serving.passes import Mode, Pass, interval_of, passes, trains
 from fusetui.analysis.serving.products import products_of
-from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.gpu.roofline.peaks import NO_PEAKS
 from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.columns import Trace
@@ -35,8 +35,8 @@ PHASES = (
 
 
 class ServerStep(msgspec.Struct, frozen=True):
-    """One step of the server. None where it is not known. `start_ns` counts from the
-    beginning of the trace."""
+    """One step of the server. None is unknown. `start_ns` counts from the start of
+    the trace."""
 
     name: str
     start_ns: int
@@ -98,30 +98,23 @@ def serving(
     model: ModelConfig | None = None,
     given: Mapping[str, float] = NO_PEAKS,
 ) -> Serving:
-    """`given`: figures of the device (see `peak_of`)."""
+    """The steps of an inference server, their times and limits by phase, and the time
+    between passes. `model`: its configuration; `given`: figures of the device (see
+    `peak_of`)."""
     ran = passes(trace)
     devices = Accounts(trace).devices
     steps = _steps(trace, ran, outliers(trace, ran, devices))
     phases = []
     limits = []
     for phase in PHASES:
-        of_phase = [
-            number
-            for number, step in enumerate(ran)
-            if step.asked.phase is phase and len(step.model)
-        ]
-        if not of_phase:
+        numbers = _steps_of_phase(ran, phase)
+        if not numbers:
             continue
-        model_ns = [steps[number].model_ns for number in of_phase]
+        model_ns = [steps[number].model_ns for number in numbers]
         phases.append(_phase_times(phase, model_ns))
-        median = of_phase[lower_median_index(model_ns)]
+        median = numbers[lower_median_index(model_ns)]
         limits.append(_phase_limit(trace, phase, median, ran[median], model, given))
-    gaps = [between_of(trace, ran, device) for device in devices]
-    between = max(
-        (of_device for of_device in gaps if of_device is not None),
-        key=lambda of_device: of_device.count,
-        default=None,
-    )
+    between = _between_most_passes(trace, ran, devices)
     return Serving(
         base_ns=str(trace.begin_ns),
         file=trace.report.file,
@@ -134,7 +127,30 @@ def serving(
     )
 
 
+def _steps_of_phase(ran: Sequence[Pass], phase: ServerPhase) -> list[int]:
+    """The indices of the steps of a phase in which a model ran."""
+    numbers = []
+    for number, step in enumerate(ran):
+        if step.asked.phase is phase and len(step.model):
+            numbers.append(number)
+    return numbers
+
+
+def _between_most_passes(
+    trace: Trace, ran: Sequence[Pass], devices: Sequence[Device]
+) -> Between | None:
+    """The time between passes on the device with the most of them, the first of
+    several; None if no device has any."""
+    of_devices = []
+    for device in devices:
+        between = between_of(trace, ran, device)
+        if between is not None:
+            of_devices.append(between)
+    return max(of_devices, key=lambda between: between.count, default=None)
+
+
 def _phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
+    """The percentiles of the times of one phase, of at least one step."""
     return PhaseTimes(
         phase=phase,
         steps=len(model_ns),
@@ -153,7 +169,7 @@ def _phase_limit(
     model: ModelConfig | None,
     given: Mapping[str, float],
 ) -> PhaseLimit:
-    """Of one step, `number` its index."""
+    """The layers, the experts and the limit of one step; `number`: its index."""
     layers = layers_of(trace, step.model)
     return PhaseLimit(
         phase=phase,
@@ -167,7 +183,8 @@ def _phase_limit(
 def _steps(
     trace: Trace, ran: Sequence[Pass], explained: Mapping[int, tuple[str, ...]]
 ) -> tuple[ServerStep, ...]:
-    """`explained`: outliers, as of `outliers`."""
+    """The steps as they are reported. `explained`: what explains each outlier, by its
+    index; see `outliers`."""
     captured_tokens = _captured_tokens(trace, ran)
     steps = []
     for number, step in enumerate(ran):
@@ -214,20 +231,20 @@ def _captured_tokens(trace: Trace, ran: Sequence[Pass]) -> list[int | None]:
 def _missing(
     trace: Trace, ran: Sequence[Pass], between: Between | None
 ) -> Iterator[str]:
+    """What cannot be told, and why, in sentences."""
     if not ran:  # nothing else is known either
+        replayed = "no graph was replayed"
         if trains(trace):
-            replayed = "what was replayed is training"
-        else:
-            replayed = "no graph was replayed"
+            replayed = "the replayed graphs are of training"
         yield (
-            "Steps: no annotation has the name of a server's step (execute_...,"
-            f" step[...]), and {replayed}."
+            "no steps of a server: no annotation is named as one (execute_..., step[...]),"
+            f" and {replayed}."
         )
     elif between is None or not between.count:
-        yield "The time from one pass of the model to the next: the trace has one pass."
+        yield "the time between model passes is unknown, because the trace has one pass."
     bare = bare_launches(trace)
     if bare:
         yield (
-            f"What {bare} graph launches ran: the profiler did not trace graphs by"
-            " node."
+            f"the kernels of {bare} graph launches are unknown: the profiler did not trace"
+            " graphs by node."
         )

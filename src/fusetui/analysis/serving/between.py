@@ -18,7 +18,7 @@ import numpy as np
 
 from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.idle_time import told_of
+from fusetui.analysis.why.idle_time import described_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Int64s
@@ -48,7 +48,7 @@ MAX_NAME_LENGTH = 400
 
 
 class GapActivity(msgspec.Struct, frozen=True):
-    """What covered most of the time before a launch, added up over gaps."""
+    """The slice that covered most of the time before a launch, summed over gaps."""
 
     what: str  # the function, else the op or the annotation
     kind: str  # one of KINDS, WAITING, or OTHER
@@ -81,6 +81,7 @@ class _Windows(NamedTuple):
 
     @property
     def dur(self) -> Int64s:
+        """The length of each (ns)."""
         return self.end - self.begin
 
 
@@ -91,8 +92,7 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
         if len(step.model) and trace.track_of(int(step.model[0])).pid == device.pid:
             on_device.append(step)
     if len(on_device) == 1:
-        (only_step,) = on_device
-        return _around(trace, only_step, device)
+        return _around(trace, on_device[0], device)
     windows = _windows_between(trace, on_device)
     count = len(windows.begin)
     if not count:
@@ -108,24 +108,25 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
 
 
 def _windows_between(trace: Trace, steps: Sequence[Pass]) -> _Windows:
-    """From the end of all passes before to the start of the next one, where that is
-    later."""
+    """The time from the end of all passes before to the start of the next one, where
+    that is later."""
     passes = [model_pass(trace, step.model) for step in steps]
     passes.sort(key=lambda model: model.begin_ns)
-    ends = np.array([model.end_ns for model in passes], dtype=np.int64)
     begins = np.array([model.begin_ns for model in passes], dtype=np.int64)
-    ended = np.maximum.accumulate(ends)[:-1]
-    begins_next = begins[1:]
-    is_apart = begins_next > ended
-    return _Windows(begin=ended[is_apart], end=begins_next[is_apart])
+    ends = np.array([model.end_ns for model in passes], dtype=np.int64)
+    latest_end = np.maximum.accumulate(ends)
+    end_before = latest_end[:-1]
+    next_begin = begins[1:]
+    is_apart = next_begin > end_before
+    return _Windows(begin=end_before[is_apart], end=next_begin[is_apart])
 
 
 def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
     """What is recorded of the time around a single pass; None if its step did nothing
     else."""
-    process = trace.process_of_track[trace.track[step.rows]]
-    on_device = process == trace.process_of_track[trace.track[step.model[0]]]
-    whole = interval_of(trace, step.rows[on_device])
+    process_of_row = trace.process_of_track[trace.track[step.rows]]
+    process_of_model = trace.process_of_track[trace.track[step.model[0]]]
+    whole = interval_of(trace, step.rows[process_of_row == process_of_model])
     model = model_pass(trace, step.model)
     windows = _Windows(
         begin=np.array([whole.begin_ns, model.end_ns]),
@@ -173,7 +174,9 @@ def _between(
 
 
 def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
-    """By the innermost thing that covered most of each gap in these windows."""
+    """What covered most of the gaps in these windows, the longest time first: the
+    innermost function, else op, else annotation; of the time in which the CPU waited
+    for the device, the call that waits."""
     total_ns: Counter[tuple[str, str]] = Counter()  # by what and kind
     for gap in _gaps_in(device, windows):
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"
@@ -183,37 +186,45 @@ def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
             total_ns[what, _kind(gap)] += worked_ns
         if waited_ns:
             total_ns[gap.drained_by or what, WAITING] += waited_ns
-    activities = [
-        GapActivity(what=what, kind=kind, dur_ns=ns)
-        for (what, kind), ns in total_ns.items()
-    ]
-    activities.sort(
-        key=lambda activity: (-activity.dur_ns, activity.what, activity.kind)
-    )
-    return tuple(activities)
+    activities = []
+    for (what, kind), ns in total_ns.items():
+        activities.append(GapActivity(what=what, kind=kind, dur_ns=ns))
+    return tuple(sorted(activities, key=_by_duration))
+
+
+def _by_duration(activity: GapActivity) -> tuple[int, str, str]:
+    """The order of activities: the longest first, then by name and kind."""
+    return -activity.dur_ns, activity.what, activity.kind
 
 
 def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     """The gaps of a device that lie in these windows."""
     line = device.line
-    places = device.places
-    gaps = line.gaps.only(places)
-    window = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
-    is_inside = (window >= 0) & (gaps.end <= windows.end[window])
-    places_inside = np.flatnonzero(is_inside) + places.start
-    return told_of(line, line.gaps, line.reasons, places_inside)
+    first_place = device.places.start
+    gaps = line.gaps.only(device.places)
+    last_begun = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
+    is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
+    places = first_place + np.flatnonzero(is_inside)
+    return described_gaps(line, line.gaps, line.reasons, places)
 
 
 def _host_ns(gap: Gap) -> int:
-    return sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST))
+    """How long a gap lasted for what the CPU did (ns)."""
+    total_ns = 0
+    for reason, ns in gap.idle.items():
+        if reason.startswith(HOST):
+            total_ns += ns
+    return total_ns
 
 
 def _kind(gap: Gap) -> str:
-    """By the frame, else by the op, else by the annotation."""
+    """What the CPU did in a gap, one of KINDS: by the frame, else by the op, else by
+    the annotation; OTHER if no name tells."""
     for name in (gap.frame, gap.op, gap.annotation):
         if name is None:
             continue
+        searched = name[:MAX_NAME_LENGTH]
         for kind, pattern in KINDS:
-            if re.search(pattern, name[:MAX_NAME_LENGTH], re.IGNORECASE):
+            if re.search(pattern, searched, re.IGNORECASE):
                 return kind
     return OTHER

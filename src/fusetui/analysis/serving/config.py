@@ -181,9 +181,8 @@ def by_configuration(
             source="config",
         ),
         remark=(
-            f"the weights are those of the configuration ({model.architecture}), whose"
-            f" {model.layers} layers have as many products as ran; the trace itself"
-            " does not tell their shapes"
+            f"weight sizes are from the configuration ({model.architecture}), whose"
+            f" {model.layers} layers have as many products as ran; the trace has no shapes"
         ),
     )
 
@@ -229,14 +228,14 @@ def _why_not(
     of_layer, of_vocabulary = divmod(products.unknown, model.layers)
     if of_layer not in PRODUCTS_OF_LAYER or of_vocabulary > 1:
         return (
-            f"{products.unknown} products ran, which are not those of {model.layers}"
-            " layers: the configuration is of another model"
+            f"the configuration is of another model: {products.unknown} products ran,"
+            f" which are not those of {model.layers} layers"
         )
     if layers is None:
-        return f"nothing repeats, and the configuration has {model.layers} layers"
+        return f"nothing repeats, but the configuration has {model.layers} layers"
     if not model.layers - 1 <= layers.count <= model.layers:
         return (
-            f"the kernels repeat {layers.count} times, and the configuration has"
+            f"the kernels repeat {layers.count} times, but the configuration has"
             f" {model.layers} layers"
         )
     ranks = world_size(trace.keys)
@@ -248,7 +247,7 @@ def _why_not(
     other_types = sorted(products.dtypes - {model.dtype})
     if other_types:
         return (
-            f"products of {', '.join(other_types)} ran, and the configuration says"
+            f"products of {', '.join(other_types)} ran, but the configuration has"
             f" {model.dtype}"
         )
     return ""

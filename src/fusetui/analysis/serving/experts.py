@@ -84,22 +84,25 @@ def _are_of_experts(trace: Trace, kernels: Rows) -> Flags:
     """Which kernels are of experts, by their own name, or if they are products, by that
     of their op; shape [kernels]. Equal pairs of names are looked at once."""
     ops = trace.op[kernels]
-    op_names = np.where(ops >= 0, trace.name[ops], -1)
-    firsts, pair_of_kernel = distinct_rows((trace.name[kernels], op_names))
-    pairs_are_of_experts = []
-    for kernel, op in zip(kernels[firsts].tolist(), ops[firsts].tolist(), strict=True):
+    op_name_or_none = np.where(ops >= 0, trace.name[ops], -1)
+    name_pairs = (trace.name[kernels], op_name_or_none)
+    first_of_pair, pair_of_kernel = distinct_rows(name_pairs)
+    is_of_experts = []
+    for place in first_of_pair.tolist():
+        op = int(ops[place])
         op_name = trace.name_of(op) if op >= 0 else ""
-        pairs_are_of_experts.append(_is_of_experts(trace.name_of(kernel), op_name))
-    return np.array(pairs_are_of_experts, dtype=np.bool_)[pair_of_kernel]
+        kernel_name = trace.name_of(int(kernels[place]))
+        is_of_experts.append(_is_of_experts(kernel_name, op_name))
+    return np.array(is_of_experts, dtype=np.bool_)[pair_of_kernel]
 
 
 def _is_of_experts(kernel_name: str, op_name: str) -> bool:
-    """`op_name`: "" if the op is not known."""
+    """Whether a kernel is of experts, by its name and that of its op; "" if the op is
+    not known."""
     decoded = decode(kernel_name)
     if decoded is None or decoded.op not in PRODUCT_KINDS:
         return False
     if decoded.op == "moe":
         return True
-    return any(
-        EXPERT_NAME.search(name, 0, MAX_NAME_LENGTH) for name in (kernel_name, op_name)
-    )
+    names = (kernel_name, op_name)
+    return any(EXPERT_NAME.search(name, 0, MAX_NAME_LENGTH) for name in names)

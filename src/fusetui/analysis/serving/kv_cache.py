@@ -126,6 +126,7 @@ def _caches_among(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
 
 
 def _are_alike(a: Tensor, b: Tensor | None) -> bool:
+    """Whether both have one shape and one type."""
     return b is not None and a.shape == b.shape and a.dtype == b.dtype
 
 
@@ -138,6 +139,9 @@ def _are_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
 
 
 def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValues:
+    """What attention reads for a token by the configuration of the model; `missing` is
+    set where it does not tell, or is of another model. `shapes`: of the products of the
+    pass."""
     if not model.layers or not model.hidden or not model.heads or not model.dtype:
         return KeysAndValues(missing=LACKS)
     if model.is_latent:
@@ -146,32 +150,42 @@ def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValu
         )
     if not shapes:
         return KeysAndValues(
-            missing="no shapes tell whether the configuration is that of this model"
+            missing="no shapes show whether the configuration is of this model"
         )
     ranks = _ranks(shapes, model)
     if ranks is None:
-        width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
-        return KeysAndValues(
-            missing=(
-                "no matrix product of the step is the projection of the configuration"
-                f" to q, k and v ({model.hidden} x {width}): it is of another model"
-            )
-        )
+        return KeysAndValues(missing=_of_another_model(model))
     heads = max(model.kv_heads // ranks, 1)
-    bytes_of_layer = KEYS_AND_VALUES * heads * model.depth * ELEMENT_BYTES[model.dtype]
-    remark = (
-        f"keys and values are taken to be {model.type_name},"
-        " as the configuration says of the model"
-    )
-    if model.full_layers < model.layers:
-        with_window = model.layers - model.full_layers
-        remark += f"; {with_window} layers with a window are not counted"
+    elements_of_layer = KEYS_AND_VALUES * heads * model.depth
+    bytes_of_layer = elements_of_layer * ELEMENT_BYTES[model.dtype]
     return KeysAndValues(
         bytes_per_token=bytes_of_layer * model.full_layers,
         layers=model.full_layers,
         source="config",
-        remark=remark,
+        remark=_config_remark(model),
     )
+
+
+def _of_another_model(model: ModelConfig) -> str:
+    """Why the configuration does not fit the products of the pass, in a sentence."""
+    width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
+    return (
+        "the configuration is of another model: no matrix product of the step is"
+        f" its projection to q, k and v ({model.hidden} x {width})"
+    )
+
+
+def _config_remark(model: ModelConfig) -> str:
+    """What is taken from the configuration, and which layers are not counted, in a
+    sentence."""
+    remark = (
+        f"keys and values are assumed to be {model.type_name}, the type of the"
+        " configuration"
+    )
+    with_window = model.layers - model.full_layers
+    if with_window > 0:
+        remark += f"; {with_window} layers with a window are not counted"
+    return remark
 
 
 def _ranks(shapes: Sequence[WeightShape], model: ModelConfig) -> int | None:
@@ -180,9 +194,12 @@ def _ranks(shapes: Sequence[WeightShape], model: ModelConfig) -> int | None:
     outputs = {shape.n for shape in shapes if shape.k == model.hidden}
     ranks = 1
     while ranks <= MAX_RANKS:
+        ranks_of_kv_head = min(ranks, model.kv_heads)
         q_width = model.heads * model.depth // ranks
-        k_width = model.kv_heads * model.depth // min(ranks, model.kv_heads)
-        if q_width + 2 * k_width in outputs or outputs >= {q_width, k_width}:
+        k_width = model.kv_heads * model.depth // ranks_of_kv_head
+        is_in_one = q_width + 2 * k_width in outputs
+        are_apart = q_width in outputs and k_width in outputs
+        if is_in_one or are_apart:
             return ranks
         ranks *= 2
     return None

@@ -69,26 +69,29 @@ class Repetition(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
+        """How many places all repetitions take together."""
         return self.period * self.count
 
 
 def _layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
-    in_layers = kernels[repeated.first : repeated.first + repeated.length]
+    """The layers that the repeated part of these kernels is; slow ones take MIN_EXCESS
+    more than the median one, the slowest first."""
+    after_last = repeated.first + repeated.length
+    in_layers = kernels[repeated.first : after_last]
     layers = in_layers.reshape(repeated.count, repeated.period)
     layer_ns = trace.dur[layers].sum(axis=1)
-    start_ns = trace.start[layers[:, 0]] - trace.begin_ns
+    total_ns = int(layer_ns.sum())
     median_ns = lower_median(layer_ns)
+    start_ns = trace.start[layers[:, 0]] - trace.begin_ns
     slow = []
     for place in np.argsort(-layer_ns, kind="stable").tolist():
         if layer_ns[place] > (1 + MIN_EXCESS) * median_ns:
-            slow.append(
-                ModelLayer(
-                    number=place + 1,
-                    dur_ns=int(layer_ns[place]),
-                    start_ns=int(start_ns[place]),
-                )
+            layer = ModelLayer(
+                number=place + 1,
+                dur_ns=int(layer_ns[place]),
+                start_ns=int(start_ns[place]),
             )
-    total_ns = int(layer_ns.sum())
+            slow.append(layer)
     return Layers(
         count=repeated.count,
         kernels=repeated.period,
@@ -117,15 +120,18 @@ def repetition(names: Integers) -> Repetition | None:
 
 
 def _longest_of_period(names: Integers, period: int) -> Repetition | None:
-    """The longest part in which each name is that of `period` places before."""
+    """The longest part in which each name is that of `period` places before; None if no
+    name is."""
     recurs = names[period:] == names[:-period]
+    # a run of places that recur begins and ends with a change
     changes = np.flatnonzero(np.diff(np.concatenate(([False], recurs, [False]))))
     begins = changes[::2]
     ends = changes[1::2]
     if not len(begins):
         return None
-    longest = int(np.argmax(ends - begins))
-    length = int(ends[longest] - begins[longest]) + period
+    lengths = ends - begins
+    longest = int(np.argmax(lengths))
+    length = int(lengths[longest]) + period
     return Repetition(first=int(begins[longest]), period=period, count=length // period)
 
 

@@ -19,10 +19,10 @@ from fusetui.analysis.serving.config import (
     ModelConfig,
     by_configuration,
 )
-from fusetui.analysis.serving.kv_cache import cache_of, is_attention
+from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of, is_attention
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.passes import Pass
-from fusetui.analysis.serving.products import Products, products_of
+from fusetui.analysis.serving.products import Product, Products, products_of
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak, peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
@@ -35,15 +35,15 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "--captured-by gives them, with a trace of the capture of the graph;"
-    " --model-config, if the model is dense"
+    "--captured-by with a trace of the graph capture gives them;"
+    " for a dense model, --model-config does, too"
 )
 
 
 class Loss(msgspec.Struct, frozen=True):
     """Where the time of a step goes: kernels of one op, or the time between kernels.
-    `least_ns`: what they take at least, each product the longer of its bytes and its
-    FLOP; None where that is not known of all of them."""
+    `least_ns`: their least time, for each product the longer of its bytes and its
+    FLOP; None unless known for all of them."""
 
     what: str
     of: Literal["op", "kernel", "gap"]  # kernel where no op is known
@@ -53,13 +53,14 @@ class Loss(msgspec.Struct, frozen=True):
 
     @property
     def lost_ns(self) -> int:
-        """All of it where the least is not known."""
+        """What it takes longer than the least; all of it where the least is not
+        known."""
         return self.dur_ns - (self.least_ns or 0)
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The limit of one pass of the model. Bytes and FLOP are those that are known;
-    `share` is `least_ns` / `dur_ns`, None if nothing is."""
+    """The limit of one pass of the model, by its known bytes and FLOP. `share` is
+    `least_ns` / `dur_ns`, None if none are known."""
 
     dur_ns: int  # model_pass
     products: int  # matrix products whose weights are known
@@ -101,28 +102,11 @@ def limit_of(
     device = _device_of(trace, rows, given)
     peak = device.peak if device else None
     needs = _Needs(products=products, kv_bytes=kv_bytes, peak=peak)
-    memory_ns = needs.memory_ns
-    compute_ns = needs.compute_ns
-    least_ns = max(
-        (ns for ns in (memory_ns, compute_ns) if ns is not None), default=None
-    )
-    cannot_tell = [*_uncounted(needs, configured.missing)]
-    remarks = []
-    if configured.remark:
-        remarks.append(configured.remark)
-    guessed = _guessed_device(device)
-    if guessed:
-        remarks.append(
-            "the device has no name in the trace: by its compute units and memory, it"
-            f" is an {guessed}"
-        )
-    if kv_bytes is None:
-        missing = cache.missing or (
-            "no annotation counts the tokens that attention reads"
-        )
-        cannot_tell.append(f"keys and values are not counted: {missing}")
-    elif cache.remark:
-        remarks.append(cache.remark)
+    least_ns = needs.least_ns
+    uncounted = [
+        *_uncounted(needs, configured.missing),
+        *_uncounted_cache(needs, cache),
+    ]
     return Limit(
         dur_ns=dur_ns,
         products=products.known,
@@ -136,15 +120,44 @@ def limit_of(
         kv_source=cache.source,
         flop=sum(products.flop.values()),
         bytes_per_s=peak.bytes_per_s if peak else None,
-        memory_ns=memory_ns,
-        compute_ns=compute_ns,
+        memory_ns=needs.memory_ns,
+        compute_ns=needs.compute_ns,
         least_ns=least_ns,
         share=least_ns / dur_ns if least_ns is not None and dur_ns else None,
-        bound=_bound(least_ns, memory_ns),
-        cannot_tell=tuple(cannot_tell),
-        remarks=tuple(remarks),
+        bound=_bound(least_ns, needs.memory_ns),
+        cannot_tell=tuple(uncounted),
+        remarks=tuple(_remarks(configured, device, needs, cache)),
         losses=_losses(trace, rows, dur_ns, _least_times(needs, step.asked.phase)),
     )
+
+
+def _uncounted_cache(needs: _Needs, cache: KeysAndValues) -> Iterator[str]:
+    """That keys and values are left out, and why, if they are."""
+    if needs.kv_bytes is None:
+        missing = cache.missing or (
+            "no annotation has the number of tokens that attention reads"
+        )
+        yield f"keys and values are not counted: {missing}"
+
+
+def _remarks(
+    configured: ConfiguredProducts,
+    device: DevicePeak | None,
+    needs: _Needs,
+    cache: KeysAndValues,
+) -> Iterator[str]:
+    """What the limit takes for granted of the configuration, the device and the cache,
+    in sentences."""
+    if configured.remark:
+        yield configured.remark
+    guessed = _guessed_device(device)
+    if guessed:
+        yield (
+            f"the device is probably an {guessed}, judging by its compute units and"
+            " memory; the trace does not name it"
+        )
+    if needs.kv_bytes is not None and cache.remark:
+        yield cache.remark
 
 
 def _products(
@@ -163,7 +176,7 @@ def _products(
 def _device_of(
     trace: Trace, rows: Rows, given: Mapping[str, float]
 ) -> DevicePeak | None:
-    """That of these rows; None if it ran no kernel."""
+    """The peaks of the device of these rows; None if it ran no kernel."""
     pid = trace.track_of(int(rows[0])).pid
     for device in peaks_of_devices(trace, given):
         if device.device == pid:
@@ -184,6 +197,7 @@ def _guessed_device(device: DevicePeak | None) -> str:
 def _bound(
     least_ns: int | None, memory_ns: int | None
 ) -> Literal["memory", "compute"] | None:
+    """What the least time is that of; None without one."""
     if least_ns is None:
         return None
     return "memory" if least_ns == memory_ns else "compute"
@@ -206,19 +220,21 @@ class _Needs(msgspec.Struct, frozen=True):
 
     @property
     def moved_bytes(self) -> int:
+        """The weights, keys and values that have to be read."""
         return self.products.weight_bytes + (self.kv_bytes or 0)
 
     @property
     def memory_ns(self) -> int | None:
-        """To read so much, rounded down; None if memory is no limit."""
+        """How long it takes to read `moved_bytes` (ns, rounded down); None if memory is
+        no limit."""
         if not self.bytes_per_s:
             return None
         return int(self.moved_bytes * NS / self.bytes_per_s)
 
     @property
     def compute_ns(self) -> int | None:
-        """For the products, at the rate of their element type; None if none has a
-        rate."""
+        """How long the products take, at the rate of their element type (ns, rounded
+        down); None if none has a rate."""
         seconds = []
         for dtype, flop in self.products.flop.items():
             flop_per_s = self.flop_per_s(dtype)
@@ -226,8 +242,24 @@ class _Needs(msgspec.Struct, frozen=True):
                 seconds.append(flop / flop_per_s)
         return int(sum(seconds) * NS) if seconds else None
 
+    @property
+    def least_ns(self) -> int | None:
+        """The longer of both times; None if neither is known."""
+        times_ns = [ns for ns in (self.memory_ns, self.compute_ns) if ns is not None]
+        return max(times_ns, default=None)
+
+    def of_product_ns(self, product: Product) -> float:
+        """How long a product takes at least (ns): the longer of its bytes and its FLOP;
+        0 for a rate that is not known."""
+        flop_per_s = self.flop_per_s(product.dtype)
+        compute_ns = product.flop * NS / flop_per_s if flop_per_s else 0.0
+        bytes_per_s = self.bytes_per_s
+        read_ns = product.bytes * NS / bytes_per_s if bytes_per_s else 0.0
+        return max(compute_ns, read_ns)
+
     def flop_per_s(self, dtype: str) -> float | None:
-        """Of the fastest arithmetic for inputs of this type."""
+        """The rate of the fastest arithmetic for inputs of this type; None if it is not
+        known."""
         if self.peak is None:
             return None
         if dtype.startswith("fp8"):
@@ -241,18 +273,18 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
     if not products.known:
         reason = f" ({why_no_weights})" if why_no_weights else ""
         yield (
-            "weights are not counted: no matrix product has recorded shapes" + reason
+            "weights are not counted, because no matrix product has recorded shapes"
+            + reason
         )
     elif products.unknown:
         yield (
-            f"the weights of {plural(products.unknown, 'kernel')} of products are not"
-            " counted: their shapes, or the experts that were routed to, are not"
-            " recorded"
+            f"the weights of {plural(products.unknown, 'product')} are not counted, because"
+            " their shapes or experts were not recorded"
         )
     if needs.peak is None:
-        yield "the peaks of the device are not known (--peak bandwidth=... gives them)"
+        yield "the peak rates of the device are unknown (set them with --peak bandwidth=...)"
     elif needs.memory_ns is None and products.known:
-        yield "so little is read that it may stay in the cache: memory is no limit"
+        yield "memory is no limit, because so little is read that it may stay in the cache"
 
 
 class _LeastTimes(NamedTuple):
@@ -264,63 +296,66 @@ class _LeastTimes(NamedTuple):
 
 
 def _least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
-    """Each product takes the longer of its bytes and its FLOP. Attention of a decode,
-    or of the verification of drafts, reads the keys and values and does little else."""
+    """What the products of each op take at least, and attention; nothing without peaks.
+    Attention of a decode, or of the verification of drafts, reads the keys and values
+    and does little else."""
     if needs.peak is None:
         return _LeastTimes(products={}, products_ns={}, attention_ns=None)
     products: Counter[str] = Counter()
     products_ns: defaultdict[str, float] = defaultdict(float)
     for product in needs.products.each:
-        flop_per_s = needs.flop_per_s(product.dtype)
-        compute_ns = product.flop * NS / flop_per_s if flop_per_s else 0.0
-        read_ns = product.bytes * NS / needs.bytes_per_s if needs.bytes_per_s else 0.0
         products[product.op] += 1
-        products_ns[product.op] += max(compute_ns, read_ns)
+        products_ns[product.op] += needs.of_product_ns(product)
     attention_ns = None
     reads_only = phase in (ServerPhase.DECODE, ServerPhase.VERIFY)
     if reads_only and needs.kv_bytes is not None and needs.bytes_per_s:
         attention_ns = needs.kv_bytes * NS / needs.bytes_per_s
-    return _LeastTimes(dict(products), dict(products_ns), attention_ns)
+    return _LeastTimes(
+        products=dict(products),
+        products_ns=dict(products_ns),
+        attention_ns=attention_ns,
+    )
 
 
 def _losses(
     trace: Trace, rows: Rows, dur_ns: int, least: _LeastTimes
 ) -> tuple[Loss, ...]:
-    """By op, or where none is known by kernel, with the time between kernels as one
-    more; the largest loss first. `dur_ns`: of the pass with these GPU events."""
+    """Where the time of a pass goes, the largest loss first: the kernels by op, or where
+    none is known by kernel, and the time between kernels. `rows`: the GPU events of the
+    pass; `dur_ns`: how long it takes."""
     kernels = rows[trace.role[rows] == Role.KERNEL]
     has_op = trace.op[kernels] >= 0
     losses = _losses_of_kernels(trace, kernels[~has_op])
     losses += _losses_of_ops(trace, kernels[has_op], least)
-    gaps_ns = dur_ns - union_length(trace.start[rows], trace.end[rows])
-    losses.append(
-        Loss(what=BETWEEN_KERNELS, of="gap", dur_ns=gaps_ns, kernels=0, least_ns=0)
+    busy_ns = union_length(trace.start[rows], trace.end[rows])
+    gaps = Loss(
+        what=BETWEEN_KERNELS, of="gap", dur_ns=dur_ns - busy_ns, kernels=0, least_ns=0
     )
+    losses.append(gaps)
     return tuple(sorted(losses, key=lambda loss: -loss.lost_ns))
 
 
 def _losses_of_kernels(trace: Trace, kernels: Rows) -> list[Loss]:
-    """By their own names, of which the last comes first: so it stays for equal
-    losses."""
+    """The time of these kernels by their own names. The last name comes first: so it
+    stays for equal losses."""
     names = trace.name[kernels]
     losses = []
     for name in reversed(distinct(names).tolist()):
         of_name = kernels[names == name]
-        losses.append(
-            Loss(
-                what=trace.names[name],
-                of="kernel",
-                dur_ns=int(trace.dur[of_name].sum()),
-                kernels=len(of_name),
-                least_ns=None,
-            )
+        loss = Loss(
+            what=trace.names[name],
+            of="kernel",
+            dur_ns=int(trace.dur[of_name].sum()),
+            kernels=len(of_name),
+            least_ns=None,
         )
+        losses.append(loss)
     return losses
 
 
 def _losses_of_ops(trace: Trace, kernels: Rows, least: _LeastTimes) -> list[Loss]:
-    """By the names of their ops. The keys and values are read by the op of attention,
-    if there is only one."""
+    """The time of these kernels by the names of their ops. The keys and values are read
+    by the op of attention, if there is only one."""
     op_names = trace.name[trace.op[kernels]]
     names = distinct(op_names).tolist()
     attention = [name for name in names if is_attention(trace.names[name])]
@@ -328,18 +363,18 @@ def _losses_of_ops(trace: Trace, kernels: Rows, least: _LeastTimes) -> list[Loss
     for name in names:
         of_name = kernels[op_names == name]
         op = trace.names[name]
+        calls = len(distinct(trace.op[of_name]))
         least_ns: float | None = None
         if attention == [name]:
             least_ns = least.attention_ns
-        elif least.products.get(op, 0) >= len(distinct(trace.op[of_name])):
+        elif least.products.get(op, 0) >= calls:
             least_ns = least.products_ns[op]
-        losses.append(
-            Loss(
-                what=op,
-                of="op",
-                dur_ns=int(trace.dur[of_name].sum()),
-                kernels=len(of_name),
-                least_ns=None if least_ns is None else int(least_ns),
-            )
+        loss = Loss(
+            what=op,
+            of="op",
+            dur_ns=int(trace.dur[of_name].sum()),
+            kernels=len(of_name),
+            least_ns=None if least_ns is None else int(least_ns),
         )
+        losses.append(loss)
     return losses

@@ -63,6 +63,7 @@ def outliers(
         median = of_phase[lower_median_index(span_ns[of_phase])]
         usual_mode = _most_frequent_mode([steps[number].mode for number in of_phase])
         for number in of_phase:
+            excess_ns = int(span_ns[number] - span_ns[median])
             if span_ns[number] <= OUTLIER_FACTOR * span_ns[median]:
                 continue
             outlier = _Outlier(
@@ -70,29 +71,28 @@ def outliers(
                 before=steps[number - 1] if number else None,
                 median_step=steps[median],
                 usual_mode=usual_mode,
-                excess_ns=int(span_ns[number] - span_ns[median]),
+                excess_ns=excess_ns,
             )
-            explained[number] = (
-                *_unusual(trace, outlier),
-                *_longer_parts(trace, outlier, devices),
-            )
+            unusual = _unusual(trace, outlier)
+            longer = _longer_parts(trace, outlier, devices)
+            explained[number] = (*unusual, *longer)
     return explained
 
 
 def _most_frequent_mode(modes: Sequence[Mode]) -> Mode:
-    """Of several equally frequent ones the first."""
+    """The most frequent mode; of several equally frequent ones the first."""
     return max(modes, key=modes.count)
 
 
 def _unusual(trace: Trace, outlier: _Outlier) -> Iterator[str]:
     """What is unusual about it, but for the amount of its work."""
     if _compiles(trace, outlier.step):
-        yield "torch.compile or Triton compiles in it"
+        yield "torch.compile or Triton compiles during it"
     if outlier.step.mode is Mode.EAGER and outlier.usual_mode is not Mode.EAGER:
         usual = MODES_IN_WORDS[outlier.usual_mode]
-        yield f"it runs eagerly, where the others replay {usual}"
+        yield f"it runs eagerly, while the others replay {usual}"
     if _waits_for_prefill(trace, outlier):
-        yield "the prefill before it was still running"
+        yield "the previous prefill was still running"
     asked = outlier.step.asked
     usually = outlier.median_step.asked
     yield from _more(asked.new_tokens, usually.new_tokens, "new tokens")
@@ -123,9 +123,12 @@ def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
 
 
 def _more(tokens: int | None, usual_tokens: int | None, what: str) -> Iterator[str]:
-    """That it was asked for more than the step of the median time."""
-    if tokens and usual_tokens and tokens > OUTLIER_FACTOR * usual_tokens:
-        yield f"{count(tokens)} {what}, where the median step has {count(usual_tokens)}"
+    """That it was asked for OUTLIER_FACTOR times as much as the step of the median
+    time, if it was."""
+    if not tokens or not usual_tokens:
+        return
+    if tokens > OUTLIER_FACTOR * usual_tokens:
+        yield f"{count(tokens)} {what} (median step: {count(usual_tokens)})"
 
 
 class _LongerPiece(NamedTuple):
@@ -151,77 +154,79 @@ def _longer_parts(
 def _differences(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
 ) -> list[_LongerPiece]:
-    """By the classes of the accounts of both steps, whose differences add up to the
-    excess; none if either has no account."""
+    """What an outlier takes longer, by the classes of the accounts of both steps; they
+    add up to the excess. [] if either step has no account."""
     step = outlier.step
     median_step = outlier.median_step
     account = _account(trace, step, devices)
     usual = _account(trace, median_step, devices)
     if account is None or usual is None:
         return []
-    kernels_ns = _compute_ns(trace, step)
-    usual_kernels_ns = _compute_ns(trace, median_step)
-    others_ns = account.compute_ns - kernels_ns
-    usual_others_ns = usual.compute_ns - usual_kernels_ns
-    parts = [
-        _LongerPiece(
-            subject="kernels run",
-            circumstance=_kernel_of_most(trace, step, median_step),
-            ns=kernels_ns - usual_kernels_ns,
-        ),
-        _LongerPiece(
-            subject="kernels of other steps run",
-            circumstance=" in between",
-            ns=others_ns - usual_others_ns,
-        ),
-        _LongerPiece(
-            subject="communication is exposed",
-            circumstance="",
-            ns=account.exposed_comm_ns - usual.exposed_comm_ns,
-        ),
-        _LongerPiece(
-            subject="copies are exposed",
-            circumstance="",
-            ns=account.exposed_copy_ns - usual.exposed_copy_ns,
-        ),
-    ]
+    kernels_ns = _compute_ns(trace, step) - _compute_ns(trace, median_step)
+    compute_ns = account.compute_ns - usual.compute_ns
+    of_own_kernels = _LongerPiece(
+        subject="kernels run",
+        circumstance=_kernel_of_most(trace, step, median_step),
+        ns=kernels_ns,
+    )
+    of_other_kernels = _LongerPiece(
+        subject="kernels of other steps run",
+        circumstance=" in between",
+        ns=compute_ns - kernels_ns,
+    )
+    return [of_own_kernels, of_other_kernels, *_other_differences(account, usual)]
+
+
+def _other_differences(
+    account: DeviceAccount, usual: DeviceAccount
+) -> Iterator[_LongerPiece]:
+    """What is longer in an account than in another one, without compute."""
+    yield _LongerPiece(
+        subject="communication is exposed",
+        circumstance="",
+        ns=account.exposed_comm_ns - usual.exposed_comm_ns,
+    )
+    yield _LongerPiece(
+        subject="copies are exposed",
+        circumstance="",
+        ns=account.exposed_copy_ns - usual.exposed_copy_ns,
+    )
     for reason, idle_ns in account.idle.items():
-        parts.append(
-            _LongerPiece(
-                subject="the GPU is idle",
-                circumstance=f" {IDLE[reason].while_}",
-                ns=idle_ns - usual.idle.get(reason, 0),
-            )
+        yield _LongerPiece(
+            subject="the GPU is idle",
+            circumstance=f" {IDLE[reason].while_}",
+            ns=idle_ns - usual.idle.get(reason, 0),
         )
-    return parts
 
 
 def _account(
     trace: Trace, step: Pass, devices: Sequence[Device]
 ) -> DeviceAccount | None:
-    """Of the device of its model, from the first start to the last end of what it ran
-    there."""
+    """The account of the device of a step's model, from the first start to the last end
+    of what the step ran; None if the device is none of these."""
     pid = trace.track_of(int(step.model[0])).pid
     interval = interval_of(trace, step.rows)
+    begin = np.array([interval.begin_ns])
+    end = np.array([interval.end_ns])
     for device in devices:
         if device.pid == pid:
-            (account,) = device.over(
-                np.array([interval.begin_ns]), np.array([interval.end_ns])
-            )
+            (account,) = device.over(begin, end)
             return account
     return None
 
 
 def _compute_ns(trace: Trace, step: Pass) -> int:
-    """How long kernels of its own compute, on the device of its model."""
+    """How long kernels of a step compute, on the device of its model (ns)."""
     kernels = _kernels(trace, step)
-    device = trace.process_of_track[trace.track]
-    on_device = kernels[device[kernels] == device[step.model[0]]]
+    device_of_row = trace.process_of_track[trace.track[kernels]]
+    device_of_model = trace.process_of_track[trace.track[step.model[0]]]
+    on_device = kernels[device_of_row == device_of_model]
     computing = on_device[~communicates(trace, on_device)]
     return interval_of(trace, computing).busy_ns
 
 
 def _kernels(trace: Trace, step: Pass) -> Rows:
+    """The kernels that a step launched."""
     kernels: Rows = step.rows[trace.role[step.rows] == Role.KERNEL]
     return kernels
 
@@ -231,23 +236,22 @@ def _kernel_of_most(trace: Trace, step: Pass, median_step: Pass) -> str:
     takes so much longer; "" if the step has no kernels."""
     kernels = _kernels(trace, step)
     usual_kernels = _kernels(trace, median_step)
-    ns = _ns_by_name(trace, kernels)
-    usual_ns = _ns_by_name(trace, usual_kernels)
-    if not ns:
+    ns_of_name = _ns_by_name(trace, kernels)
+    usual_ns_of_name = _ns_by_name(trace, usual_kernels)
+    if not ns_of_name:
         return ""
-    name = max(ns, key=lambda name: ns[name] - usual_ns[name])
+    name = max(ns_of_name, key=lambda name: ns_of_name[name] - usual_ns_of_name[name])
     runs = int(np.count_nonzero(trace.name[kernels] == name))
     usual_runs = int(np.count_nonzero(trace.name[usual_kernels] == name))
+    compared = f"instead of {count(usual_runs)}"
     if runs == usual_runs:
-        beside = "as in the median step"
-    else:
-        beside = f"instead of {count(usual_runs)}"
+        compared = "as in the median step"
     kernel = short_name(trace.names[name])
-    return f", most of all {kernel} ({count(runs)} of them, {beside})"
+    return f", mostly {kernel} ({count(runs)} launches, {compared})"
 
 
 def _ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:
-    """How long the kernels of each name run in all; in the order of their first."""
+    """How long the kernels of each name run in all (ns); in the order of their first."""
     total_ns: Counter[int] = Counter()
     names = trace.name[kernels].tolist()
     durations_ns = trace.dur[kernels].tolist()

@@ -10,7 +10,12 @@ import numpy as np
 
 from fusetui.analysis.graphs.captures import Nodes, replays
 from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.questions.server_steps import Requested, ServerPhase, server_steps
+from fusetui.analysis.questions.server_steps import (
+    Requested,
+    ServerPhase,
+    ServerSteps,
+    server_steps,
+)
 from fusetui.analysis.serving.products import PRODUCT_KINDS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import (
@@ -64,7 +69,8 @@ class BusyInterval(msgspec.Struct, frozen=True):
 
 
 def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
-    """Zeros if there are none."""
+    """From the first start to the last end of some events, and how long any of them
+    runs; zeros if there are none."""
     if not len(rows):
         return BusyInterval(begin_ns=0, end_ns=0, busy_ns=0)
     start = trace.start[rows]
@@ -83,38 +89,43 @@ def trains(trace: Trace) -> bool:
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:
-    """All steps in time order; without any, all replays, unless they are parts of
-    training."""
+    """All steps of the server in time order; without any, all replays, unless they are
+    parts of training."""
     served = server_steps(trace)
-    if not served.asked:
-        if trains(trace):
-            return ()
-        return tuple(_of_replay(trace, nodes) for nodes in replays(trace))
+    if served.asked:
+        return _of_steps(trace, served)
+    if trains(trace):
+        return ()
+    return tuple(_of_replay(trace, nodes) for nodes in replays(trace))
+
+
+def _of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
+    """The pass of each step of the server."""
     steps = served.steps
     launched, launch_ns = by_launch_time(trace)
     is_graph_call = graph_calls(trace)
     names = _event_names(trace)
-    found = []
     wall_ns = step_wall(steps.start, steps.end)
+    passes = []
     for number, places in enumerate(steps.slices_of(launch_ns)):
         rows = launched[places]
         model = _model(trace, rows, is_graph_call, names)
-        found.append(
-            Pass(
-                name=steps.names[number],
-                start_ns=int(steps.start[number]),
-                dur_ns=int(wall_ns[number]),
-                asked=served.asked[number] or UNKNOWN_REQUEST,
-                mode=model.mode,
-                rows=rows,
-                model=model.rows,
-                replays=model.replays,
-            )
+        step = Pass(
+            name=steps.names[number],
+            start_ns=int(steps.start[number]),
+            dur_ns=int(wall_ns[number]),
+            asked=served.asked[number] or UNKNOWN_REQUEST,
+            mode=model.mode,
+            rows=rows,
+            model=model.rows,
+            replays=model.replays,
         )
-    return tuple(found)
+        passes.append(step)
+    return tuple(passes)
 
 
 def _of_replay(trace: Trace, nodes: Nodes) -> Pass:
+    """The pass that a replay of a graph is, where there are no steps."""
     return Pass(
         name=trace.name_of(nodes.call),
         start_ns=int(trace.start[nodes.call]),
@@ -138,26 +149,35 @@ class _Model(NamedTuple):
 def _model(
     trace: Trace, launched: Rows, is_graph_call: Flags, names: _EventNames
 ) -> _Model:
-    """On the device with most events: those of one graph; those that ran from the start
-    of the first graph to the end of the last one; or of an eager step those after its
-    inputs."""
+    """The events of the model, on the device with most events of a step: those of one
+    graph; those that ran from the start of the first graph to the end of the last one;
+    or of an eager step those after its inputs. `launched`: the events of the step."""
     if not len(launched):
         return _Model(mode=Mode.NOTHING, rows=launched, replays=0)
     device = trace.process_of_track[trace.track[launched]]
-    rows = launched[device == np.bincount(device).argmax()]
-    of_graph = is_graph_call[trace.launch[rows]]
-    replays = len(distinct(trace.launch[rows[of_graph]]))
+    main_device = np.bincount(device).argmax()
+    rows = launched[device == main_device]
+    is_of_graph = is_graph_call[trace.launch[rows]]
+    of_graph = rows[is_of_graph]
+    replays = len(distinct(trace.launch[of_graph]))
     is_kernel = trace.role[rows] == Role.KERNEL
-    kernels_of_graph = int((of_graph & is_kernel).sum())
-    if 2 * kernels_of_graph <= int(is_kernel.sum()):
+    kernels = int(is_kernel.sum())
+    kernels_of_graph = int((is_of_graph & is_kernel).sum())
+    if 2 * kernels_of_graph <= kernels:
         after_inputs = _after_inputs(trace, rows, names)
         return _Model(mode=Mode.EAGER, rows=after_inputs, replays=replays)
     if replays == 1:
-        return _Model(mode=Mode.GRAPH, rows=rows[of_graph], replays=1)
-    begin_ns = trace.start[rows[of_graph]].min()
-    end_ns = trace.end[rows[of_graph]].max()
-    is_within = (trace.start[rows] >= begin_ns) & (trace.end[rows] <= end_ns)
-    return _Model(mode=Mode.PIECEWISE, rows=rows[is_within], replays=replays)
+        return _Model(mode=Mode.GRAPH, rows=of_graph, replays=1)
+    within = _within(trace, rows, of_graph)
+    return _Model(mode=Mode.PIECEWISE, rows=within, replays=replays)
+
+
+def _within(trace: Trace, rows: Rows, others: Rows) -> Rows:
+    """The rows that run from the first start to the last end of the others."""
+    starts_after = trace.start[rows] >= trace.start[others].min()
+    ends_before = trace.end[rows] <= trace.end[others].max()
+    within: Rows = rows[starts_after & ends_before]
+    return within
 
 
 class _EventNames(NamedTuple):
@@ -168,6 +188,7 @@ class _EventNames(NamedTuple):
 
 
 def _event_names(trace: Trace) -> _EventNames:
+    """What the names of all GPU events of a trace say."""
     copies_from_host = np.zeros(len(trace.names), dtype=np.bool_)
     computes = np.zeros(len(trace.names), dtype=np.bool_)
     for number in distinct(trace.name[trace.gpu_rows]).tolist():
@@ -182,15 +203,17 @@ def _event_names(trace: Trace) -> _EventNames:
 
 
 def _after_inputs(trace: Trace, rows: Rows, names: _EventNames) -> Rows:
-    """Those of an eager step that begin after its inputs were copied: after the last
-    copy from the host before its first product or attention."""
-    computing = rows[names.computes[trace.name[rows]]]
+    """The events of an eager step that begin after its inputs were copied: after the
+    last copy from the host before its first product or attention; all without these."""
+    name = trace.name[rows]
+    computing = rows[names.computes[name]]
     if not len(computing):
         return rows
-    copies = rows[names.copies_from_host[trace.name[rows]]]
-    copied_ns = trace.end[copies]
-    copied_before_ns = copied_ns[copied_ns <= trace.start[computing].min()]
+    first_computing_ns = trace.start[computing].min()
+    copied_ns = trace.end[rows[names.copies_from_host[name]]]
+    copied_before_ns = copied_ns[copied_ns <= first_computing_ns]
     if not len(copied_before_ns):
         return rows
-    after_inputs: Rows = rows[trace.start[rows] >= copied_before_ns.max()]
+    inputs_ready_ns = copied_before_ns.max()
+    after_inputs: Rows = rows[trace.start[rows] >= inputs_ready_ns]
     return after_inputs

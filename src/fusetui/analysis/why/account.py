@@ -43,19 +43,29 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
-        """All CPU threads, on as many lines of time as they need."""
+        """All CPU threads of which something was recorded, on as many lines of time as
+        they need."""
         trace = self.trace
+        numbers = self._recorded_threads
         fit_on_line = TimeLine(trace).most
-        thread = trace.thread_of_track
-        firsts = [track.first_row for track in trace.tracks]
-        kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
-        chosen = distinct(thread[kinds != ThreadActivity.NOTHING])
+        is_only_line = len(numbers) <= fit_on_line
         lines = []
-        for first in range(0, len(chosen), fit_on_line):
-            of_line = np.isin(thread, chosen[first : first + fit_on_line])
-            is_only_line = len(chosen) <= fit_on_line
-            lines.append(Threads(trace, self.kinds, of_line, is_only_line))
+        for first in range(0, len(numbers), fit_on_line):
+            of_line = numbers[first : first + fit_on_line]
+            tracks = np.isin(trace.thread_of_track, of_line)
+            lines.append(Threads(trace, self.kinds, tracks, is_only_line))
         return tuple(lines)
+
+    @property
+    def _recorded_threads(self) -> NDArray[np.integer]:
+        """The numbers of the threads that have a slice of some ThreadActivity."""
+        first_rows = [track.first_row for track in self.trace.tracks]
+        # NOTHING is the greatest kind: the least one of a track tells if it has others
+        least_kind = self.kinds
+        if first_rows:
+            least_kind = np.minimum.reduceat(self.kinds, first_rows)
+        has_slices = least_kind != ThreadActivity.NOTHING
+        return distinct(self.trace.thread_of_track[has_slices])
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
@@ -75,9 +85,11 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
+        """Each device of all lines, in the order of their lanes."""
         devices = []
         for line in self.lines:
-            devices += [Device(line, number) for number in range(len(line))]
+            for number in range(len(line)):
+                devices.append(Device(line, number))
         return tuple(devices)
 
     @cached_property
@@ -86,12 +98,14 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._lines([*self._processes])
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
-        """Only those that people call so, likewise; None for all."""
-        processes = [
-            process
-            for process, device in self._processes.items()
-            if pid in (None, str(device.pid))
-        ]
+        """The devices whose process id reads like this, on lines as in `lines`; None
+        for all devices. () if there is no such device."""
+        if pid is None:
+            return self.lines
+        processes = []
+        for process, device in self._processes.items():
+            if str(device.pid) == pid:
+                processes.append(process)
         if len(processes) == len(self._processes):
             return self.lines
         return self._lines(processes)
@@ -99,24 +113,31 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     def as_one(self) -> Devices:
         """All devices as if they were one, by the name of the first one; there must be
         one."""
-        everywhere = np.zeros(len(self.trace.tracks), dtype=np.int32)
-        named = [*self._processes.values()][:1]
-        return Devices(self.trace, self.launchers, named, everywhere, as_one=True)
+        first_device = next(iter(self._processes.values()))
+        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
+        return Devices(
+            self.trace, self.launchers, [first_device], number_of_track, as_one=True
+        )
 
     @cached_property
     def _processes(self) -> dict[int, Named]:
         """The devices by their numbers among all processes."""
         trace = self.trace
         properties = device_properties(trace)
+        tracks = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
         devices: dict[int, Named] = {}
-        for track in np.flatnonzero(np.bincount(trace.track[trace.gpu_rows])).tolist():
+        for track in tracks.tolist():
             pid = trace.tracks[track].pid
             name = properties.get(pid, {}).get("name")
+            if not isinstance(name, str):
+                name = ""
             process = int(trace.process_of_track[track])
-            devices[process] = Named(pid, name if isinstance(name, str) else "")
+            devices[process] = Named(pid, name)
         return devices
 
     def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
+        """The devices with these numbers of processes, on as many lines of time as they
+        need."""
         trace = self.trace
         fit_on_line = TimeLine(trace).most
         lines = []
@@ -124,14 +145,13 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             of_line = processes[first : first + fit_on_line]
             number_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
             number_of_process[of_line] = np.arange(len(of_line))
-            lines.append(
-                Devices(
-                    trace,
-                    self.launchers,
-                    named=[self._processes[process] for process in of_line],
-                    number_of_track=number_of_process[trace.process_of_track],
-                )
+            devices = Devices(
+                trace,
+                self.launchers,
+                named=[self._processes[process] for process in of_line],
+                number_of_track=number_of_process[trace.process_of_track],
             )
+            lines.append(devices)
         return tuple(lines)
 
 
@@ -141,8 +161,8 @@ def accounts_of(trace: Trace) -> Accounts:
 
 
 def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
-    """The line of a thread, if it has one; how much farther its places are than times
-    of the file."""
+    """The line of a thread, if it has one, and by how much its places there are larger
+    than times of the file (ns)."""
     for line in accounts_of(trace).threads:
         tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
         if len(tracks):
@@ -172,9 +192,11 @@ class Device(NamedTuple):
 
     @property
     def places(self) -> slice:
-        """Of its gaps among those of the line."""
-        number = self.line.number(self.line.gaps.event)
-        return slice(*number.searchsorted((self.number, self.number + 1)).tolist())
+        """The places of its gaps among those of the line."""
+        device_of_gap = self.line.number(self.line.gaps.event)
+        first = device_of_gap.searchsorted(self.number)
+        after_last = device_of_gap.searchsorted(self.number + 1)
+        return slice(int(first), int(after_last))
 
 
 WAITS: Final = lazy_pattern(
@@ -187,8 +209,8 @@ WAITS: Final = lazy_pattern(
 def cpu_accounts(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
-    """Each thread in the order of the lanes; if there is a window [begin, end), in ns
-    of the file, only its part."""
+    """The account of each thread, in the order of the lanes; if there is a window
+    [begin, end), in ns of the file, that of its part in the window."""
     account_of_track: dict[int, ThreadAccount] = {}
     for line in accounts.threads:
         account_of_track.update(_accounts(accounts.trace, line, window))
@@ -197,49 +219,78 @@ def cpu_accounts(
 
 def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
-) -> Iterator[tuple[int, ThreadAccount]]:
-    """Of each thread, by its first track."""
+) -> dict[int, ThreadAccount]:
+    """The account of each thread of a line, by its first track."""
     spans = _thread_spans(trace, line)
-    begin = spans.begin_ns
-    end = spans.end_ns
+    begin_ns = spans.begin_ns
+    end_ns = spans.end_ns
     if window is not None:
-        begin = np.clip(begin, *window)
-        end = np.clip(end, *window)
-    first = line.on_line(spans.track, begin)
-    last = line.on_line(spans.track, end)
-    split_ns = line.split(first, last)
-    waiting = common(line.covers[ThreadActivity.PYTHON], waiting_frames(trace, line))
-    waits_ns = waiting.within(first, last)
+        begin_ns = np.clip(begin_ns, *window)
+        end_ns = np.clip(end_ns, *window)
+    times = _thread_times(
+        trace,
+        line,
+        begin=line.on_line(spans.track, begin_ns),
+        end=line.on_line(spans.track, end_ns),
+    )
+    accounts = {}
+    for place, number in enumerate(spans.track.tolist()):
+        track = trace.tracks[number]
+        annotation_ns = int(times.annotation_ns[place])
+        accounts[number] = ThreadAccount(
+            process=exact_id(track.pid),
+            thread=exact_id(track.tid),
+            label=track.label,
+            span_ns=int(end_ns[place] - begin_ns[place]),
+            op_ns=int(times.op_ns[place]),
+            python_ns=int(times.python_ns[place]),
+            wait_ns=int(times.wait_ns[place]),
+            nothing_ns=annotation_ns + int(times.unrecorded_ns[place]),
+            annotation_ns=annotation_ns,
+            collective_ns=int(times.collective_ns[place]),
+        )
+    return accounts
+
+
+class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
+    """What threads did in some stretches of time (ns), arrays of shape [threads]. All
+    but `collective_ns`, which is a part of `wait_ns`, add up to the stretch."""
+
+    op_ns: Int64s
+    """Ops and runtime calls."""
+    python_ns: Int64s
+    wait_ns: Int64s
+    annotation_ns: Int64s
+    """Only an annotation was recorded."""
+    unrecorded_ns: Int64s
+    """Not even that."""
+    collective_ns: Int64s
+
+
+def _thread_times(
+    trace: Trace, line: Threads, begin: Int64s, end: Int64s
+) -> _ThreadTimes:
+    """What the threads did in [begin, end) on their line. A frame that waits counts as
+    waiting, and so does the annotation of a collective."""
+    split_ns = line.split(begin, end)
+    in_waiting_frames = common(
+        line.covers[ThreadActivity.PYTHON], waiting_frames(trace, line)
+    )
+    frame_wait_ns = in_waiting_frames.within(begin, end)
     in_collectives = common(
         line.covers[ThreadActivity.ANNOTATION], _collectives(trace, line)
     )
-    collective_ns = in_collectives.within(first, last)
-    annotation_ns = split_ns[ThreadActivity.ANNOTATION] - collective_ns
-    op_ns = (
-        split_ns[ThreadActivity.ALLOC]
-        + split_ns[ThreadActivity.CALL]
-        + split_ns[ThreadActivity.OP]
+    collective_ns = in_collectives.within(begin, end)
+    call_ns = split_ns[ThreadActivity.ALLOC] + split_ns[ThreadActivity.CALL]
+    sync_ns = split_ns[ThreadActivity.SYNC]
+    return _ThreadTimes(
+        op_ns=call_ns + split_ns[ThreadActivity.OP],
+        python_ns=split_ns[ThreadActivity.PYTHON] - frame_wait_ns,
+        wait_ns=sync_ns + frame_wait_ns + collective_ns,
+        annotation_ns=split_ns[ThreadActivity.ANNOTATION] - collective_ns,
+        unrecorded_ns=split_ns[ThreadActivity.NOTHING],
+        collective_ns=collective_ns,
     )
-    python_ns = split_ns[ThreadActivity.PYTHON] - waits_ns
-    wait_ns = split_ns[ThreadActivity.SYNC] + waits_ns + collective_ns
-    for place, number in enumerate(spans.track.tolist()):
-        track = trace.tracks[number]
-        noted_ns = int(annotation_ns[place])
-        yield (
-            number,
-            ThreadAccount(
-                process=exact_id(track.pid),
-                thread=exact_id(track.tid),
-                label=track.label,
-                span_ns=int(end[place] - begin[place]),
-                op_ns=int(op_ns[place]),
-                python_ns=int(python_ns[place]),
-                wait_ns=int(wait_ns[place]),
-                nothing_ns=noted_ns + int(split_ns[ThreadActivity.NOTHING, place]),
-                annotation_ns=noted_ns,
-                collective_ns=int(collective_ns[place]),
-            ),
-        )
 
 
 class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
@@ -253,20 +304,20 @@ class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
 
 
 def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
-    """From the first start to the last end of its slices."""
+    """The span of each CPU thread of a line, from the first start to the last end of
+    its slices, in the order of their numbers."""
     first_row = np.array([track.first_row for track in trace.tracks])
     last_end_ns = np.maximum.reduceat(trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
     tracks = np.flatnonzero(line.tracks & is_on_cpu)
-    _, first, thread = np.unique(
-        trace.thread_of_track[tracks], return_index=True, return_inverse=True
-    )
-    limits = np.iinfo(np.int64)
-    begin_ns = np.full(len(first), limits.max)
-    end_ns = np.full(len(first), limits.min)
+    numbers = trace.thread_of_track[tracks]
+    _, first_track, thread = np.unique(numbers, return_index=True, return_inverse=True)
+    threads = len(first_track)
+    begin_ns = np.full(threads, np.iinfo(np.int64).max)
     np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
+    end_ns = np.full(threads, np.iinfo(np.int64).min)
     np.maximum.at(end_ns, thread, last_end_ns[tracks])
-    return ThreadSpans(track=tracks[first], begin_ns=begin_ns, end_ns=end_ns)
+    return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
@@ -279,10 +330,14 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
-    """The time in which the innermost frame is that of a function that waits."""
+    """The time, on the line of some threads, in which the innermost Python frame is
+    that of a function that waits; see WAITS. What such a function calls is not the time
+    of a wait."""
     frames = line.own(trace.rows_named(WAITS.search, Role.PYTHON))
     start, end = line.bounds(frames)
-    within_waits = line.slices(ThreadActivity.PYTHON).begun_in(union(start, end))[0]
-    innermost = within_waits.parts()  # and what they call
-    waits = innermost.only(trace.matching(innermost.rows, WAITS.search))
+    time_of_frames = union(start, end)
+    frames_within, _ = line.slices(ThreadActivity.PYTHON).begun_in(time_of_frames)
+    innermost = frames_within.parts()
+    does_wait = trace.matching(innermost.rows, WAITS.search)
+    waits = innermost.only(does_wait)
     return union(waits.start, waits.end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import nsmallest
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,6 @@ from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import (
     LISTED_DEVICE,
     Breakdown,
-    CpuWork,
     Share,
     Unknown,
     Why,
@@ -34,9 +34,17 @@ from fusetui.analysis.why.selection import (
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Arguments, digest, joined, parted
+from fusetui.trace.model.events import (
+    ArgsQuestion,
+    Arguments,
+    Events,
+    digest,
+    joined,
+    parted,
+)
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
 from fusetui.trace.read.elements import StretchArgs
@@ -51,37 +59,36 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
 
 
 def explained(question: Question) -> tuple[Why, Facts]:
-    """All answers, and what was computed for them."""
+    """All answers, and the facts that were computed for them."""
     with args_read(question.accounts.trace):
-        found = account_of(question)
+        account = account_of(question)
         facts = Facts(question.accounts, question.lines, question.window)
         answer_early(facts)
     lacks = lacks_of(facts)
-    findings, wanted, unknown, below = findings_of(facts)
+    rules = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
+    unknown = [
+        *account.cannot_tell,
+        *_without_ceiling(facts.kernels, lacks),
+        *rules.unknown,
+    ]
+    has_devices = bool(account.devices)
     answers = msgspec.structs.replace(
-        found,
-        findings=findings,
-        _wanted=wanted,
-        cannot_tell=on_this_device(
-            facts.trace,
-            (*found.cannot_tell, *_without_ceiling(facts.kernels, lacks), *unknown),
-        ),
-        ceiling=facts.kernels.ceiling if found.devices else None,
+        account,
+        findings=rules.findings,
+        _wanted=rules.wanted,
+        cannot_tell=on_this_device(facts.trace, unknown),
+        ceiling=facts.kernels.ceiling if has_devices else None,
         modules=modules.modules if modules else None,
         _module_times=modules,
-        _breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
-        cpu_work=None if found.devices else _cpu_work(facts),
+        _breakdown=breakdown_of(facts.kernels, modules) if has_devices else None,
+        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole),
         _families=facts.kernels.family_ns,
-        _below=below,
+        _below=rules.below,
         _left_out=int(facts.steady is not facts),
         _lacks=lacks,
     )
     return answers, facts
-
-
-def _cpu_work(facts: Facts) -> CpuWork:
-    return cpu_work(facts.accounts, facts.whole)
 
 
 def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
@@ -108,25 +115,31 @@ MAX_NAME_CHARACTERS = 1000
 
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     """The kernels with the longest effective time, and the modules with the longest
-    time of their own, each kind of module once."""
+    time of their own, each kind of module once. Without `modules` there are none."""
     is_kernel = kernels.is_kernel
     by_kernel = by_text(
         kernels.trace, kernels.rows[is_kernel], kernels.effective_ns[is_kernel], _short
     )
-    by_module: dict[str, tuple[int, int]] = {}  # count, ns
-    for module in modules.modules if modules else ():
-        name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
-        count, ns = by_module.get(name, (0, 0))
-        by_module[name] = (count + module.count, ns + module.gpu_self_ns)
     return Breakdown(
         kernels=_longest(by_kernel),
         kernels_ns=kernels.ns(is_kernel),
-        modules=_longest(by_module),
+        modules=_longest(_time_by_class(modules)) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
+def _time_by_class(modules: Modules) -> dict[str, tuple[int, int]]:
+    """For each class of module, how many calls there are and their own GPU time (ns)."""
+    count_and_ns: dict[str, tuple[int, int]] = {}
+    for module in modules.modules:
+        name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
+        count, ns = count_and_ns.get(name, (0, 0))
+        count_and_ns[name] = (count + module.count, ns + module.gpu_self_ns)
+    return count_and_ns
+
+
 def _short(name: str) -> str:
+    """The short name of a kernel; of an unrecognized one the begin of its name."""
     kernel = role_of_kernel(name).decoded
     return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
@@ -150,39 +163,70 @@ def _longest(count_and_ns_of: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
 MIN_BYTES_FOR_THREADS = 32 << 20
 
 
+class _RereadStretch(NamedTuple):
+    """What one pass over a stretch of the document gave."""
+
+    args: StretchArgs
+    """Without the totals of memory, which `peaks` took up."""
+    peaks: memory.StretchPeaks
+
+
 @contextmanager
 def args_read(trace: Trace) -> Iterator[None]:
-    """At the end, the args of all kernels, of their ops and of collectives, the most
-    memory that torch used, and the sequence numbers of ops if any may have run
-    backward, are kept with the events: `many.jobs`, `collectives_on_gpu`,
-    `memory_peaks` and `backward_ops` find them there."""
-    events, rows = trace.elements, trace.rows_of(Role.KERNEL)
-    if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
+    """Reads the document a second time while the block runs, in threads if it is large,
+    and at the end keeps what it read with the events: the args of all kernels, of their
+    ops and of collectives, the most memory that torch used, and the sequence numbers of
+    ops if any may have run backward. `many.jobs`, `collectives_on_gpu`, `memory_peaks`
+    and `backward_ops` find them there. Does nothing without kernels, or if the args
+    were read already."""
+    events = trace.elements
+    kernels = trace.rows_of(Role.KERNEL)
+    if not len(kernels) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
     events.warm()  # once, before several threads need it
-    numbered = backward.may_run_backward(trace)
-    several = {
-        many.KEPT_AS: joined(many.args_asked(trace, rows)),
+    questions = _args_asked(trace, kernels)
+    has_numbers = backward.may_run_backward(trace)
+    orders, names = joined(list(questions.values()))
+    reread = Reread(events, orders, names, has_numbers)
+
+    def read_stretch(number: int) -> _RereadStretch:
+        args = reread.part(number)
+        peaks = memory.peaks_in(events, number, args.totals)
+        return _RereadStretch(args._replace(totals=None), peaks)
+
+    is_large = _document_bytes(events) >= MIN_BYTES_FOR_THREADS
+    with in_threads(read_stretch, reread.stretches, is_large) as wait_for_results:
+        yield
+        stretches = wait_for_results()
+    args_of_stretches = [stretch.args for stretch in stretches]
+    _keep_args(events, questions, reread.args(args_of_stretches))
+    events.keep(memory.KEPT_AS, memory.peaks_of([part.peaks for part in stretches]))
+    if has_numbers:
+        events.keep(backward.KEPT_AS, reread.autograd(args_of_stretches))
+
+
+def _args_asked(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
+    """Which args of which events are read, by the name under which they are kept; a
+    question about no event is left out."""
+    questions = {
+        many.KEPT_AS: joined(many.args_asked(trace, kernels)),
         collectives.KEPT_AS: collectives.args_asked(trace),
     }
-    asked = {name: question for name, question in several.items() if len(question[0])}
-    again = Reread(events, *joined(list(asked.values())), numbered)
+    return {name: asked for name, asked in questions.items() if len(asked[0])}
 
-    def args_and_peaks(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
-        part = again.part(stretch)
-        return part._replace(totals=None), memory.peaks_in(events, stretch, part.totals)
 
-    size = sum(stretch.end - stretch.start for stretch in events.stretches)
-    is_large = size >= MIN_BYTES_FOR_THREADS
-    with in_threads(args_and_peaks, again.stretches, is_large) as wait_for_results:
-        yield
-        results = wait_for_results()
-    parts = [part for part, _ in results]
-    peaks = [peak for _, peak in results]
-    each = parted(again.args(parts), list(asked.values()))
-    for (name, question), args in zip(asked.items(), each, strict=True):
-        events.keep(name, msgspec.structs.replace(args, asked=digest(*question)))
-    events.keep(memory.KEPT_AS, memory.peaks_of(peaks))
-    if numbered:
-        events.keep(backward.KEPT_AS, again.autograd(parts))
+def _document_bytes(events: Events) -> int:
+    """How long the stretches of the document are together (bytes)."""
+    return sum(stretch.end - stretch.start for stretch in events.stretches)
+
+
+def _keep_args(
+    events: Events, questions: dict[str, ArgsQuestion], all_args: Arguments
+) -> None:
+    """Keeps the answer to each question with the events, with the question's digest.
+    `all_args` answers all of them together, as they were joined."""
+    answers = parted(all_args, list(questions.values()))
+    for (name, question), args in zip(questions.items(), answers, strict=True):
+        orders, names = question
+        events.keep(name, msgspec.structs.replace(args, asked=digest(orders, names)))

@@ -4,6 +4,7 @@ records no op and no call of its own while a thread of the engine works for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -46,8 +47,10 @@ class LentWork(NamedTuple):
 
 @memo()
 def outermost_work(trace: Trace) -> ThreadWork:
+    """The ops and calls of all threads that lie in no other slice."""
     is_work = np.isin(trace.role, (Role.OP, Role.CALL))
-    rows = np.flatnonzero(is_work & (trace.parent < 0))
+    is_outermost = trace.parent < 0
+    rows = np.flatnonzero(is_work & is_outermost)
     return ThreadWork(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
 
 
@@ -58,29 +61,30 @@ def engines_of(trace: Trace) -> Rows:
     work = outermost_work(trace)
     is_op = trace.role[work.rows] == Role.OP
     is_backward = is_op & trace.matching(work.rows, NODE.match)
-    weight = trace.dur[work.rows] + 1  # also ops of 0 ns count
-    ops_ns = np.bincount(work.thread, weight * is_op)
-    backward_ns = np.bincount(work.thread, weight * is_backward)
-    return np.flatnonzero((2 * backward_ns > ops_ns) & (ops_ns > 0))
+    counted_ns = trace.dur[work.rows] + 1  # also ops of 0 ns count
+    ops_ns = np.bincount(work.thread, counted_ns * is_op)
+    backward_ns = np.bincount(work.thread, counted_ns * is_backward)
+    is_engine = (ops_ns > 0) & (2 * backward_ns > ops_ns)
+    return np.flatnonzero(is_engine)
 
 
 def asking_threads(trace: Trace) -> dict[int, int]:
     """For each thread of an engine the thread that may have asked for backward: of the
-    other threads of its process the one that works longest. None where no other thread
-    of the process works."""
+    other threads of its process the one that works longest. An engine is left out where
+    no other thread of the process works."""
     work = outermost_work(trace)
     engines = engines_of(trace)
     process_of_thread = np.zeros(len(trace.tracks), dtype=np.int64)
     process_of_thread[trace.thread_of_track] = trace.process_of_track
-    works_ns = np.bincount(
-        work.thread, trace.dur[work.rows] + 1, minlength=len(process_of_thread)
-    )
+    counted_ns = trace.dur[work.rows] + 1  # also work of 0 ns counts
+    works_ns = np.bincount(work.thread, counted_ns, minlength=len(process_of_thread))
     works_ns[engines] = 0
     asking_of_engine: dict[int, int] = {}
     for engine in engines.tolist():
         is_same_process = process_of_thread == process_of_thread[engine]
-        asking = int(np.argmax(np.where(is_same_process, works_ns, 0)))
-        if works_ns[asking]:
+        works_in_process_ns = np.where(is_same_process, works_ns, 0)
+        asking = int(np.argmax(works_in_process_ns))
+        if works_in_process_ns[asking]:
             asking_of_engine[engine] = asking
     return asking_of_engine
 
@@ -101,26 +105,29 @@ def pairs_of(trace: Trace) -> tuple[EnginePair, ...]:
     thread works while its engine does."""
     work = outermost_work(trace)
     asking_of_engine = asking_threads(trace)
-    askings = list(asking_of_engine.values())
+    engines_of_asking = Counter(asking_of_engine.values())
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
-        of_asking = work.of(asking)
         of_engine = work.of(engine)
-        asking_is_free = outside(union(trace.start[of_asking], trace.end[of_asking]))
-        apart = of_engine[_lies_in(trace, of_engine, asking_is_free)]
-        apart_ns = int(trace.dur[apart].sum())
+        while_free = _while_free(trace, of_engine, of_other=work.of(asking))
+        while_free_ns = int(trace.dur[while_free].sum())
         engine_ns = int(trace.dur[of_engine].sum())
-        if apart_ns < MIN_SHARE_APART * engine_ns:
+        if while_free_ns < MIN_SHARE_APART * engine_ns:
             continue
-        pairs.append(
-            EnginePair(
-                engine=engine,
-                asking=asking,
-                is_only=askings.count(asking) == 1,
-                outermost=apart,
-            )
+        pair = EnginePair(
+            engine=engine,
+            asking=asking,
+            is_only=engines_of_asking[asking] == 1,
+            outermost=while_free,
         )
+        pairs.append(pair)
     return tuple(pairs)
+
+
+def _while_free(trace: Trace, rows: Rows, of_other: Rows) -> Rows:
+    """The rows during which none of `of_other` runs."""
+    is_free = outside(union(trace.start[of_other], trace.end[of_other]))
+    return rows[_lies_in(trace, rows, is_free)]
 
 
 def lent_work(trace: Trace) -> LentWork:
@@ -129,24 +136,29 @@ def lent_work(trace: Trace) -> LentWork:
     Nothing of a thread that asks several engines."""
     rows: list[Rows] = [NO_ROWS]
     tracks: list[Int64s] = [NO_ROWS.astype(np.int64)]
-
-    def lend(lent: Rows, to_thread: int) -> None:
-        track = int(np.flatnonzero(trace.thread_of_track == to_thread)[0])
-        rows.append(lent)
-        tracks.append(np.full(len(lent), track, dtype=np.int64))
-
     for pair in pairs_of(trace):
         by_engine = _while_asking_waits(trace, pair)
-        if pair.is_only and len(by_engine):
-            lend(by_engine, to_thread=pair.asking)
-            lend(_while_engine_waits(trace, pair), to_thread=pair.engine)
+        if not pair.is_only or not len(by_engine):
+            continue
+        by_asking = _while_engine_waits(trace, pair)
+        rows += [by_engine, by_asking]
+        tracks += [
+            _tracks_of(trace, pair.asking, len(by_engine)),
+            _tracks_of(trace, pair.engine, len(by_asking)),
+        ]
     return LentWork(rows=np.concatenate(rows), track=np.concatenate(tracks))
 
 
+def _tracks_of(trace: Trace, thread: int, length: int) -> Int64s:
+    """The first track of a thread, so many times."""
+    first_track = int(np.flatnonzero(trace.thread_of_track == thread)[0])
+    return np.full(length, first_track, dtype=np.int64)
+
+
 def with_one_lead(trace: Trace) -> Rows:
-    """A number for each thread, shape [threads]: those of the engine have that of the
-    thread that asks them. They are asked as much earlier as it is ahead, and it goes on
-    as much earlier as they have ended."""
+    """A number for each thread, shape [threads]: its own, but an engine's thread has
+    that of the thread which asks it. They are asked as much earlier as it is ahead, and
+    it goes on as much earlier as they have ended."""
     number: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
     for pair in pairs_of(trace):
         number[pair.engine] = pair.asking
@@ -157,10 +169,7 @@ def _while_engine_waits(trace: Trace, pair: EnginePair) -> Rows:
     """The ops and calls of the thread that asks, with all inside them, while the engine
     has nothing to do."""
     work = outermost_work(trace)
-    of_asking = work.of(pair.asking)
-    of_engine = work.of(pair.engine)
-    engine_is_free = outside(union(trace.start[of_engine], trace.end[of_engine]))
-    outermost = of_asking[_lies_in(trace, of_asking, engine_is_free)]
+    outermost = _while_free(trace, work.of(pair.asking), of_other=work.of(pair.engine))
     return _with_all_inside(trace, outermost)
 
 

@@ -51,14 +51,14 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
     """The CopyKind of each of the rows, which means something for copies alone; shape
     [rows]."""
     trace = kernels.trace
-    names = [name for name in trace.names if _WITHOUT_CASTS in name]
-    by_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
-    numbers = trace.name[kernels.rows]
-    for number in np.flatnonzero(np.bincount(numbers)).tolist():
-        kernel = role_of_kernel(trace.names[number][:MAX_SEARCHED_CHARS]).decoded
+    casts_are_apart = any(_WITHOUT_CASTS in name for name in trace.names)
+    kind_of_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
+    names = trace.name[kernels.rows]
+    for name in np.flatnonzero(np.bincount(names)).tolist():
+        kernel = role_of_kernel(trace.names[name][:MAX_SEARCHED_CHARS]).decoded
         if kernel is not None:
-            by_name[number] = _kind_of(kernel, casts_are_apart=bool(names))
-    kinds = by_name[numbers]
+            kind_of_name[name] = _kind_of(kernel, casts_are_apart=casts_are_apart)
+    kinds = kind_of_name[names]
     kinds[trace.role[kernels.rows] == Role.MEMCPY] = CopyKind.COPY
     unclear = np.flatnonzero(kinds == CopyKind.EITHER)
     if len(unclear):
@@ -67,6 +67,8 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
 
 
 def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
+    """What a kernel does that is a copy, by its name. `casts_are_apart`: the version of
+    torch has another function for copies without casts."""
     name = kernel.name
     if "CatArray" in name:
         return CopyKind.JOIN
@@ -80,23 +82,29 @@ def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
         return CopyKind.EITHER
     if strided["unroll"] == "2":
         return CopyKind.COPY
-    if casts_are_apart or _WIDE_TYPES & set(kernel.short.split()):
+    has_wide_type = not _WIDE_TYPES.isdisjoint(kernel.short.split())
+    if casts_are_apart or has_wide_type:
         return CopyKind.CAST
     return CopyKind.EITHER
 
 
 def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
-    """By the types of both tensors of aten::copy_, where they were recorded; shape
-    [rows]."""
+    """The CopyKind of each row by the types of both tensors of aten::copy_, EITHER
+    where they were not recorded and for other ops; shape [rows]."""
     trace = kernels.trace
     inputs = kernels.inputs
-    of_inputs = np.full(len(inputs.distinct) + 1, CopyKind.EITHER, dtype=np.int8)
-    for number, texts in enumerate(inputs.distinct):
-        types = texts[_TYPES].replace(b" ", b"").strip(b"[]").split(b",")
-        if len(types) >= 2 and all(types[:2]):
-            is_same = types[0] == types[1]
-            of_inputs[number] = CopyKind.COPY if is_same else CopyKind.CAST
+    kind_of_inputs = [_kind_by_types(texts[_TYPES]) for texts in inputs.distinct]
+    kind_of_inputs.append(CopyKind.EITHER)  # of inputs -1
+    kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
     op = trace.op[kernels.rows]
     is_copy = (op >= 0) & trace.named(_COPY_OP.__eq__)[trace.name[op]]
-    kinds = of_inputs[inputs.number]
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
+
+
+def _kind_by_types(types_text: bytes) -> CopyKind:
+    """The CopyKind by the first two of a list of types (as JSON); EITHER if one is
+    missing or empty."""
+    types = types_text.replace(b" ", b"").strip(b"[]").split(b",")
+    if len(types) < 2 or not all(types[:2]):
+        return CopyKind.EITHER
+    return CopyKind.COPY if types[0] == types[1] else CopyKind.CAST

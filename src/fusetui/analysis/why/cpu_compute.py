@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.trace.model.arrays import Flags, Rows, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -53,43 +53,54 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     ops = ops[trace.matching(ops, _may_compute)]
     if not len(ops):
         return ops
-    place = np.full(len(trace), -1, dtype=np.intp)
-    place[ops] = np.arange(len(ops))
-    children = np.flatnonzero(trace.parent >= 0)
-    of_op = place[trace.parent[children]]
-    children, of_op = children[of_op >= 0], of_op[of_op >= 0]
-    inside_ns = summed(of_op, trace.dur[children], len(ops))
-    own_ns = trace.dur[ops] - inside_ns
-    computes: Rows = ops[
-        (own_ns >= COMPUTES_NS) & (own_ns >= BY_ITSELF * trace.dur[ops])
-    ]
+    own_ns = trace.dur[ops] - _children_ns(trace, ops)
+    takes_long = own_ns >= COMPUTES_NS
+    is_mostly_own = own_ns >= BY_ITSELF * trace.dur[ops]
+    computes: Rows = ops[takes_long & is_mostly_own]
     return computes
+
+
+def _children_ns(trace: Trace, ops: Rows) -> Int64s:
+    """How long the slices directly inside of each of these ops take together (ns)."""
+    place_of_row = np.full(len(trace), -1, dtype=np.intp)
+    place_of_row[ops] = np.arange(len(ops))
+    children = np.flatnonzero(trace.parent >= 0)
+    place = place_of_row[trace.parent[children]]
+    is_of_op = place >= 0
+    children = children[is_of_op]
+    return summed(place[is_of_op], trace.dur[children], len(ops))
 
 
 def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
     """Which rows are one of these ops that launches, or lie inside of one; shape
     [slices]."""
     launches = _launch_rows(trace)
-    first, last = np.searchsorted(launches, (ops, trace.end_row[ops]))
-    launching = ops[first < last]
-    change = np.zeros(len(trace) + 1, dtype=np.int32)
-    np.add.at(change, launching, 1)
-    np.add.at(change, trace.end_row[launching], -1)
-    inside: Flags = change.cumsum()[:-1] > 0
-    return inside
+    first_inside = launches.searchsorted(ops)
+    after_last_inside = launches.searchsorted(trace.end_row[ops])
+    launching = ops[first_inside < after_last_inside]
+    # rows of an op are those from its own to its end_row: count how many are open
+    opened = np.zeros(len(trace) + 1, dtype=np.int32)
+    np.add.at(opened, launching, 1)
+    np.add.at(opened, trace.end_row[launching], -1)
+    open_at_row = opened.cumsum()[:-1]
+    is_inside: Flags = open_at_row > 0
+    return is_inside
 
 
 def _is_of_aten(name: str) -> bool:
+    """Whether it is the name of an op of ATen."""
     return name.startswith(PREFIX)
 
 
 def _may_compute(name: str) -> bool:
+    """Whether an op of this name may compute; see NO_COMPUTE."""
     return stem(name) not in NO_COMPUTE
 
 
 def _launch_rows(trace: Trace) -> Rows:
     """Calls that launched GPU events, and those whose names say that they launch;
     sorted."""
-    launched = trace.launch[trace.gpu_rows]
-    named = trace.rows_named(LAUNCHES.search, Role.CALL)
-    return distinct(np.concatenate((launched[launched >= 0].astype(np.intp), named)))
+    calls = trace.launch[trace.gpu_rows]
+    with_event = calls[calls >= 0].astype(np.intp)
+    by_name = trace.rows_named(LAUNCHES.search, Role.CALL)
+    return distinct(np.concatenate((with_event, by_name)))

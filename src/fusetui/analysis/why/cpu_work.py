@@ -3,6 +3,7 @@ events."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.analysis.why.thread_activity import (
     LAYERS,
+    Slices,
     ThreadActivity,
     Threads,
     merged_slices,
@@ -37,40 +39,47 @@ class OwnTimes(NamedTuple):
     ns: Int64s
 
     def only(self, which: Flags) -> OwnTimes:
-        return OwnTimes(self.rows[which], self.ns[which])
+        """Some of the slices."""
+        return OwnTimes(rows=self.rows[which], ns=self.ns[which])
 
 
 def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
-    """Of ops, calls, Python frames and collectives on the CPU, during a cover (ns of
-    the file). Each moment of a thread belongs to one slice at most, by the order of
-    `LAYERS`."""
+    """The own times of ops, calls, Python frames and collectives on the CPU during a
+    cover (ns of the file), without those of 0. Each moment of a thread belongs to one
+    slice at most, by the order of `LAYERS`."""
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
     for line in accounts.threads:
         unclaimed = _on_each_thread(line, cover)
-        for kinds in LAYERS[:-1]:
-            of_layer = merged_slices([line.slices(kind) for kind in kinds])
-            parts = of_layer.parts()
+        for parts in _parts_of_layers(accounts.trace, line):
             rows.append(parts.rows)
             times_ns.append(unclaimed.within(parts.start, parts.end))
             unclaimed = without(unclaimed, union(parts.start, parts.end))
-        annotations = line.slices(ThreadActivity.ANNOTATION)
-        is_collective = accounts.trace.matching(annotations.rows, ON_CPU.match)
-        parts = annotations.only(is_collective).parts()
-        rows.append(parts.rows)
-        times_ns.append(unclaimed.within(parts.start, parts.end))
     distinct_rows, place = np.unique(np.concatenate(rows), return_inverse=True)
     own_ns = summed(place, np.concatenate(times_ns), len(distinct_rows))
     return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
+def _parts_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
+    """When each slice of a layer is the innermost one of that layer, for one layer
+    after the other; of annotations only collectives count."""
+    *layers, _ = LAYERS  # the last one is that of annotations
+    for kinds in layers:
+        yield merged_slices([line.slices(kind) for kind in kinds]).parts()
+    annotations = line.slices(ThreadActivity.ANNOTATION)
+    is_collective = trace.matching(annotations.rows, ON_CPU.match)
+    yield annotations.only(is_collective).parts()
+
+
 def _on_each_thread(line: Threads, cover: Cover) -> Cover:
     """A cover in times of the file, on each thread of a line."""
     tracks = np.flatnonzero(line.tracks)
-    track = np.repeat(tracks, len(cover.start))
-    starts = line.on_line(track, np.tile(cover.start, len(tracks)))
-    ends = line.on_line(track, np.tile(cover.end, len(tracks)))
-    return union(starts, ends)
+    track_of_interval = np.repeat(tracks, len(cover.start))
+    starts = np.tile(cover.start, len(tracks))
+    ends = np.tile(cover.end, len(tracks))
+    return union(
+        line.on_line(track_of_interval, starts), line.on_line(track_of_interval, ends)
+    )
 
 
 class ByKind(NamedTuple):
@@ -82,37 +91,49 @@ class ByKind(NamedTuple):
 
     @property
     def ns(self) -> int:
-        return sum(int(part.ns.sum()) for part in self)
+        """The sum of all own times."""
+        return sum(int(times.ns.sum()) for times in self)
 
 
 def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
-    """Of the threads that run ops, or of all where none does: others, such as those of
-    a pool, are mostly idle in a function that nobody recorded to wait."""
+    """The own times during a cover (ns of the file) of the threads that run ops, or of
+    all where none does: others, such as those of a pool, are mostly idle in a function
+    that nobody recorded to wait."""
     trace = accounts.trace
     own = own_times(accounts, cover)
+    own = own.only(_is_of_program(trace, own.rows))
     is_python = trace.role[own.rows] == Role.PYTHON
     is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
     is_wait |= is_python & trace.matching(own.rows, WAITS.search)
     is_wait |= trace.matching(own.rows, ON_CPU.match)
-    thread = trace.thread_of_track[trace.track]
-    runs_ops = thread[trace.rows_of(Role.OP)]
-    counts = np.isin(thread[own.rows], runs_ops) | (len(runs_ops) == 0)
     return ByKind(
-        ops=own.only(counts & ~is_python & ~is_wait),
-        functions=own.only(counts & is_python & ~is_wait),
-        waits=own.only(counts & is_wait),
+        ops=own.only(~is_python & ~is_wait),
+        functions=own.only(is_python & ~is_wait),
+        waits=own.only(is_wait),
     )
 
 
+def _is_of_program(trace: Trace, rows: Rows) -> Flags:
+    """Which rows are of threads that run ops; all, if none does."""
+    ops = trace.rows_of(Role.OP)
+    if not len(ops):
+        return np.ones(len(rows), dtype=np.bool_)
+    thread_of_row = trace.thread_of_track[trace.track[rows]]
+    thread_of_op = trace.thread_of_track[trace.track[ops]]
+    return np.isin(thread_of_row, thread_of_op)
+
+
 def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
-    """During a cover (ns of the file)."""
+    """What the time of the CPU goes to during a cover (ns of the file)."""
     trace = accounts.trace
     times = by_kind(accounts, cover)
+    ops = longest(trace, times.ops)
+    functions = longest(trace, times.functions)
     waits = longest(trace, times.waits, with_caller=True)
     return CpuWork(
         whole_ns=times.ns,
-        ops=tuple(named.share for named in longest(trace, times.ops)),
-        functions=tuple(named.share for named in longest(trace, times.functions)),
+        ops=tuple(named.share for named in ops),
+        functions=tuple(named.share for named in functions),
         waits=tuple(named.share for named in waits),
     )
 
@@ -143,13 +164,21 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
     times: list[NamedTime] = []
     for number in longest_first[:MAX_NAMES].tolist():
         slices = own.only(group == number)
-        text = _name_text(trace, int(name[first[number]]))
-        caller_number = int(caller[first[number]])
-        if caller_number != NO_CALLER:
-            text += f" in {_name_text(trace, caller_number)}"
-        share = Share(name=text, count=len(slices.rows), ns=int(total_ns[number]))
+        share = Share(
+            name=_text(trace, int(name[first[number]]), int(caller[first[number]])),
+            count=len(slices.rows),
+            ns=int(total_ns[number]),
+        )
         times.append(NamedTime(share=share, own=slices))
     return times
+
+
+def _text(trace: Trace, name: int, caller: int) -> str:
+    """`NAME in CALLER`, or only `NAME` for NO_CALLER; by the numbers of both names."""
+    text = frame_text(trace.names[name], MAX_NAME_CHARACTERS)
+    if caller == NO_CALLER:
+        return text
+    return f"{text} in {frame_text(trace.names[caller], MAX_NAME_CHARACTERS)}"
 
 
 def _callers(trace: Trace, rows: Rows) -> Int64s:
@@ -160,7 +189,3 @@ def _callers(trace: Trace, rows: Rows) -> Int64s:
     is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
     caller[is_called] = trace.name[parent[is_called]]
     return caller
-
-
-def _name_text(trace: Trace, number: int) -> str:
-    return frame_text(trace.names[number], MAX_NAME_CHARACTERS)

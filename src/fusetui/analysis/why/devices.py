@@ -4,7 +4,7 @@ lasted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -66,23 +66,25 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return len(self.begin)
 
     def only(self, which: Rows | slice | Flags) -> Gaps:
+        """Some of the gaps, by places or flags."""
         return Gaps(*(column[which] for column in astuple(self)))
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
-        """Those that lie at least partly in a window, clipped to it."""
-        inside = np.flatnonzero((self.begin < end_ns) & (self.end > begin_ns))
-        return self.only(inside).clipped(begin_ns, end_ns)
+        """The gaps that lie at least partly in a window, clipped to it."""
+        is_inside = (self.begin < end_ns) & (self.end > begin_ns)
+        return self.only(np.flatnonzero(is_inside)).clipped(begin_ns, end_ns)
 
     def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
-        """Each without what lies before or after these times."""
-        begin = np.clip(begin, self.begin, self.end)
-        end = np.clip(end, self.begin, self.end)
+        """The gaps without what lies before `begin` or after `end` (ns of the file),
+        times for all, or for each of them."""
+        clipped_begin = np.clip(begin, self.begin, self.end)
+        clipped_end = np.clip(end, self.begin, self.end)
         return msgspec.structs.replace(
             self,
-            begin=begin,
-            end=end,
-            called=np.clip(self.called, begin, end),
-            returned=np.clip(self.returned, begin, end),
+            begin=clipped_begin,
+            end=clipped_end,
+            called=np.clip(self.called, clipped_begin, clipped_end),
+            returned=np.clip(self.returned, clipped_begin, clipped_end),
         )
 
     @property
@@ -92,16 +94,20 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
 
 def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
-    """GPU events by `start`; of those that start together, the longest first."""
-    if (start[1:] < start[:-1]).any():
+    """The rows of GPU events by `start` (ns, of each); of those that start together,
+    the longest first, then the first row. `rows` may be changed in place."""
+    is_in_order = (start[1:] >= start[:-1]).all()
+    if not is_in_order:
         order = np.argsort(start, kind="stable")
         rows = rows[order]
         start = start[order]
-    is_same = start[1:] == start[:-1]
-    if is_same.any():
-        is_tied = np.append(is_same, False) | np.append(False, is_same)
+    is_same_as_next = start[1:] == start[:-1]
+    if is_same_as_next.any():
+        is_tied = np.append(is_same_as_next, False)
+        is_tied[1:] |= is_same_as_next
         tied = rows[is_tied]
-        rows[is_tied] = tied[np.lexsort((tied, -trace.dur[tied], start[is_tied]))]
+        order_of_tied = np.lexsort((tied, -trace.dur[tied], start[is_tied]))
+        rows[is_tied] = tied[order_of_tied]
     return rows
 
 
@@ -135,6 +141,16 @@ class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
     """The first start of the events that it launched on the device."""
 
 
+class BusyTime(NamedTuple):
+    """What a device did in one window."""
+
+    compute_ns: int
+    exposed_comm_ns: int
+    exposed_copy_ns: int
+    hidden_comm_ns: int
+    hidden_copy_ns: int
+
+
 class BusyTimes(msgspec.Struct, frozen=True, eq=False):
     """What devices did in some windows; arrays of shape [windows]."""
 
@@ -143,6 +159,11 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
     exposed_copy_ns: Int64s
     hidden_comm_ns: Int64s
     hidden_copy_ns: Int64s
+
+    def by_window(self) -> list[BusyTime]:
+        """The times of each window."""
+        columns = [column.tolist() for column in astuple(self)]
+        return [BusyTime(*times) for times in zip(*columns, strict=True)]
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
@@ -176,8 +197,11 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return number
 
     def on_line(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) of these devices lie (see Line.at)."""
-        return times if len(self) == 1 else TimeLine(self.trace).at(number, times)
+        """Where times (ns of the file) of these devices lie (see TimeLine.at); for a
+        single device the times themselves."""
+        if len(self) == 1:
+            return times
+        return TimeLine(self.trace).at(number, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
         """Starts and ends of GPU events on the line."""
@@ -188,11 +212,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def events(self) -> Int32s:
         """The rows of all GPU events by device and start; of those that start together,
         the longest first."""
-        trace = self.trace
-        rows = trace.gpu_rows.astype(np.int32)
-        own = self.number(rows) >= 0
-        rows = rows if own.all() else rows[own]
-        return events_in_order(trace, rows, self.bounds_on(rows)[0])
+        rows = self.trace.gpu_rows.astype(np.int32)
+        is_of_device = self.number(rows) >= 0
+        if not is_of_device.all():
+            rows = rows[is_of_device]
+        start, _ = self.bounds_on(rows)
+        return events_in_order(self.trace, rows, start)
 
     @cached_property
     def _firsts(self) -> Rows:
@@ -202,25 +227,28 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def begin_ns(self) -> Int64s:
+        """The first start of each device's events (ns of the file)."""
         return self.trace.start[self.events[self._firsts[:-1]]]
 
     @cached_property
     def end_ns(self) -> Int64s:
+        """The last end of each device's events (ns of the file)."""
         return np.maximum.reduceat(self.trace.end[self.events], self._firsts[:-1])
 
     @cached_property
     def gaps(self) -> Gaps:
-        """Between the first and the last event of each device."""
+        """The gaps between the first and the last event of each device."""
         trace = self.trace
         events = self.events
         start, end = self.bounds_on(events)
         latest_end = np.maximum.accumulate(end, out=end)
         ends_gap = np.flatnonzero(start[1:] > latest_end[:-1]) + 1
         device = self.number(events[ends_gap])
-        ends_gap = ends_gap[device == self.number(events[ends_gap - 1])]
-        last_place = latest_end.searchsorted(latest_end[ends_gap - 1])
-        last = events[last_place]
+        device_before = self.number(events[ends_gap - 1])
+        ends_gap = ends_gap[device == device_before]
+        place_of_last = latest_end.searchsorted(latest_end[ends_gap - 1])
         del start, end, latest_end  # large
+        last = events[place_of_last]
         event = events[ends_gap]
         return self._linked(
             begin=trace.end[last], end=trace.start[event], event=event, before=last
@@ -256,14 +284,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         trace = self.trace
         launch = trace.launch[event]
         launch[trace.start[launch] > end] = -1
-        in_graph = launch >= 0
-        launched = self._launching_calls
-        key = self._key(event[in_graph], launch[in_graph])
-        first_start_ns = launched.first_start_ns[launched.key.searchsorted(key)]
-        in_graph[in_graph] = first_start_ns < end[in_graph]
+        in_graph = self._launched_others_before(event, launch, end)
         is_plain = (launch >= 0) & ~in_graph
-        called = np.where(is_plain, np.maximum(trace.start[launch], begin), begin)
-        returned = np.where(is_plain, np.clip(trace.end[launch], called, end), begin)
+        call_begin = np.maximum(trace.start[launch], begin)
+        called = np.where(is_plain, call_begin, begin)
+        call_end = np.clip(trace.end[launch], called, end)
+        returned = np.where(is_plain, call_end, begin)
         return Gaps(
             begin=begin,
             end=end,
@@ -275,50 +301,71 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             returned=returned,
         )
 
+    def _launched_others_before(
+        self, event: Int32s, launch: Int32s, end: Int64s
+    ) -> Flags:
+        """Whether the call that launched each event (-1 for none) had launched another
+        one on its device that started before `end` (ns of the file)."""
+        has_launch = launch >= 0
+        launching = self._launching_calls
+        key = self._key(event[has_launch], launch[has_launch])
+        first_start_ns = launching.first_start_ns[launching.key.searchsorted(key)]
+        launched_before = has_launch.copy()
+        launched_before[has_launch] = first_start_ns < end[has_launch]
+        return launched_before
+
     def _key(self, events: Int32s, calls: Int32s) -> Int64s:
         """A number for each device and call."""
         return self.number(events).astype(np.int64) * len(self.trace) + calls
 
     @cached_property
     def _launching_calls(self) -> LaunchingCalls:
+        """The calls that launched events on each device; a call that starts after its
+        event does not count."""
         trace = self.trace
         events = self.events[trace.launch[self.events] >= 0]
         calls = trace.launch[events]
         is_before = trace.start[calls] <= trace.start[events]
         events = events[is_before]
-        key, first = np.unique(
-            self._key(events, calls[is_before]), return_index=True
-        )  # events are in order, so the first is the earliest
-        return LaunchingCalls(key=key, first_start_ns=trace.start[events[first]])
+        key = self._key(events, calls[is_before])
+        # events are in order, so the first of a call is the earliest
+        distinct_key, first = np.unique(key, return_index=True)
+        return LaunchingCalls(
+            key=distinct_key, first_start_ns=trace.start[events[first]]
+        )
 
     @cached_property
     def latency_ns(self) -> Int64s:
         """The usual delay from the start of a launch call to that of its event, when
-        the queue was empty: on each device the lower quartile over the gaps during
-        which the call began; 0 if there are too few. Of a part of a trace that of the
-        whole."""
-        if whole := whole_of(self.trace):
-            known = whole.launch_latency_usual_ns
-            return np.array(
-                [known.get(str(one.pid), 0) for one in self.named], dtype=np.int64
-            )
-        return self.latency_of(self.gaps, MIN_GAPS_FOR_LATENCY)
+        the queue was empty (ns, of shape [devices]): on each device the lower quartile
+        over the gaps during which the call began; 0 if there are too few. Of a part of
+        a trace that of the whole."""
+        whole = whole_of(self.trace)
+        if whole is None:
+            return self.latency_of(self.gaps, MIN_GAPS_FOR_LATENCY)
+        latency_of_pid = whole.launch_latency_usual_ns
+        latencies = [latency_of_pid.get(str(device.pid), 0) for device in self.named]
+        return np.array(latencies, dtype=np.int64)
 
     def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
-        """Likewise over some gaps, of which each device needs so many."""
-        calls_within = gaps.called > gaps.begin
-        delay_ns = (gaps.end - gaps.called)[calls_within]
-        number = self.number(gaps.event[calls_within])
-        delay_ns = delay_ns[np.lexsort((delay_ns, number))]
+        """The lower quartile of the delay from the start of a launch call to that of its
+        event, over the gaps during which the call began (ns, of shape [devices]); 0 for
+        a device with fewer than `fewest` such gaps."""
+        begins_in_gap = gaps.called > gaps.begin
+        delay_ns = (gaps.end - gaps.called)[begins_in_gap]
+        number = self.number(gaps.event[begins_in_gap])
+        sorted_delay_ns = delay_ns[np.lexsort((delay_ns, number))]
         counts = np.bincount(number, minlength=len(self))
-        lower_quartile = np.cumsum(counts) - counts + counts // 4
-        is_enough = counts >= fewest
+        first_of_device = np.cumsum(counts) - counts
+        lower_quartile = first_of_device + counts // 4
+        has_enough = counts >= fewest
         latency_ns = np.zeros(len(self), dtype=np.int64)
-        latency_ns[is_enough] = delay_ns[lower_quartile[is_enough]]
+        latency_ns[has_enough] = sorted_delay_ns[lower_quartile[has_enough]]
         return latency_ns
 
     @cached_property
     def reasons(self) -> Reasons:
+        """How long each of `gaps` lasted for which reason."""
         return self.reasons_of(self.gaps)
 
     def reasons_of(self, gaps: Gaps) -> Reasons:
@@ -329,36 +376,42 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             if stretch.holds.any():
                 length_ns = stretch.end - stretch.begin
                 columns[reason] = np.where(stretch.holds, length_ns, 0)
-        has_host_part = gaps.called > gaps.begin
-        for line, own, placed in launching(
-            self.trace, self.threads, gaps.launch, has_host_part
-        ):
-            begin = placed(gaps.begin)
-            end = placed(gaps.called)
-            split_ns = line.split(begin, end)
-            # Outside the trace there is nothing.
-            split_ns[ThreadActivity.NOTHING] += (gaps.called - gaps.begin)[own] - (
-                end - begin
-            )
-            for reason, ns in enumerate(split_ns, HOST):
+        for places, activity_ns in self._activities_in(gaps):
+            for reason, ns in enumerate(activity_ns, HOST):
                 if ns.any():
                     columns[reason] = np.array(columns[reason])
-                    columns[reason][own] = ns
+                    columns[reason][places] = ns
         return tuple(columns)
 
+    def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
+        """What the launching threads did in the host parts of gaps: for each line of
+        threads the places of its gaps, and ns of shape [ThreadActivity, these gaps]."""
+        host_part_ns = gaps.called - gaps.begin
+        for threads, places, on_line in launching(
+            self.trace, self.threads, gaps.launch, host_part_ns > 0
+        ):
+            begin = on_line(gaps.begin)
+            end = on_line(gaps.called)
+            activity_ns = threads.split(begin, end)
+            # Nothing was recorded outside the trace, which the line does not have.
+            outside_ns = host_part_ns[places] - (end - begin)
+            activity_ns[ThreadActivity.NOTHING] += outside_ns
+            yield places, activity_ns
+
     def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
-        """The reasons that hold for one stretch of a gap, by their places in IDLE."""
+        """When each reason that holds for one stretch of a gap does, by its place in
+        IDLE."""
         latency_ns = self.latency_ns[self.number(gaps.event)]
-        due = self.trace.start[gaps.launch] + latency_ns
-        due = np.clip(due, gaps.returned, gaps.end)
+        usual_start = self.trace.start[gaps.launch] + latency_ns
+        due = np.clip(usual_start, gaps.returned, gaps.end)
+        is_unlinked = gaps.launch < 0
+        is_plain = gaps.plain
         return {
-            UNLINKED: Stretch(holds=gaps.launch < 0, begin=gaps.begin, end=gaps.end),
+            UNLINKED: Stretch(holds=is_unlinked, begin=gaps.begin, end=gaps.end),
             GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
-            LAUNCH_CALL: Stretch(
-                holds=gaps.plain, begin=gaps.called, end=gaps.returned
-            ),
-            LAUNCH_LATENCY: Stretch(holds=gaps.plain, begin=gaps.returned, end=due),
-            QUEUED: Stretch(holds=gaps.plain, begin=due, end=gaps.end),
+            LAUNCH_CALL: Stretch(holds=is_plain, begin=gaps.called, end=gaps.returned),
+            LAUNCH_LATENCY: Stretch(holds=is_plain, begin=gaps.returned, end=due),
+            QUEUED: Stretch(holds=is_plain, begin=due, end=gaps.end),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -381,47 +434,46 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def at(self, number: Rows, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
         """The account of each window [begin, end) (ns of the file) of a device, where
         begin <= end; three arrays of one shape."""
-        first = self.begin_ns[number]
-        last = self.end_ns[number]
         idle_ns = self._idle_until(number, end) - self._idle_until(number, begin)
-        early = np.flatnonzero(begin < first)
-        if len(early):
-            until = np.minimum(end, first)[early]
-            idle_ns[:, early] += self._idle_before(number[early], begin[early], until)
-        idle_ns[AFTER] = np.maximum(end - np.maximum(begin, last), 0)
+        first_start = self.begin_ns[number]
+        begins_early = np.flatnonzero(begin < first_start)
+        if len(begins_early):
+            until = np.minimum(end, first_start)[begins_early]
+            idle_ns[:, begins_early] += self._idle_before(
+                number[begins_early], begin[begins_early], until
+            )
+        after_last_event = np.maximum(begin, self.end_ns[number])
+        idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
         busy = self._busy(self.on_line(number, begin), self.on_line(number, end))
         return self._accounts(number, end - begin, busy, idle_ns)
 
     def _accounts(
         self, number: Rows, span_ns: Int64s, busy: BusyTimes, idle_ns: Int64s
     ) -> list[DeviceAccount]:
-        """Of each window. `idle_ns`: of shape [IDLE, windows]."""
+        """The account of each window. `idle_ns`: of shape [IDLE, windows]."""
         busy_ns = busy.compute_ns + busy.exposed_comm_ns + busy.exposed_copy_ns
-        latency_ns = self.latency_ns.tolist()
         # lists, because reading single figures of arrays is slow
         spans = span_ns.tolist()
         idle = (span_ns - busy_ns).tolist()
-        compute = busy.compute_ns.tolist()
-        exposed_comm = busy.exposed_comm_ns.tolist()
-        exposed_copy = busy.exposed_copy_ns.tolist()
-        hidden_comm = busy.hidden_comm_ns.tolist()
-        hidden_copy = busy.hidden_copy_ns.tolist()
         idle_by_reason = idle_ns.T.tolist()
+        latency = self.latency_ns.tolist()
+        busy_of_windows = busy.by_window()
         accounts = []
         for window, device in enumerate(number.tolist()):
+            busy_of_window = busy_of_windows[window]
             reasons = zip(IDLE, idle_by_reason[window], strict=True)
             accounts.append(
                 DeviceAccount(
                     device=exact_id(self.named[device].pid),
                     name=self.named[device].name,
                     span_ns=spans[window],
-                    compute_ns=compute[window],
-                    exposed_comm_ns=exposed_comm[window],
-                    exposed_copy_ns=exposed_copy[window],
+                    compute_ns=busy_of_window.compute_ns,
+                    exposed_comm_ns=busy_of_window.exposed_comm_ns,
+                    exposed_copy_ns=busy_of_window.exposed_copy_ns,
                     idle_ns=idle[window],
-                    hidden_comm_ns=hidden_comm[window],
-                    hidden_copy_ns=hidden_copy[window],
-                    launch_latency_usual_ns=latency_ns[device],
+                    hidden_comm_ns=busy_of_window.hidden_comm_ns,
+                    hidden_copy_ns=busy_of_window.hidden_copy_ns,
+                    launch_latency_usual_ns=latency[device],
                     idle={reason: ns for reason, ns in reasons if ns},
                 )
             )
@@ -446,17 +498,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _covers(self) -> BusyCovers:
+        """When the devices compute, communicate and copy. As one device they only
+        compute and copy."""
         events = self.events
         is_kernel = self.trace.role[events] == Role.KERNEL
-        communicating = communicates(self.trace, events) & (not self.as_one)
-
-        def cover(which: Flags) -> Cover:
-            start, end = self.bounds_on(events[which])
-            return union(start, end)
-
-        compute = cover(is_kernel & ~communicating)
-        comm = cover(communicating)
-        copy = cover(~is_kernel & ~communicating)
+        is_comm = communicates(self.trace, events)
+        if self.as_one:
+            is_comm = np.zeros_like(is_comm)
+        compute = self._cover(events[is_kernel & ~is_comm])
+        comm = self._cover(events[is_comm])
+        copy = self._cover(events[~is_kernel & ~is_comm])
         compute_or_comm = joined(compute, comm)
         return BusyCovers(
             compute=compute,
@@ -466,29 +517,35 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             any=joined(compute_or_comm, copy),
         )
 
+    def _cover(self, events: Int32s) -> Cover:
+        """When any of these events runs, on the line."""
+        start, end = self.bounds_on(events)
+        return union(start, end)
+
     def _idle_until(self, number: Rows, times: Int64s) -> Int64s:
-        """How long a device was idle for which reason before each time (ns), [IDLE,
-        times]."""
+        """How long each of these devices was idle for which reason before a time (ns of
+        the file); ns, of shape [IDLE, times]."""
         gaps = self.gaps
         device_of_gap = self.number(gaps.event)
         begins = self.on_line(device_of_gap, gaps.begin)
-        gap = np.searchsorted(begins, self.on_line(number, times), side="right") - 1
-        first_gap = device_of_gap.searchsorted(number)  # of its device
-        has_begun = np.flatnonzero(gap >= first_gap)
-        gap = gap[has_begun]
-        first_gap = first_gap[has_begun]
-        last_gap_ns = self.reasons_of(
-            gaps.only(gap).clipped(-FOREVER, times[has_begun])
-        )
+        times_on_line = self.on_line(number, times)
+        last_gap = begins.searchsorted(times_on_line, side="right") - 1
+        first_gap = device_of_gap.searchsorted(number)
+        has_gap = np.flatnonzero(last_gap >= first_gap)  # one has begun
+        last_gap = last_gap[has_gap]
+        first_gap = first_gap[has_gap]
+        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[has_gap])
+        last_gap_ns = self.reasons_of(last_gaps)
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
         for reason, ns in enumerate(self.reasons):
             before = np.concatenate(([0], np.cumsum(ns)))
-            whole_gaps_ns = before[gap] - before[first_gap]
-            idle_ns[reason, has_begun] = whole_gaps_ns + last_gap_ns[reason]
+            earlier_gaps_ns = before[last_gap] - before[first_gap]
+            idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
         return idle_ns
 
     def _idle_before(self, number: Rows, begin: Int64s, end: Int64s) -> Int64s:
-        """Likewise from begin to end, both before the first event of the device."""
+        """How long each of these devices was idle for which reason from begin to end
+        (ns of the file), both before its first event; ns, of shape [IDLE, times]."""
         lead = self.lead(int(begin.min()))
         of_device = lead.only(self.number(lead.event).searchsorted(number))
         return np.stack(self.reasons_of(of_device.clipped(begin, end)))

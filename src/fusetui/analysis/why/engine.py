@@ -112,21 +112,21 @@ class _Reported(NamedTuple):
 
 
 def findings_of(facts: Facts) -> Answers:
-    """Asks every rule about one trace, or about a step or a window of it."""
+    """Asks every rule about one trace, or about a step or a window of it. The findings
+    are in the order of their upper bounds, the largest first; then those without one,
+    then the negligible ones."""
     tags = tags_of(facts)
     reported: list[_Reported] = []
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
     for rule in RULES:
-        asked = facts.steady if rule.of_kernels else facts
-        claims, lack = claims_of(asked, rule)
+        rule_facts = facts.steady if rule.of_kernels else facts
+        claims, lack = claims_of(rule_facts, rule)
         if lack is not None:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
         for claim in claims:
-            if claim.at_stake_ns is None or is_finding(asked, rule, claim):
-                finding = _finding(rule, claim, asked, tags)
-                wanted = claim.wanted if claim.at_stake_ns else None
-                reported.append(_Reported(finding, wanted))
+            if claim.at_stake_ns is None or is_finding(rule_facts, rule, claim):
+                reported.append(_reported(rule, claim, rule_facts, tags))
             else:
                 below[rule.id] += claim.at_stake_ns
     reported = _with_wholes_reported(reported)
@@ -140,46 +140,55 @@ def findings_of(facts: Facts) -> Answers:
     )
 
 
+def _reported(
+    rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]
+) -> _Reported:
+    """A claim as a finding. A note, which has no upper bound, wants no change."""
+    return _Reported(
+        finding=_finding(rule, claim, facts, tags),
+        wanted=claim.wanted if claim.at_stake_ns else None,
+    )
+
+
 def _with_wholes_reported(reported: list[_Reported]) -> list[_Reported]:
-    """A finding stays a part of another one only if that one is reported, with no less
-    time."""
+    """The findings without `part_of` where the rule that it names reports nothing, or
+    less time than the part."""
     largest_ns: dict[str, int] = {}
     for finding, _ in reported:
         known_ns = largest_ns.get(finding.rule, 0)
         largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
     result = []
     for finding, wanted in reported:
-        whole_ns = (
-            -1 if finding.part_of is None else largest_ns.get(finding.part_of, -1)
-        )
-        is_part = (finding.at_stake_ns or 0) <= whole_ns
-        kept = finding if is_part else msgspec.structs.replace(finding, part_of=None)
-        result.append(_Reported(kept, wanted))
+        whole_ns = -1  # no such rule reports anything
+        if finding.part_of is not None:
+            whole_ns = largest_ns.get(finding.part_of, -1)
+        part_ns = finding.at_stake_ns or 0
+        if part_ns > whole_ns:
+            finding = msgspec.structs.replace(finding, part_of=None)
+        result.append(_Reported(finding, wanted))
     return result
 
 
 def _with_negligible_marked(
     reported: list[_Reported], compared_ns: int
 ) -> list[_Reported]:
-    """Marks findings whose upper bound is less than NEGLIGIBLE_SHARE of
-    `compared_ns`."""
+    """The findings, those marked as negligible whose upper bound is less than
+    NEGLIGIBLE_SHARE of `compared_ns`."""
     least_ns = NEGLIGIBLE_SHARE * compared_ns
     result = []
     for finding, wanted in reported:
-        is_negligible = (
-            finding.at_stake_ns is not None and finding.at_stake_ns < least_ns
-        )
-        marked = (
-            msgspec.structs.replace(finding, negligible=True)
-            if is_negligible
-            else finding
-        )
-        result.append(_Reported(marked, wanted))
+        if finding.at_stake_ns is not None and finding.at_stake_ns < least_ns:
+            finding = msgspec.structs.replace(finding, negligible=True)
+        result.append(_Reported(finding, wanted))
     return result
 
 
 def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
-    return finding.negligible, finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
+    """The order of findings: considerable ones, then by their upper bound, the largest
+    first, and notes (without one) last."""
+    is_note = finding.at_stake_ns is None
+    upper_bound_ns = finding.at_stake_ns or 0
+    return finding.negligible, is_note, -upper_bound_ns
 
 
 def _compared_time_ns(facts: Facts) -> int:
@@ -192,21 +201,24 @@ def _compared_time_ns(facts: Facts) -> int:
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
+    """A claim of a rule about these facts, as it is reported. `tags`: what holds for
+    the trace; see remedies.tags_of."""
     evidence = claim.rows
     if not evidence and claim.kernels is not None:
         evidence = facts.kernels.heaviest(claim.kernels)
-    has_share = bool(claim.at_stake_ns) and facts.span_ns > 0
+    share = None
+    if claim.at_stake_ns and facts.span_ns > 0:
+        share = claim.at_stake_ns / facts.span_ns
+    remedy = remedy_for(claim.remedy or rule.remedy, tags)
     return Finding(
         rule=rule.id,
         text=claim.text,
         certainty="likely" if claim.why_likely else "certain",
         at_stake_ns=claim.at_stake_ns,
-        share=claim.at_stake_ns / facts.span_ns
-        if has_share and claim.at_stake_ns
-        else None,
+        share=share,
         why_likely=claim.why_likely,
         evidence=evidence,
-        try_=with_versions(remedy_for(claim.remedy or rule.remedy, tags), facts.trace),
+        try_=with_versions(remedy, facts.trace),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
     )

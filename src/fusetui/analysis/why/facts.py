@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
     ACTIVITIES_OF_CALLS,
+    CallsOnLine,
     ThreadActivity,
     Threads,
     launching,
@@ -87,19 +88,20 @@ class Facts:
 
     @cached_property
     def gpu_rows(self) -> Rows:
-        """GPU events that run in the window, in the order of the trace."""
+        """GPU events of these devices that run in the window, in the order of the
+        trace."""
         rows = self.trace.gpu_rows
-        if sum(len(line.events) for line in self.lines) < len(rows):
-            of_lines = [line.events for line in self.lines]
-            rows = np.sort(np.concatenate([NO_ROWS, *of_lines]))
+        events_of_lines = [line.events for line in self.lines]
+        if sum(map(len, events_of_lines)) < len(rows):
+            rows = np.sort(np.concatenate([NO_ROWS, *events_of_lines]))
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
-        """Those that lie at least partly in the window."""
-        return rows[
-            (self.trace.end[rows] > self.begin_ns)
-            & (self.trace.start[rows] < self.end_ns)
-        ]
+        """The rows that lie at least partly in the window."""
+        ends_after_begin = self.trace.end[rows] > self.begin_ns
+        starts_before_end = self.trace.start[rows] < self.end_ns
+        inside: Rows = rows[ends_after_begin & starts_before_end]
+        return inside
 
     @cached_property
     def steady(self) -> Facts:
@@ -121,17 +123,22 @@ class Facts:
 
     @cached_property
     def kernels(self) -> Kernels:
+        """The GPU events of the window as Kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
     def span_ns(self) -> int:
-        """Of each device from its first to its last event, or the window, added up;
-        without a device, what was recorded."""
+        """The spans of all devices added up (ns): of each from its first to its last
+        event, or the window. Without a device it is what was recorded."""
+        recorded_ns = self.end_ns - self.begin_ns
         if not self.devices:
-            return self.end_ns - self.begin_ns
+            return recorded_ns
         if self.window:
-            return len(self.devices) * (self.end_ns - self.begin_ns)
-        return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
+            return len(self.devices) * recorded_ns
+        spans_ns = 0
+        for line in self.lines:
+            spans_ns += int((line.end_ns - line.begin_ns).sum())
+        return spans_ns
 
     @cached_property
     def whole(self) -> Cover:
@@ -140,15 +147,15 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        """The gaps of all these devices."""
-        parts = []
+        """The gaps of all these devices, one device after the other."""
+        idle_of_lines = []
         devices_before = 0
         for line in self.lines:
             gaps, reasons = line.idle_in(self.window)
             device = line.number(gaps.event) + devices_before
-            parts.append(Idle.of(gaps, device=device, reasons=reasons))
+            idle_of_lines.append(Idle.of(gaps, device=device, reasons=reasons))
             devices_before += len(line)
-        return Idle.joined(parts)
+        return Idle.joined(idle_of_lines)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that
@@ -161,8 +168,9 @@ class Facts:
         """Which tracks belong to a thread that launches GPU work; shape [tracks]."""
         trace = self.trace
         calls = trace.launch[trace.gpu_rows]
-        thread = trace.thread_of_track
-        return np.isin(thread, thread[trace.track[calls[calls >= 0]]])
+        calls = calls[calls >= 0]
+        launching_threads = trace.thread_of_track[trace.track[calls]]
+        return np.isin(trace.thread_of_track, launching_threads)
 
     def while_launching(self, rows: Rows) -> Cover:
         """The time that these rows cover on any of the threads that launch."""
@@ -172,21 +180,20 @@ class Facts:
     def host_under(self, cover: Cover) -> Int64s:
         """What the launching threads did in the host parts of the gaps during a cover
         (times of the file): ns, of shape [ThreadActivity, gaps]."""
-        ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
-        if len(cover.start):
-            for host_parts in self._host_parts(cover):
-                split_ns = host_parts.line.split(
-                    host_parts.parts.start, host_parts.parts.end
-                )
-                ns[:, host_parts.gaps] = host_parts.sums(split_ns)
-        return ns
+        activity_ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
+        if not len(cover.start):
+            return activity_ns
+        for host in self._host_parts(cover):
+            ns_of_parts = host.line.split(host.parts.start, host.parts.end)
+            activity_ns[:, host.gaps] = host.sums(ns_of_parts)
+        return activity_ns
 
     def _host_parts(self, cover: Cover) -> Iterator[HostPieces]:
         """The host parts of the gaps during a cover, for each line of threads."""
         idle = self.idle
-        for line, gaps, placed in self.launched(idle.called > idle.begin):
-            begin = placed(idle.begin)
-            end = placed(idle.called)
+        for line, gaps, on_line in self.launched(idle.called > idle.begin):
+            begin = on_line(idle.begin)
+            end = on_line(idle.called)
             # each part lies wholly in a gap, or outside
             parts = line.parts(counted(begin, end), cover)
             yield HostPieces(
@@ -222,7 +229,8 @@ class Facts:
 
     @cached_property
     def warming(self) -> Cover:
-        return joined(NOTHING, *(part.cover for part in self.warm_up))
+        """The time of the warm-up (ns of the file)."""
+        return joined(NOTHING, *(piece.cover for piece in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover
@@ -240,6 +248,7 @@ class Facts:
 
     @cached_property
     def _claimed_by_slices(self) -> Cover:
+        """The time that data-loading, recompilation and warm-up claim."""
         return joined(self.loading, self.compiling, self.warming)
 
     @cached_property
@@ -248,36 +257,44 @@ class Facts:
         generated, and in which a compiler probably ran unrecorded: long ones, compared
         with those before later runs of that kernel too, for most of which nothing was
         recorded of the launching thread."""
-        trace = self.trace
         idle = self.idle
-        name = trace.name[idle.event]
-        is_kernel = trace.role[idle.event] == Role.KERNEL
-        is_compiled = is_kernel & trace.matching(idle.event, COMPILED.match)
-        gaps = np.flatnonzero(is_compiled)
+        gaps = self._before_compiled_kernels
         if not len(gaps):  # what was recorded in the gaps does not matter
             return NO_ROWS
+        name = self.trace.name[idle.event]
         unrecorded_ns = (
             self.unclaimed_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
         )
         is_first = np.isin(idle.event[gaps], self._first_runs_of(name[gaps]))
-        longest_later_ns = np.zeros(len(trace.names), dtype=np.int64)
+        longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)
         later = gaps[~is_first]
         np.maximum.at(longest_later_ns, name[later], unrecorded_ns[later])
+
         first = gaps[is_first]
         first_ns = unrecorded_ns[first]
-        is_long = first_ns >= COMPILING_NS
-        is_long &= first_ns >= TIMES * longest_later_ns[name[first]]
-        is_long &= 2 * first_ns > idle.host[:, first].sum(axis=0)
-        long_gaps: Rows = first[is_long]
-        return long_gaps
+        host_ns = idle.host[:, first].sum(axis=0)
+        compiles = first_ns >= COMPILING_NS
+        compiles &= first_ns >= TIMES * longest_later_ns[name[first]]
+        compiles &= 2 * first_ns > host_ns
+        with_compiler: Rows = first[compiles]
+        return with_compiler
+
+    @property
+    def _before_compiled_kernels(self) -> Rows:
+        """The gaps that end with a kernel that torch.compile generated."""
+        events = self.idle.event
+        is_kernel = self.trace.role[events] == Role.KERNEL
+        is_generated = self.trace.matching(events, COMPILED.match)
+        return np.flatnonzero(is_kernel & is_generated)
 
     def _first_runs_of(self, names: Int32s) -> Rows:
         """The first kernel of each of these names."""
         trace = self.trace
-        runs = trace.rows_of(Role.KERNEL)
-        runs = runs[np.isin(trace.name[runs], names)]
-        runs = runs[np.argsort(trace.start[runs], kind="stable")]
-        return runs[np.unique(trace.name[runs], return_index=True)[1]]
+        kernels = trace.rows_of(Role.KERNEL)
+        kernels = kernels[np.isin(trace.name[kernels], names)]
+        by_start = kernels[np.argsort(trace.start[kernels], kind="stable")]
+        _, first_of_name = np.unique(trace.name[by_start], return_index=True)
+        return by_start[first_of_name]
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
@@ -286,11 +303,10 @@ class Facts:
         is none."""
         annotations = self.inside(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.spans.rows)]
-        in_annotations = self.unclaimed_ns[ThreadActivity.ANNOTATION]
-        in_others = self.host_under(self.while_launching(others))[
-            ThreadActivity.ANNOTATION
-        ]
-        return np.asarray(np.maximum(in_annotations - in_others, 0), dtype=np.int64)
+        under_others_ns = self.host_under(self.while_launching(others))
+        in_annotations_ns = self.unclaimed_ns[ThreadActivity.ANNOTATION]
+        in_steps_ns = in_annotations_ns - under_others_ns[ThreadActivity.ANNOTATION]
+        return np.asarray(np.maximum(in_steps_ns, 0), dtype=np.int64)
 
     @cached_property
     def unclaimed_ns(self) -> Int64s:
@@ -312,17 +328,16 @@ class Facts:
     def computing_ns(self) -> Int64s:
         """For how long the launching thread computed on the CPU in the host part of
         each gap, without what is explained (ns, of shape [gaps]); see cpu_compute."""
-        ns = np.zeros(len(self.idle), dtype=np.int64)
+        computing_ns = np.zeros(len(self.idle), dtype=np.int64)
         rows = cpu_compute_rows(self.trace)
         if not len(rows):
-            return ns
-        for host_parts in self._host_parts(outside(self.explained)):
-            line = host_parts.line
-            parts = host_parts.parts
-            computing = union(*line.bounds(line.own(rows)))
-            computing_ns = computing.within(parts.start, parts.end)
-            ns[host_parts.gaps] = host_parts.sums(computing_ns)
-        return ns
+            return computing_ns
+        for host in self._host_parts(outside(self.explained)):
+            start, end = host.line.bounds(host.line.own(rows))
+            computing = union(start, end)
+            ns_of_parts = computing.within(host.parts.start, host.parts.end)
+            computing_ns[host.gaps] = host.sums(ns_of_parts)
+        return computing_ns
 
     @cached_property
     def computing_gaps(self) -> Flags:
@@ -339,38 +354,38 @@ class Facts:
         computed on the CPU, or their `late` part is longer than a sequence of ops
         takes, and not made of many small slices; without the set-up."""
         late_ns = self.late.sum(axis=0)
-        is_long = (late_ns > WORK_NS) & (self.idle.launch >= 0)
+        is_launched = self.idle.launch >= 0
+        is_long = is_launched & (late_ns > WORK_NS)
         launching_takes_ns = SLICE_NS * self._slices_begun(is_long)
-        is_other_work = late_ns > launching_takes_ns
-        is_other_work |= late_ns > LONG_WORK_NS
-        is_busy: Flags = (is_long & is_other_work) | self.computing_gaps
+        has_few_slices = late_ns > launching_takes_ns
+        is_very_long = late_ns > LONG_WORK_NS
+        has_other_work = is_long & (has_few_slices | is_very_long)
+        is_busy: Flags = has_other_work | self.computing_gaps
         return is_busy & ~self.set_up
 
     def _slices_begun(self, which: Flags) -> Int64s:
         """How many ops, calls and frames of the launching thread begin in the host part
-        of some gaps; shape [gaps], 0 for others."""
+        of the gaps of `which`; shape [gaps], 0 for others."""
         idle = self.idle
-        slices = np.zeros(len(idle), dtype=np.int64)
-        for line, gaps, placed in self.launched(which):
-            begin = placed(idle.begin)
-            end = placed(idle.called)
-            for kind in (
-                *ACTIVITIES_OF_CALLS,
-                ThreadActivity.OP,
-                ThreadActivity.PYTHON,
-            ):
+        begun = np.zeros(len(idle), dtype=np.int64)
+        for line, gaps, on_line in self.launched(which):
+            begin = on_line(idle.begin)
+            end = on_line(idle.called)
+            for kind in _RECORDED_WORK:
                 start = line.slices(kind).start
-                slices[gaps] += start.searchsorted(end) - start.searchsorted(begin)
-        return slices
+                begun[gaps] += start.searchsorted(end) - start.searchsorted(begin)
+        return begun
 
     @cached_property
     def is_late(self) -> bool:
-        """Whether the GPU waits for launches for a considerable part of the span, both
-        without the warm-up and the set-up."""
-        late = (self.idle.host - self.host_under(self.warming))[LATE]
-        set_up_ns = int(late[:, self.set_up].sum())
-        late_ns = int(late.sum()) - set_up_ns
-        span_ns = self.span_ns - self.late_under(self.warming) - set_up_ns
+        """Whether the GPU waits for launches for a considerable part of the span
+        (CPU_BOUND), both without the warm-up and the set-up."""
+        steady_ns = self.idle.host - self.host_under(self.warming)
+        late_ns_of_gap = steady_ns[LATE].sum(axis=0)
+        set_up_ns = int(late_ns_of_gap[self.set_up].sum())
+        late_ns = int(late_ns_of_gap.sum()) - set_up_ns
+        warming_ns = self.late_under(self.warming)
+        span_ns = self.span_ns - warming_ns - set_up_ns
         return late_ns >= CPU_BOUND * span_ns > 0
 
     @cached_property
@@ -382,10 +397,10 @@ class Facts:
         kernels = trace.rows_of(Role.KERNEL)
         if len(self.spans) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
-        device = trace.process_of_track[trace.track[kernels]]
-        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)
-        first_kernel_ns[device] = FOREVER
-        np.minimum.at(first_kernel_ns, device, trace.start[kernels])
+        device_of_kernel = trace.process_of_track[trace.track[kernels]]
+        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)  # no kernel
+        first_kernel_ns[device_of_kernel] = FOREVER
+        np.minimum.at(first_kernel_ns, device_of_kernel, trace.start[kernels])
         device_of_gap = trace.process_of_track[trace.track[events]]
         is_before: Flags = self.idle.end <= first_kernel_ns[device_of_gap]
         return is_before
@@ -401,17 +416,17 @@ class Facts:
         """Whether at least half of the GPU events were launched by replays of CUDA
         graphs."""
         calls = self.trace.launch[self.gpu_rows]
-        replays = (calls >= 0) & graph_calls(self.trace)[calls]
-        return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
+        is_replay = graph_calls(self.trace)[calls] & (calls >= 0)
+        replays = int(np.count_nonzero(is_replay))
+        return 2 * replays >= len(calls) > 0
 
-    def launched(
-        self, which: Flags | None = None
-    ) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
-        """Which gaps (of some) end with a launch from each line of threads; see
-        host.launching."""
+    def launched(self, which: Flags | None = None) -> Iterator[CallsOnLine]:
+        """The gaps of `which` (all without it) that end with a known launch, for each
+        line of threads: the places of the gaps, and where times of theirs lie on the
+        line. See thread_activity.launching."""
         launch = self.idle.launch
-        known = launch >= 0 if which is None else which
-        return launching(self.trace, self.accounts.launchers, launch, known)
+        has_launch = launch >= 0 if which is None else which
+        return launching(self.trace, self.accounts.launchers, launch, has_launch)
 
     @cached_property
     def compiler_rows(self) -> Rows:
@@ -422,34 +437,39 @@ class Facts:
 
     @cached_property
     def loading(self) -> Cover:
+        """When a thread that launches fetches a batch from a data loader."""
         return self.while_launching(loader_rows(self.trace))
 
     @cached_property
     def compiling(self) -> Cover:
+        """When a thread that launches compiles something, as far as it was recorded."""
         return self.while_launching(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
+        """Whether the launch of any GPU event is known."""
         return bool((self.trace.launch[self.gpu_rows] >= 0).any())
 
     @cached_property
     def has_stacks(self) -> bool:
+        """Whether any Python frame was recorded."""
         return bool((self.trace.role == Role.PYTHON).any())
 
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
         """The rows under which the devices waited longest, as evidence."""
-        waits = self.waited_for(rows)
-        return the_most(rows[waits > 0], waits[waits > 0])
+        waited_ns = self.waited_for(rows)
+        is_waited_for = waited_ns > 0
+        return the_most(rows[is_waited_for], waited_ns[is_waited_for])
 
     def waited_for(self, rows: Rows) -> Int64s:
         """How long the devices were idle under each of these rows of the threads that
-        launched next (ns)."""
+        launched next (ns, shape of `rows`); 0 for rows of other threads."""
         waited_ns = np.zeros(len(rows), dtype=np.int64)
-        for line, _, placed in self.launched():
-            of_line = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            gaps = union(placed(self.idle.begin), placed(self.idle.end))
-            start, end = line.bounds(rows[of_line])
-            waited_ns[of_line] = gaps.within(start, end)
+        for line, _, on_line in self.launched():
+            gaps = union(on_line(self.idle.begin), on_line(self.idle.end))
+            is_of_line = line.tracks[self.trace.track[rows]]
+            start, end = line.bounds(rows[is_of_line])
+            waited_ns[is_of_line] = gaps.within(start, end)
         return waited_ns
 
 
@@ -464,7 +484,13 @@ LONG_WORK_NS: Final = 50_000_000
 LATE: Final = np.array(
     [kind not in (ThreadActivity.SYNC, ThreadActivity.ALLOC) for kind in ThreadActivity]
 )
-"""What a thread that launches too late is doing: neither waiting nor allocating."""
+"""What a thread that launches too late is doing: neither waiting nor allocating; shape
+[ThreadActivity]."""
+_RECORDED_WORK: Final = (
+    *ACTIVITIES_OF_CALLS,
+    ThreadActivity.OP,
+    ThreadActivity.PYTHON,
+)
 
 
 class HostPieces(msgspec.Struct, frozen=True, eq=False):
@@ -484,10 +510,10 @@ class HostPieces(msgspec.Struct, frozen=True, eq=False):
     def sums(self, ns_of_parts: Int64s) -> Int64s:
         """A figure of the parts, of shape [..., parts], added up for each gap; shape
         [..., gaps]."""
-        before = ns_of_parts.cumsum(axis=-1)
-        nothing = np.zeros((*ns_of_parts.shape[:-1], 1), dtype=np.int64)
-        until = np.concatenate((nothing, before), axis=-1)
-        of_gaps: Int64s = until[..., self.last] - until[..., self.first]
+        before_first = np.zeros((*ns_of_parts.shape[:-1], 1), dtype=np.int64)
+        up_to_each = ns_of_parts.cumsum(axis=-1)
+        sum_before = np.concatenate((before_first, up_to_each), axis=-1)
+        of_gaps: Int64s = sum_before[..., self.last] - sum_before[..., self.first]
         return of_gaps
 
 
@@ -504,26 +530,37 @@ class Idle(Gaps, frozen=True, eq=False):
 
     @classmethod
     def joined(cls, parts: Sequence[Idle]) -> Idle:
-        """One after the other; there may be none."""
+        """The gaps of several records, one after the other; there may be none."""
         if not parts:
-            nothing = NO_ROWS.astype(np.int32)
-            names = (*Gaps.__struct_fields__, "device")
-            no_columns: dict[str, Any] = dict.fromkeys(names, nothing)
-            return cls(**no_columns, reasons=(nothing.astype(np.int64),) * len(IDLE))
+            return cls._empty()
         if len(parts) == 1:
             return parts[0]
         columns: dict[str, Any] = {}
-        for name in (*Gaps.__struct_fields__, "device"):
+        for name in cls._columns():
             columns[name] = np.concatenate([getattr(part, name) for part in parts])
-        each_reason = zip(*(part.reasons for part in parts), strict=True)
-        reasons = tuple(np.concatenate(ns) for ns in each_reason)
-        return cls(**columns, reasons=reasons)
+        reasons = []
+        for reason in range(len(IDLE)):
+            reasons.append(np.concatenate([part.reasons[reason] for part in parts]))
+        return cls(**columns, reasons=tuple(reasons))
+
+    @classmethod
+    def _empty(cls) -> Idle:
+        """No gap at all."""
+        no_rows = NO_ROWS.astype(np.int32)
+        columns: dict[str, Any] = dict.fromkeys(cls._columns(), no_rows)
+        no_ns = NO_ROWS.astype(np.int64)
+        return cls(**columns, reasons=(no_ns,) * len(IDLE))
+
+    @staticmethod
+    def _columns() -> tuple[str, ...]:
+        """The fields that are arrays of shape [gaps]."""
+        return (*Gaps.__struct_fields__, "device")
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for some reasons, by their names in IDLE (ns)."""
-        places = [[*IDLE].index(name) for name in names]
-        columns = np.stack([self.reasons[place] for place in places])
-        total_ns: Int64s = columns.sum(axis=0)
+        all_names = list(IDLE)
+        columns = [self.reasons[all_names.index(name)] for name in names]
+        total_ns: Int64s = np.stack(columns).sum(axis=0)
         return total_ns
 
     @property

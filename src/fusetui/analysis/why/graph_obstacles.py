@@ -32,73 +32,112 @@ class GraphObstacle(msgspec.Struct, frozen=True):
 
 def graph_obstacle(facts: Facts) -> GraphObstacle | None:
     """What keeps the kernels of a step out of one graph, or where there are no steps,
-    those of the whole time; None if nothing does. A wait before the first kernel or
-    after the last one is none."""
+    those of the whole time; None if nothing does. Waits for the device come before the
+    data loader. A wait before the first kernel or after the last one is none."""
     trace = facts.trace
-    kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
-    launches = distinct(trace.launch[kernels].astype(np.int64))
-    launches = launches[launches >= 0].astype(np.intp)
+    launches = _launches_of_kernels(facts)
     if not len(launches):
         return None
-    ranges, range_of_launch = np.unique(_ranges(facts, launches), return_inverse=True)
-    launched_ns = trace.start[launches]
-    first_ns = np.full(len(ranges), trace.end_ns)
-    np.minimum.at(first_ns, range_of_launch, launched_ns)
-    last_ns = np.full(len(ranges), trace.begin_ns)
-    np.maximum.at(last_ns, range_of_launch, launched_ns)
-
-    def between(rows: Rows) -> Rows:
-        """Those that start after the first and before the last launch of their
-        range."""
-        wanted = _ranges(facts, rows)
-        place = np.minimum(ranges.searchsorted(wanted), len(ranges) - 1)
-        start = trace.start[rows]
-        is_between = (ranges[place] == wanted) & (wanted >= 0)
-        is_between &= (start > first_ns[place]) & (start < last_ns[place])
-        inside: Rows = rows[is_between]
-        return inside
-
-    waits = between(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
-    obstacles = waits if len(waits) else between(loader_rows(trace))
+    stretches = _LaunchStretches.of(facts, launches)
+    name = ""
+    all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
+    obstacles = stretches.rows_within(facts, all_waits)
+    if len(obstacles):
+        name = _most_frequent(facts, obstacles)
+    else:
+        obstacles = stretches.rows_within(facts, loader_rows(trace))
     if not len(obstacles):
         return None
-    has_steps = len(facts.spans) > 0
-    steps = distinct(facts.spans.at(trace.start[obstacles]).astype(np.int64))
-    launching = distinct(facts.spans.at(launched_ns).astype(np.int64))
     return GraphObstacle(
-        name=_most_frequent(facts, waits) if len(waits) else "",
-        steps=int(np.count_nonzero(steps >= 0)) if has_steps else 0,
-        of_steps=int(np.count_nonzero(launching >= 0)) if has_steps else 0,
+        name=name,
+        steps=_count_steps(facts, trace.start[obstacles]),
+        of_steps=_count_steps(facts, trace.start[launches]),
     )
 
 
-def _ranges(facts: Facts, rows: Rows) -> Int64s:
-    """A number for the step and the thread of each row; -1 outside of steps, where
-    there are any. A thread and that of autograd's engine count as one."""
+def _launches_of_kernels(facts: Facts) -> Rows:
+    """The calls that launched kernels, each once, in the order of the trace."""
     trace = facts.trace
-    thread = with_one_lead(trace)[trace.thread_of_track[trace.track[rows]]]
-    thread = thread.astype(np.int64)
+    kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
+    launches = distinct(trace.launch[kernels].astype(np.int64))
+    return launches[launches >= 0].astype(np.intp)
+
+
+def _count_steps(facts: Facts, times_ns: Int64s) -> int:
+    """How many steps hold any of these times (ns of the file); 0 without steps."""
+    if not len(facts.spans):
+        return 0
+    steps = distinct(facts.spans.at(times_ns).astype(np.int64))
+    return int(np.count_nonzero(steps >= 0))  # -1: outside of all steps
+
+
+class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
+    """The stretches of time in which one thread launches the kernels of one step, each
+    from its first to its last launch; arrays of shape [stretches]."""
+
+    key: Int64s
+    """The step and the thread, ascending; see _step_and_thread."""
+    first_ns: Int64s
+    last_ns: Int64s
+
+    @classmethod
+    def of(cls, facts: Facts, launches: Rows) -> _LaunchStretches:
+        """The stretches of some launches, at least one."""
+        trace = facts.trace
+        keys, stretch = np.unique(
+            _step_and_thread(facts, launches), return_inverse=True
+        )
+        launched_ns = trace.start[launches]
+        first_ns = np.full(len(keys), trace.end_ns)
+        np.minimum.at(first_ns, stretch, launched_ns)
+        last_ns = np.full(len(keys), trace.begin_ns)
+        np.maximum.at(last_ns, stretch, launched_ns)
+        return cls(key=keys, first_ns=first_ns, last_ns=last_ns)
+
+    def rows_within(self, facts: Facts, rows: Rows) -> Rows:
+        """Those of some rows that start after the first and before the last launch of
+        the stretch of their step and thread."""
+        key = _step_and_thread(facts, rows)
+        start = facts.trace.start[rows]
+        stretch = np.minimum(self.key.searchsorted(key), len(self.key) - 1)
+        is_of_stretch = (self.key[stretch] == key) & (key >= 0)
+        is_after_first = start > self.first_ns[stretch]
+        is_before_last = start < self.last_ns[stretch]
+        within: Rows = rows[is_of_stretch & is_after_first & is_before_last]
+        return within
+
+
+def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
+    """One number for the step and the thread of each row: equal for rows of the same
+    step and thread; -1 for a row outside of all steps. Without steps it is the number
+    of the thread. A thread and that of autograd's engine which works for it count as
+    one."""
+    trace = facts.trace
+    thread_of_row = trace.thread_of_track[trace.track[rows]]
+    thread = with_one_lead(trace)[thread_of_row].astype(np.int64)
     if not len(facts.spans):
         return thread
-    step = facts.spans.at(trace.start[rows]).astype(np.int64)
-    threads = len(trace.tracks) + 1
-    return np.where(step >= 0, step * threads + thread, -1)
+    step = facts.spans.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
+    more_than_threads = len(trace.tracks) + 1
+    return np.where(step >= 0, step * more_than_threads + thread, -1)
 
 
 def _most_frequent(facts: Facts, calls: Rows) -> str:
-    """`cudaStreamSynchronize (aten::item)`: the name that most of some calls have, and
-    the op around most of these. Copies that may return at once come last."""
+    """`cudaStreamSynchronize (aten::item)`: the most frequent name of some calls, and
+    the op around most calls of that name, if there is one. Copies that may return at
+    once count only if there is nothing else."""
     trace = facts.trace
     blocking = calls[~trace.matching(calls, COPIES_LATER.search)]
     if len(blocking):
         calls = blocking
     name = int(np.bincount(trace.name[calls]).argmax())
-    own = calls[trace.name[calls] == name]
-    op = int(np.bincount(trace.op[own] + 1).argmax()) - 1
-    called = _plain(trace.names[name]) or "a call that waits"
-    of_op = _plain(trace.name_of(op)) if op >= 0 else ""
-    return f"{called} ({of_op})" if of_op else called
+    calls_of_name = calls[trace.name[calls] == name]
+    op = int(np.bincount(trace.op[calls_of_name] + 1).argmax()) - 1  # -1: no op
+    call_text = _plain(trace.names[name]) or "a call that waits"
+    op_text = _plain(trace.name_of(op)) if op >= 0 else ""
+    return f"{call_text} ({op_text})" if op_text else call_text
 
 
 def _plain(name: str) -> str:
+    """The name, or "" if it has characters that a remedy must not have."""
     return name if _PLAIN_NAME.fullmatch(name) else ""

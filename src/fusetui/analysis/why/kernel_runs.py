@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.gpu.roofline.inputs import inputs_of
+from fusetui.gpu.roofline.inputs import Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows
 from fusetui.trace.model.events import parsed
 from fusetui.trace.model.memo import memo
 
@@ -61,15 +61,16 @@ class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
-    """Which of so many indices lie in any of these ranges."""
+    """Which of the indices 0 to `number` - 1 lie in any of the ranges [begin, end)."""
     opened = np.bincount(begin, minlength=number + 1)
     closed = np.bincount(end, minlength=number + 1)
-    return np.cumsum(opened - closed)[:-1] > 0
+    open_ranges = np.cumsum(opened - closed)[:-1]
+    return open_ranges > 0
 
 
 def is_pointwise(kernel: KernelName) -> bool:
-    """PyTorch's own kernels that make one pass over their tensors, without those fused
-    already."""
+    """Whether it is one of PyTorch's own kernels that make one pass over their tensors,
+    without those fused already."""
     return kernel.op in _POINTWISE_OPS and kernel.family.startswith("aten")
 
 
@@ -100,26 +101,39 @@ def runs_of(kernels: Kernels) -> Runs:
     if are_chains:
         continues &= _takes_result(sizes, reduces)
         continues &= ~_repeats(kernels, sizes, is_copy)
-
-    begin = np.flatnonzero(np.append(is_wanted[:1], is_wanted[1:] & ~continues))
-    end = np.flatnonzero(np.append(is_wanted[:-1] & ~continues, is_wanted[-1:])) + 1
-    reading = _sums_before(kernels.flags(_reads)[order])
-    has_several = reading[end] - reading[begin] >= 2
+    begin, end = _ranges_of_runs(is_wanted, continues)
+    reading_kernels = _sums_between(kernels.flags(_reads)[order], begin, end)
+    has_several = reading_kernels >= 2
     begin = begin[has_several]
     end = end[has_several]
-
-    total_ns = _sums_before(kernels.effective_ns[order])
-    written = np.where(is_copy, sizes.first_bytes, sizes.largest_bytes)
-    written = np.where(reduces, 0, written)
+    written_bytes = _written_bytes(sizes, is_copy, reduces)
     return Runs(
         begin=begin,
         end=end,
-        ns=total_ns[end] - total_ns[begin],
+        ns=_sums_between(kernels.effective_ns[order], begin, end),
         module=module[begin],
-        least_ns=_least_ns(kernels, sizes, written, begin, end),
-        moved=_moved(sizes, written, begin, end),
+        least_ns=_least_ns(kernels, sizes, written_bytes, begin, end),
+        moved=_moved(sizes, written_bytes, begin, end),
         are_chains=are_chains,
     )
+
+
+def _ranges_of_runs(is_wanted: Flags, continues: Flags) -> tuple[Rows, Rows]:
+    """The begins and ends of all runs of wanted kernels, [begin, end), among the kernels
+    in order. `continues`: whether each kernel but the first is in the run of the one
+    before it."""
+    is_first = is_wanted.copy()
+    is_first[1:] &= ~continues
+    is_last = is_wanted.copy()
+    is_last[:-1] &= ~continues
+    return np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
+
+
+def _written_bytes(sizes: OpSizes, is_copy: Flags, reduces: Flags) -> Int64s:
+    """What each kernel in order writes (bytes), UNKNOWN without shapes: as much as its
+    largest input has; a copy its first input, a reduction nothing."""
+    written_bytes = np.where(is_copy, sizes.first_bytes, sizes.largest_bytes)
+    return np.where(reduces, 0, written_bytes)
 
 
 def _are_neighbors(kernels: Kernels, is_wanted: Flags) -> Flags:
@@ -128,10 +142,10 @@ def _are_neighbors(kernels: Kernels, is_wanted: Flags) -> Flags:
     order = kernels.in_order
     module = kernels.module[order]
     stream = kernels.stream[order]
-    both: Flags = is_wanted[1:] & is_wanted[:-1]
-    both &= module[1:] == module[:-1]
-    both &= stream[1:] == stream[:-1]
-    return both
+    are_neighbors: Flags = is_wanted[1:] & is_wanted[:-1]
+    are_neighbors &= module[1:] == module[:-1]
+    are_neighbors &= stream[1:] == stream[:-1]
+    return are_neighbors
 
 
 class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -153,13 +167,14 @@ class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
     """Whether each kernel but the first can take what the one before it wrote, by the
     number of elements: an input has as many as the inputs before broadcast to, or, after a
-    reduction, a proper divisor of them above 1."""
-    broadcast_elements = sizes.result[:-1]
+    reduction, a proper divisor of them above 1. Shape [kernels - 1]."""
+    result_before = sizes.result[:-1]
     given = sizes.given[:, 1:]
-    divides = broadcast_elements % np.maximum(given, 1) == 0
-    is_part = (given > 1) & (given < broadcast_elements) & divides
-    is_same = (given >= 0) & (given == broadcast_elements)
-    takes: Flags = np.where(reduces[:-1], is_part, is_same).any(axis=0)
+    is_divisor = result_before % np.maximum(given, 1) == 0
+    is_reduced = (given > 1) & (given < result_before) & is_divisor
+    is_equal = (given >= 0) & (given == result_before)
+    input_takes = np.where(reduces[:-1], is_reduced, is_equal)
+    takes: Flags = input_takes.any(axis=0)
     return takes
 
 
@@ -180,8 +195,15 @@ def _sums_before(amounts: NDArray[np.generic]) -> Int64s:
     return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
+def _sums_between(amounts: NDArray[np.generic], begin: Rows, end: Rows) -> Int64s:
+    """The sum over each range [begin, end) of indices; shape of `begin`."""
+    before = _sums_before(amounts)
+    sums: Int64s = before[end] - before[begin]
+    return sums
+
+
 def _least_ns(
-    kernels: Kernels, sizes: OpSizes, written: Int64s, begin: Rows, end: Rows
+    kernels: Kernels, sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows
 ) -> Int64s:
     """How long one kernel for each run would take at least (ns), or UNKNOWN. It reads
     the inputs of the first kernel, or the largest tensor of a later one if that is
@@ -190,55 +212,53 @@ def _least_ns(
     bytes_per_s = kernels.peak.bytes_per_s if kernels.peak else None
     if not bytes_per_s or not len(begin):
         return np.full(len(begin), UNKNOWN, dtype=np.int64)
-    edges = np.stack((begin, end), axis=1).reshape(-1)
-    largest_bytes = np.append(sizes.largest_bytes, UNKNOWN)
-    largest_of_run = np.maximum.reduceat(largest_bytes, edges)[::2]
     first_reads = sizes.all_bytes[begin]
-    last_writes = written[end - 1]
-    moved_bytes = np.maximum(first_reads, largest_of_run) + last_writes
-    least_ns = np.maximum(moved_bytes / bytes_per_s * _NS_PER_S, MIN_FUSED_NS)
+    last_writes = written_bytes[end - 1]
+    reads = np.maximum(first_reads, _largest_of_runs(sizes.largest_bytes, begin, end))
+    moving_ns = (reads + last_writes) / bytes_per_s * _NS_PER_S
+    least_ns = np.rint(np.maximum(moving_ns, MIN_FUSED_NS))
     is_known = (first_reads >= 0) & (last_writes >= 0)
-    return np.where(is_known, np.rint(least_ns), UNKNOWN).astype(np.int64)
+    return np.where(is_known, least_ns, UNKNOWN).astype(np.int64)
 
 
-def _moved(sizes: OpSizes, written: Int64s, begin: Rows, end: Rows) -> Floats:
+def _largest_of_runs(amounts: Int64s, begin: Rows, end: Rows) -> Int64s:
+    """The largest amount of each range [begin, end), of which there is at least one;
+    they are disjoint and in order."""
+    # reduceat takes [begin, end), then what lies between that range and the next one
+    edges = np.stack((begin, end), axis=1).reshape(-1)
+    with_end = np.append(amounts, UNKNOWN)  # an edge may be the end of all
+    return np.maximum.reduceat(with_end, edges)[::2]
+
+
+def _moved(sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows) -> Floats:
     """The share of the bytes of each run that stays if what a kernel hands to the next
     one is neither written nor read; NaN where bytes are not known."""
-    read = sizes.all_bytes
-    known = _sums_before((read >= 0) & (written >= 0))
-    moved = _sums_before(np.maximum(read, 0) + np.maximum(written, 0))
-    handed_on = _sums_before(written)
-    moved_bytes = moved[end] - moved[begin]
-    # what is handed on is written once, and read once
-    staying_bytes = moved_bytes - 2 * (handed_on[end - 1] - handed_on[begin])
-    is_known = known[end] - known[begin] == end - begin
-    is_known &= (moved_bytes > 0) & (staying_bytes > 0)
+    read_bytes = sizes.all_bytes
+    has_bytes = (read_bytes >= 0) & (written_bytes >= 0)
+    all_known = _sums_between(has_bytes, begin, end) == end - begin
+    kernel_bytes = np.maximum(read_bytes, 0) + np.maximum(written_bytes, 0)
+    moved_bytes = _sums_between(kernel_bytes, begin, end)
+    # all but the last kernel hand on what they write: it is written once, and read once
+    handed_on_bytes = _sums_between(written_bytes, begin, end - 1)
+    staying_bytes = moved_bytes - 2 * handed_on_bytes
+    is_known = all_known & (moved_bytes > 0) & (staying_bytes > 0)
     return np.where(is_known, staying_bytes / np.maximum(moved_bytes, 1), np.nan)
 
 
 def _sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
-    """Of each kernel in order. A copy reads its second input, and writes the first."""
-    trace = kernels.trace
-    inputs = kernels.inputs
-    place = inputs.number[kernels.in_order]
-    of_inputs = [_inputs_size(texts) for texts in inputs.distinct]
-    of_inputs.append(InputsSize())  # of number -1
-    op = trace.op[kernels.rows[kernels.in_order]]
-    is_of_aten = np.array([name.startswith(_ATEN) for name in trace.names] or [False])
-    is_unknown = (op < 0) | ~is_of_aten[trace.name[op]]
-
-    def column(values: list[int]) -> Int64s:
-        of_kernels: Int64s = np.array(values, dtype=np.int64)[place]
-        of_kernels[is_unknown] = UNKNOWN
-        return of_kernels
-
-    all_bytes = column([size.all_bytes for size in of_inputs])
-    largest_bytes = column([size.largest_bytes for size in of_inputs])
-    second_bytes = column([size.second_bytes for size in of_inputs])
-    result = column([size.result for size in of_inputs])
-    given = np.stack(
-        [column([size.given[n] for size in of_inputs]) for n in range(_MAX_INPUTS)]
-    )
+    """The sizes of the ops of all kernels, in order. A copy reads its second input, and
+    writes the first."""
+    columns = _InputsColumns.of(kernels)
+    inputs = columns.sizes
+    all_bytes = columns.of_kernels([size.all_bytes for size in inputs])
+    largest_bytes = columns.of_kernels([size.largest_bytes for size in inputs])
+    second_bytes = columns.of_kernels([size.second_bytes for size in inputs])
+    result = columns.of_kernels([size.result for size in inputs])
+    given_by_place = []
+    for place in range(_MAX_INPUTS):
+        elements = [size.given[place] for size in inputs]
+        given_by_place.append(columns.of_kernels(elements))
+    given = np.stack(given_by_place)
     all_bytes[is_copy] = second_bytes[is_copy]
     largest_bytes[is_copy] = second_bytes[is_copy]
     result[is_copy] = given[0, is_copy]
@@ -246,11 +266,42 @@ def _sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
     return OpSizes(
         all_bytes=all_bytes,
         largest_bytes=largest_bytes,
-        first_bytes=column([size.first_bytes for size in of_inputs]),
+        first_bytes=columns.of_kernels([size.first_bytes for size in inputs]),
         second_bytes=second_bytes,
         result=result,
         given=given,
     )
+
+
+class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
+    """What the inputs of the ops tell, as columns of the kernels in order."""
+
+    sizes: list[InputsSize]
+    """Of each different list of inputs; at the end that of no list."""
+    place: Int32s
+    """The place in `sizes` of each kernel's op, -1 for none; shape [kernels]."""
+    is_unknown: Flags
+    """Whether the inputs of the op are not those of the kernel; shape [kernels]."""
+
+    @classmethod
+    def of(cls, kernels: Kernels) -> _InputsColumns:
+        trace = kernels.trace
+        sizes = [_inputs_size(texts) for texts in kernels.inputs.distinct]
+        op = trace.op[kernels.rows[kernels.in_order]]
+        is_aten = [name.startswith(_ATEN) for name in trace.names]
+        is_aten_name = np.array(is_aten or [False])
+        return cls(
+            sizes=[*sizes, InputsSize()],
+            place=kernels.inputs.number[kernels.in_order],
+            is_unknown=(op < 0) | ~is_aten_name[trace.name[op]],
+        )
+
+    def of_kernels(self, values: list[int]) -> Int64s:
+        """A figure of each kernel, UNKNOWN where it is not known; `values`: of each of
+        `sizes`."""
+        column: Int64s = np.array(values, dtype=np.int64)[self.place]
+        column[self.is_unknown] = UNKNOWN
+        return column
 
 
 class InputsSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,40 +316,60 @@ class InputsSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _inputs_size(texts: tuple[bytes, ...]) -> InputsSize:
-    """By the recorded inputs of an op, see INPUTS."""
-    args = {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
-    lists = _elements_of_list(args.get("Input Dims"))
-    if lists is not None:
-        return InputsSize(result=sum(lists), given=_padded(lists))
-    inputs = inputs_of("", args)
-    places = range(len(inputs.dims)) if inputs else ()
-    tensors = [inputs.tensor(place) for place in places] if inputs else []
-    present = [tensor for tensor in tensors if tensor is not None]
-    bytes_of = [tensor.bytes for tensor in present if tensor.bytes is not None]
-    if not bytes_of or len(bytes_of) < len(present):
+    """What the recorded inputs of an op tell (`texts`: as JSON, see INPUTS); nothing
+    unless the types and shapes of all tensors are known."""
+    args = {}
+    for name, text in zip(INPUTS, texts, strict=True):
+        args[name] = parsed(text)
+    list_elements = _elements_of_list(args.get("Input Dims"))
+    if list_elements is not None:
+        return InputsSize(result=sum(list_elements), given=_padded(list_elements))
+    tensors = _tensors(args)
+    sizes = [tensor.bytes for tensor in tensors if tensor.bytes is not None]
+    if not sizes or len(sizes) < len(tensors):
         return InputsSize()
-    shapes = [tensor.shape for tensor in present]
-    common = broadcast(shapes)
+    shapes = [tensor.shape for tensor in tensors]
+    common_shape = broadcast(shapes)
     return InputsSize(
-        all_bytes=sum(bytes_of),
-        largest_bytes=max(bytes_of),
-        first_bytes=bytes_of[0],
-        second_bytes=bytes_of[1] if len(bytes_of) > 1 else 0,
-        result=UNKNOWN if common is None else math.prod(common),
+        all_bytes=sum(sizes),
+        largest_bytes=max(sizes),
+        first_bytes=sizes[0],
+        second_bytes=sizes[1] if len(sizes) > 1 else 0,
+        result=UNKNOWN if common_shape is None else math.prod(common_shape),
         given=_padded([math.prod(shape) for shape in shapes]),
     )
 
 
+def _tensors(args: dict[str, object]) -> list[Tensor]:
+    """The tensors among the inputs of an op, in order."""
+    inputs = inputs_of("", args)
+    if inputs is None:
+        return []
+    tensors = []
+    for place in range(len(inputs.dims)):
+        tensor = inputs.tensor(place)
+        if tensor is not None:
+            tensors.append(tensor)
+    return tensors
+
+
 def _elements_of_list(dims: object) -> list[int] | None:
     """How many elements each tensor of a list has that is the first input, whose types
-    are not recorded; None if it is no list of tensors."""
-    first = dims[0] if isinstance(dims, list) and dims else None
-    inputs = inputs_of("", {"Input Dims": first})
-    if inputs is None or not inputs.dims or None in inputs.dims:
+    are not recorded; None if the first input is no list of tensors. `dims`: of all
+    inputs."""
+    first_input = dims[0] if isinstance(dims, list) and dims else None
+    inputs = inputs_of("", {"Input Dims": first_input})
+    if inputs is None or not inputs.dims:
         return None
-    return [math.prod(shape) for shape in inputs.dims if shape is not None]
+    elements = []
+    for shape in inputs.dims:
+        if shape is None:
+            return None
+        elements.append(math.prod(shape))
+    return elements
 
 
 def _padded(elements: list[int]) -> tuple[int, ...]:
-    padded = [*elements[:_MAX_INPUTS], *(UNKNOWN,) * _MAX_INPUTS]
-    return tuple(padded[:_MAX_INPUTS])
+    """The first _MAX_INPUTS of these, filled up with UNKNOWN."""
+    padding = [UNKNOWN] * _MAX_INPUTS
+    return tuple([*elements, *padding][:_MAX_INPUTS])

@@ -35,7 +35,7 @@ from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
@@ -46,19 +46,19 @@ from fusetui.trace.program.origin import Credit, Origins, origins
 def by_text(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
 ) -> dict[str, tuple[int, int]]:
-    """How many rows have a name with this text, and their exact sum (ns)."""
-    numbers = trace.name[rows]
-    counts = np.bincount(numbers)
-    ns_of_name = summed(numbers, ns, len(counts))
-    totals: dict[str, tuple[int, int]] = {}
-    for number in np.flatnonzero(counts).tolist():
-        key = text(trace.names[number])
-        count_before, ns_before = totals.get(key, (0, 0))
-        totals[key] = (
-            count_before + int(counts[number]),
-            ns_before + int(ns_of_name[number]),
-        )
-    return totals
+    """For each text that `text` makes of the name of a row: how many rows have it, and
+    the exact sum of their `ns`."""
+    names = trace.name[rows]
+    rows_of_name = np.bincount(names)
+    ns_of_name = summed(names, ns, len(rows_of_name))
+    count_and_ns: dict[str, tuple[int, int]] = {}
+    for name in np.flatnonzero(rows_of_name).tolist():
+        key = text(trace.names[name])
+        count, total_ns = count_and_ns.get(key, (0, 0))
+        count += int(rows_of_name[name])
+        total_ns += int(ns_of_name[name])
+        count_and_ns[key] = (count, total_ns)
+    return count_and_ns
 
 
 MAX_ROWS: Final = 5
@@ -68,17 +68,19 @@ MAX_ROWS: Final = 5
 def the_most(
     rows: NDArray[np.integer], ns: Int64s, among: int = 1000
 ) -> tuple[int, ...]:
-    """The rows with the most time, each once; -1 means none. `among`: so many entries
-    with the most time are looked at, or all if these are too few rows."""
+    """The MAX_ROWS rows with the most time, the largest first, each once; -1 means no
+    row. `among`: so many entries with the most time are looked at, or all if these are
+    too few rows."""
     is_part = among < len(ns)
     if is_part:
         least_ns = np.partition(ns, -among)[-among]
-        longest = np.flatnonzero(ns >= least_ns)
-        longest = longest[np.argsort(-ns[longest], kind="stable")]
+        candidates = np.flatnonzero(ns >= least_ns)
+        longest = candidates[np.argsort(-ns[candidates], kind="stable")]
     else:
         longest = np.argsort(-ns, kind="stable")
-    found = rows[longest]
-    heaviest = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MAX_ROWS]
+    longest_rows = rows[longest]
+    known_rows = longest_rows[longest_rows >= 0].tolist()
+    heaviest = tuple(dict.fromkeys(known_rows))[:MAX_ROWS]
     if is_part and len(heaviest) < MAX_ROWS:
         return the_most(rows, ns, len(ns))
     return heaviest
@@ -103,6 +105,12 @@ class Bounds(NamedTuple):
 
 MAX_SMS: Final = 1 << 20
 """More is no number of multiprocessors."""
+
+
+def _family(name: str) -> str:
+    """The family of a kernel by its name, "" for an unknown one."""
+    kernel = role_of_kernel(name).decoded
+    return kernel.family if kernel else ""
 
 
 class Kernels:
@@ -131,21 +139,25 @@ class Kernels:
         name."""
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in self._names:
-            kernel = role_of_kernel(
-                self.trace.names[number][:MAX_SEARCHED_CHARS]
-            ).decoded
-            passes[number] = kernel is not None and bool(matches(kernel))
+            name = self.trace.names[number][:MAX_SEARCHED_CHARS]
+            kernel = role_of_kernel(name).decoded
+            if kernel is not None:
+                passes[number] = bool(matches(kernel))
         return passes[self._name] & self.is_kernel
 
     def under(self, names: frozenset[str]) -> Flags:
         """Which were launched by an op with one of these names."""
         op = self.trace.op[self.rows]
-        return (op >= 0) & self.trace.named(names.__contains__)[self.trace.name[op]]
+        is_name = self.trace.named(names.__contains__)
+        return (op >= 0) & is_name[self.trace.name[op]]
 
     @cached_property
     def effective_ns(self) -> Int64s:
-        """See questions.effective."""
-        whole_ns = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        """How long each takes effectively within the time of these kernels (ns); see
+        questions.busy."""
+        is_of_these = np.isin(self.trace.gpu_rows, self.rows)
+        whole_ns = effective_ns(self.trace)[is_of_these]
+        # the effective time is the last part of an event
         begin = np.maximum(self.start, self.trace.end[self.rows] - whole_ns)
         inside_ns: Int64s = np.maximum(self.end - begin, 0)
         return inside_ns
@@ -157,23 +169,19 @@ class Kernels:
     @cached_property
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
-        return sum(
-            self.cover(self.device == device, device).ns for device in self.devices
-        )
+        busy_ns = 0
+        for device in self.devices:
+            busy_ns += self.cover(self.device == device, device).ns
+        return busy_ns
 
     @cached_property
     def family_ns(self) -> dict[str, int]:
-        """How long the kernels of each family took, effectively; "" is that of unknown
-        names."""
-
-        def family(name: str) -> str:
-            kernel = role_of_kernel(name).decoded
-            return kernel.family if kernel else ""
-
+        """How long the kernels of each family took, effectively, without zeros; "" is
+        that of unknown names."""
         rows = self.rows[self.is_kernel]
         ns = self.effective_ns[self.is_kernel]
-        totals = by_text(self.trace, rows, ns, family)
-        return {name: family_ns for name, (_, family_ns) in totals.items() if family_ns}
+        by_family = by_text(self.trace, rows, ns, _family)
+        return {family: ns for family, (_, ns) in by_family.items() if ns}
 
     @cached_property
     def _place(self) -> NDArray[np.int32]:
@@ -193,6 +201,7 @@ class Kernels:
 
     @cached_property
     def origins(self) -> Origins:
+        """What launched each GPU event of the trace, and in which region."""
         return origins(self.trace)
 
     @cached_property
@@ -208,15 +217,18 @@ class Kernels:
     @cached_property
     def in_optimizer(self) -> Flags:
         """Which belong to the step of an optimizer, as its annotation tells."""
-        named = self.trace.named(lambda name: name.startswith(OPTIMIZER))
-        return (self.module >= 0) & named[self.trace.name[self.module]]
+        is_optimizer = self.trace.named(lambda name: name.startswith(OPTIMIZER))
+        name_of_module = self.trace.name[self.module]
+        return (self.module >= 0) & is_optimizer[name_of_module]
 
     @cached_property
     def communicates(self) -> Flags:
+        """Which are kernels that communicate with other devices."""
         return communicates(self.trace, self.rows)
 
     @cached_property
     def computes(self) -> Flags:
+        """Which are kernels that do not communicate."""
         return self.is_kernel & ~self.communicates
 
     @cached_property
@@ -226,20 +238,18 @@ class Kernels:
         is_known = share_known(self.trace, jobs)
         compute_ns = jobs.of_each(lambda job: job.attainable.compute_ns)
         memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
-        least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
-        is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
         attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
-
-        def of_rows(ns: Floats) -> Int64s:
-            known_ns = np.where(is_known, ns, -1).astype(np.int64)
-            return self._of(known_ns, -1)
-
-        bound_ns = of_rows(np.rint(attainable_ns))
+        attainable_ns = np.where(is_known, np.rint(attainable_ns), -1)
+        bound_ns = self._of(attainable_ns.astype(np.int64), -1)
         beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
+
+        least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
+        least_ns = np.where(is_known, np.floor(least_ns), -1)
+        is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
         return Bounds(
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns >= 0, beyond_bound_ns, 0),
-            least_ns=of_rows(np.floor(least_ns)),
+            least_ns=self._of(least_ns.astype(np.int64), -1),
             assumed=self._of(is_known & is_assumed, False),
         )
 
@@ -263,6 +273,7 @@ class Kernels:
 
     @cached_property
     def jobs(self) -> Jobs:
+        """What each kernel of the trace has to do; see roofline.many."""
         return jobs(self.trace)
 
     @cached_property
@@ -286,7 +297,8 @@ class Kernels:
             sms = properties.get(track.pid, {}).get("numSms")
             is_number = type(sms) is int and sms < MAX_SMS
             sms_of_track.append(sms if is_number else 0)
-        return np.array(sms_of_track or [0])[self.trace.track[self.rows]]
+        sms_or_none = np.array(sms_of_track or [0])
+        return sms_or_none[self.trace.track[self.rows]]
 
     def of_jobs(
         self, value: Callable[[KernelJob], float | None]
@@ -320,9 +332,11 @@ class Kernels:
         """For how long any of the others runs on the same device while each runs."""
         beside_ns = np.zeros(len(self.rows), dtype=np.int64)
         for device in self.devices:
-            own = self.device == device
-            cover = self.cover(others, device)
-            beside_ns[own] = cover.within(self.start[own], self.end[own])
+            is_of_device = self.device == device
+            running = self.cover(others, device)
+            beside_ns[is_of_device] = running.within(
+                self.start[is_of_device], self.end[is_of_device]
+            )
         return beside_ns
 
     @cached_property
@@ -330,13 +344,14 @@ class Kernels:
         """Whether nothing else runs on the device at the same time."""
         is_alone = np.zeros(len(self.rows), dtype=np.bool_)
         for device in self.devices:
-            own = np.flatnonzero(self.device == device)
-            own = own[np.argsort(self.start[own], kind="stable")]
-            latest_end = np.maximum.accumulate(self.end[own])
-            next_start = self.start[own][1:]
-            none_before = np.append(True, latest_end[:-1] <= next_start)
-            none_after = np.append(self.end[own][:-1] <= next_start, True)
-            is_alone[own] = none_before & none_after
+            of_device = np.flatnonzero(self.device == device)
+            by_start = of_device[np.argsort(self.start[of_device], kind="stable")]
+            start = self.start[by_start]
+            end = self.end[by_start]
+            latest_end = np.maximum.accumulate(end)
+            starts_after_all = np.append(True, latest_end[:-1] <= start[1:])
+            ends_before_next = np.append(end[:-1] <= start[1:], True)
+            is_alone[by_start] = starts_after_all & ends_before_next
         return is_alone
 
     def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
@@ -347,9 +362,10 @@ class Kernels:
         return name, which & (self._name == number)
 
     def without(self, which: Flags | Rows) -> ReducedDurations:
-        """They take no time."""
+        """The change that these events take no time."""
         return ReducedDurations(self.rows[which], self.effective_ns[which])
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
         """The rows that took longest, as evidence."""
-        return the_most(self.rows[which], (self.end - self.start)[which])
+        lasts_ns = self.end - self.start
+        return the_most(self.rows[which], lasts_ns[which])

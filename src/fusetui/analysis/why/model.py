@@ -45,11 +45,10 @@ WorthNote = Literal[
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
-    """What one device did during its span, or during a step or a window; in ns.
+    """The breakdown of one device during its span, a step or a window; in ns.
 
     compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns,
-    without zeros, see IDLE) adds up to idle, exactly.
-    """
+    without zeros, see IDLE) adds up to idle, exactly."""
 
     device: Id
     name: str  # empty if the file does not say
@@ -69,8 +68,8 @@ class DeviceAccount(msgspec.Struct, frozen=True):
 
 
 class StepAccount(msgspec.Struct, frozen=True):
-    """A step from its start to its end, on each device. It starts so many ns after the
-    trace."""
+    """A step from its start to its end, on each device; its start is in ns after the
+    start of the trace."""
 
     name: str
     start_ns: int
@@ -79,13 +78,12 @@ class StepAccount(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch of idle time of one device, which starts so many ns after the trace.
+    """A gap in the work of one device; its start is in ns after the start of the trace.
 
-    `op`, `annotation`, `module` and `frame` covered most of the time before the launch,
-    and `drained_by` is the call inside which the launching thread was when the gap
-    began, if that call waits for the device and the next event was not launched yet;
-    each None if there is none.
-    """
+    `op`, `annotation`, `module` and `frame` covered most of the time before the
+    launch. `drained_by` is the call that the launching thread was in when the gap
+    began, if that call waits for the device and the next event was not launched yet.
+    Each is None if there is none."""
 
     device: Id
     start_ns: int
@@ -103,9 +101,8 @@ class Gap(msgspec.Struct, frozen=True):
 class ThreadAccount(msgspec.Struct, frozen=True):
     """A CPU thread from its first start to its last end; in ns.
 
-    op + python + wait + nothing = that span. Time for which only an annotation was
-    recorded is in `nothing_ns`, and again in `annotation_ns`.
-    """
+    op + python + wait + nothing = that span. Time with only an annotation is in
+    `nothing_ns`, and also in `annotation_ns`."""
 
     process: Id
     thread: Id
@@ -120,8 +117,8 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What better kernels could save. Times are effective; known + unknown is their
-    sum."""
+    """The possible saving by better kernels. Times are effective; known + unknown is
+    their sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
@@ -132,7 +129,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """All runs of one kernel, or all calls of one kind of module, for people."""
+    """All runs of one kernel, or all calls of one type of module, for printing."""
 
     name: str
     count: int
@@ -150,9 +147,9 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 class CpuWork(msgspec.Struct, frozen=True):
-    """What the time of the threads that run ops (of all, if none does) goes to where
-    there is no GPU event: by name, the longest first, how long each was the innermost
-    slice (ns)."""
+    """The time of the threads that run ops (of all, if none does), in a trace
+    without GPU events: by name, longest first, how long each was the innermost slice
+    (ns)."""
 
     whole_ns: int  # of all ops, runtime calls, functions and waits
     ops: tuple[Share, ...]  # and runtime calls
@@ -172,15 +169,15 @@ Where it is more than `UNKNOWN` of replay/whatif.py, there is no answer."""
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
-    """How much of a device's span is not understood."""
+    """The unexplained share of a device's span."""
 
     device: Id
     residual_share: float
 
 
 class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change saves that saves nothing in most steps: a phase that few of them
-    have."""
+    """The saving of a change that helps only a few steps, in a phase that most steps
+    lack."""
 
     steps: int  # that become shorter
     of: int  # all that count
@@ -217,7 +214,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CombinedWorth(msgspec.Struct, frozen=True):
-    """The changes of the first findings that have one, made at once: see WhatIf."""
+    """The changes of the first findings with a change, made together: see WhatIf."""
 
     findings: int
     before_ns: int
@@ -229,7 +226,7 @@ LISTED_DEVICE = "a device of the table of peaks"
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """What is unknown, because something was not recorded."""
+    """Unavailable answers, because something was not recorded."""
 
     rule: str
     missing: str
@@ -238,7 +235,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What `why --json` prints of all answers about a trace, or about a part of it."""
+    """The output of `why --json` for a trace, or for a part of it."""
 
     file: str
     base_ns: str  # the time in the file at which the trace begins
@@ -398,7 +395,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         letter="?",
         short="launch not recorded",
         where="for an unknown reason",
-        sentence="the launch of the next kernel was not recorded",
+        sentence="the next launch was not recorded",
         while_="for a reason that was not recorded",
     ),
     # Its call launched earlier events too.
@@ -416,7 +413,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="sync",
         where="in synchronization",
         sentence="not launched yet: the thread waited for the GPU",
-        while_="while the thread that launches waited for the GPU",
+        while_="while the launching thread waited for the GPU",
         meanwhile="the GPU was idle while the launching thread waited in a synchronization",
     ),
     "host_alloc": IdleReason(
@@ -424,7 +421,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="allocation",
         where="in allocations",
         sentence="not launched yet: memory was allocated or freed",
-        while_="while the thread that launches allocated or freed memory",
+        while_="while the launching thread allocated or freed memory",
         meanwhile="the GPU was idle while memory was allocated",
     ),
     "host_call": IdleReason(
@@ -432,7 +429,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="runtime call",
         where="in runtime calls",
         sentence="not launched yet: other runtime calls",
-        while_="while the thread that launches was in other runtime calls",
+        while_="while the launching thread was in other runtime calls",
         meanwhile="the GPU was idle during runtime calls",
     ),
     "host_op": IdleReason(
@@ -440,7 +437,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="CPU op",
         where="in CPU ops",
         sentence="not launched yet: CPU ops ran",
-        while_="while the thread that launches ran CPU ops",
+        while_="while the launching thread was in CPU ops",
         meanwhile="the GPU was idle while ops ran on the CPU",
     ),
     "host_python": IdleReason(
@@ -448,7 +445,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="Python",
         where="in Python",
         sentence="not launched yet: Python ran",
-        while_="while the thread that launches ran Python",
+        while_="while the launching thread ran Python",
         meanwhile="the GPU was idle while Python ran",
     ),
     "host_annotation": IdleReason(
@@ -456,7 +453,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="annotation",
         where="in annotations",
         sentence="not launched yet: inside an annotation",
-        while_="while the thread that launches was inside an annotation",
+        while_="while the launching thread was inside an annotation",
         meanwhile="the GPU was idle in annotated code",
     ),
     "host_nothing": IdleReason(
@@ -464,7 +461,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="nothing recorded",
         where="with nothing recorded",
         sentence="not launched yet: nothing was recorded",
-        while_="while nothing was recorded of the thread that launches",
+        while_="while nothing was recorded on the launching thread",
         meanwhile="the GPU was idle and nothing was recorded on the launching thread",
     ),
     "launch_call": IdleReason(
@@ -479,17 +476,17 @@ IDLE: Final[dict[str, IdleReason]] = {
         letter="l",
         short="launch latency",
         where="in launch latency",
-        sentence="the usual delay from launch to start",
-        while_="between a launch and its start, as is usual",
+        sentence="typical launch latency",
+        while_="in typical launch latency",
     ),
     # Launched, but not started.
     "queued": IdleReason(
         letter="q",
         short="queued",
-        where="although work was queued",
+        where="with work already queued",
         sentence="launched, but not started yet",
-        while_="although the next event was launched already",
-        meanwhile="the GPU was idle though work had been launched",
+        while_="with the next event already launched",
+        meanwhile="the GPU was idle with work already launched",
     ),
     # Only in steps and windows.
     "after": IdleReason(

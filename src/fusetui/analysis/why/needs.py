@@ -3,10 +3,10 @@ that."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.model import (
-    LISTED_DEVICE,
-)
+from fusetui.analysis.why.model import LISTED_DEVICE
 from fusetui.analysis.why.rule import NOTHING_RECORDS
 from fusetui.analysis.why.selection import activity_to_add
 from fusetui.trace.layout.devices import device_properties
@@ -16,29 +16,56 @@ from fusetui.trace.model.report import recorded_with
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 
+class _Need(NamedTuple):
+    """Something that rules need of a recording."""
+
+    what: str
+    is_recorded: bool
+    option: str
+    """What records it."""
+
+
 def lacks_of(facts: Facts) -> dict[str, str]:
-    trace, kernels = facts.trace, facts.kernels
-    form = trace.report.writer
+    """What a trace lacks of what rules need, and for each which option records it, in
+    words for the program that recorded the trace. Without a GPU event it is that
+    alone."""
+    trace = facts.trace
+    writer = trace.report.writer
     if not len(facts.gpu_rows):
-        return {"GPU events": recorded_with(activity_to_add(trace), form)}
-    recorded = {
-        "launch calls": (facts.has_launches, NOTHING_RECORDS),
-        "CPU ops": ((trace.role == Role.OP).any(), "ProfilerActivity.CPU"),
-        "annotations": ((trace.role == Role.ANNOTATION).any(), "record_function"),
-        "Python frames and modules": (facts.has_stacks, "with_stack=True"),
-        "input shapes": ((kernels.jobs.inputs.number >= 0).any(), "record_shapes=True"),
-        "launch configurations": ((kernels.blocks > 0).any(), NOTHING_RECORDS),
-        "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
-        LISTED_DEVICE: (kernels.peak is not None, properties_asked(facts)),
-    }
-    lacking = {
-        what: with_ for what, (is_there, with_) in recorded.items() if not is_there
-    }
-    return {what: recorded_with(with_, form) for what, with_ in lacking.items()}
+        return {"GPU events": recorded_with(activity_to_add(trace), writer)}
+    lacks = {}
+    for need in _needs(facts):
+        if not need.is_recorded:
+            lacks[need.what] = recorded_with(need.option, writer)
+    return lacks
+
+
+def _needs(facts: Facts) -> list[_Need]:
+    """All that rules need, where there are GPU events."""
+    trace = facts.trace
+    kernels = facts.kernels
+    has_ops = bool((trace.role == Role.OP).any())
+    has_annotations = bool((trace.role == Role.ANNOTATION).any())
+    has_shapes = bool((kernels.jobs.inputs.number >= 0).any())
+    has_blocks = bool((kernels.blocks > 0).any())
+    has_sms = bool((kernels.sms > 0).any())
+    is_listed = kernels.peak is not None
+    return [
+        _Need("launch calls", facts.has_launches, NOTHING_RECORDS),
+        _Need("CPU ops", has_ops, "ProfilerActivity.CPU"),
+        _Need("annotations", has_annotations, "record_function"),
+        _Need("Python frames and modules", facts.has_stacks, "with_stack=True"),
+        _Need("input shapes", has_shapes, "record_shapes=True"),
+        _Need("launch configurations", has_blocks, NOTHING_RECORDS),
+        _Need("the number of multiprocessors", has_sms, PROPERTIES),
+        _Need(LISTED_DEVICE, is_listed, properties_asked(facts)),
+    ]
 
 
 def properties_asked(facts: Facts) -> str:
-    """What would tell which device it is; blank for a known one, which may not be in
-    the table."""
-    is_named = any("name" in each for each in device_properties(facts.trace).values())
-    return "" if is_named else PROPERTIES
+    """What would tell which device it is; "" where a device has a name, which then is
+    not in the table of peaks."""
+    for properties in device_properties(facts.trace).values():
+        if "name" in properties:
+            return ""
+    return PROPERTIES

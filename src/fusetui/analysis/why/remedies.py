@@ -33,52 +33,91 @@ from fusetui.trace.layout.devices import (
     is_rocm,
 )
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 
 PART = lazy_pattern(r"\{([^{}]*)\}")
 BACKWARD = lazy_pattern(
     r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
 )
-HIP, CUDA = lazy_pattern(r"hip[A-Z]"), lazy_pattern(r"cu(?:da)?[A-Z]")
-TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
+
+HIP = lazy_pattern(r"hip[A-Z]")
+CUDA = lazy_pattern(r"cu(?:da)?[A-Z]")
+TRITON = 7
+"""The major compute capability from which on there is Triton."""
+HOPPER = 9
+"""The major compute capability from which on there is PDL."""
 
 
 def remedy_for(remedy: str, tags: frozenset[str]) -> str:
-    def chosen(part: re.Match[str]) -> str:
-        texts = (text.partition(":") for text in part[1].split("|"))
-        return next((text for tag, _, text in texts if tag in tags or not tag), "")
+    """The remedy with each part in braces replaced by the text for these tags."""
 
-    return PART.sub(chosen, remedy)
+    def text_for_tags(part: re.Match[str]) -> str:
+        for alternative in part[1].split("|"):
+            tag, _, text = alternative.partition(":")
+            if not tag or tag in tags:
+                return text
+        return ""
+
+    return PART.sub(text_for_tags, remedy)
 
 
 def tags_of(facts: Facts) -> frozenset[str]:
-    trace, names = facts.trace, " ".join(device_names(facts.trace))
-    vendor = "nvidia" if names or _calls(facts, CUDA) else ""
-    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
-        vendor = "intel"
-    elif is_rocm(trace) or "AMD" in names or _calls(facts, HIP):
-        vendor = "amd"
-    majors = [one.get("computeMajor") for one in device_properties(trace).values()]
-    major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
+    """The tags that hold for a trace; see the table above."""
+    trace = facts.trace
+    vendor = _vendor(facts)
     has_torch_2 = not is_before_torch_2(trace)
-    compiles = has_torch_2 and (vendor != "nvidia" or major >= TRITON)
-    trains = facts.trace.rows_named(
-        BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL
-    )
-    is_training = len(trains) > 0 or not (trace.role == Role.OP).any()
-    found = {
-        vendor: True,
+    capability = _lowest_compute_capability(trace)
+    is_nvidia = vendor == "nvidia"
+    compiles = has_torch_2 and (not is_nvidia or capability >= TRITON)
+    is_training = _is_training(trace)
+    holds = {
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
-        "pdl": vendor == "nvidia" and major >= HOPPER,
+        "pdl": is_nvidia and capability >= HOPPER,
         "torch2": has_torch_2,
-        "segments": has_torch_2 and vendor == "nvidia",
+        "segments": has_torch_2 and is_nvidia,
         "training": is_training,
         "scaler": is_training and has_torch_2,
         "serving": facts.spans.are_of_server,
         "nsys": trace.report.writer == "nsys",
     }
-    return frozenset(tag for tag, holds in found.items() if holds and tag)
+    tags = {tag for tag, does_hold in holds.items() if does_hold}
+    if vendor:
+        tags.add(vendor)
+    return frozenset(tags)
 
 
-def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
+def _vendor(facts: Facts) -> str:
+    """`nvidia`, `amd` or `intel`, by the names of the devices and of the calls; "" if
+    nothing tells."""
+    trace = facts.trace
+    names = " ".join(device_names(trace))
+    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
+        return "intel"
+    if is_rocm(trace) or "AMD" in names or _has_call(facts, HIP):
+        return "amd"
+    if names or _has_call(facts, CUDA):
+        return "nvidia"
+    return ""
+
+
+def _lowest_compute_capability(trace: Trace) -> int:
+    """The lowest major version of the compute capability of all devices; HOPPER if none
+    is recorded."""
+    majors = []
+    for properties in device_properties(trace).values():
+        major = properties.get("computeMajor")
+        if isinstance(major, int):
+            majors.append(major)
+    return min(majors, default=HOPPER)
+
+
+def _is_training(trace: Trace) -> bool:
+    """Whether there is backward work or an optimizer, or no op was recorded."""
+    rows = trace.rows_named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    return len(rows) > 0 or not (trace.role == Role.OP).any()
+
+
+def _has_call(facts: Facts, pattern: re.Pattern[str]) -> bool:
+    """Whether the name of any runtime call begins like this."""
     return bool(len(facts.trace.rows_named(pattern.match, Role.CALL)))

@@ -47,10 +47,12 @@ from there on too, however idle the span is."""
 
 
 def is_large_enough(facts: Facts, ns: int, of_kernels: bool) -> bool:
-    least = LEAST_SHARE * facts.span_ns
+    """Whether so much time is worth a look: LEAST_SHARE of the span or, for a finding
+    about kernels, LEAST_OF_BUSY of the busy time, whichever is less; at least 1 ns."""
+    least_ns = LEAST_SHARE * facts.span_ns
     if of_kernels:
-        least = min(least, LEAST_OF_BUSY * facts.kernels.busy_ns)
-    return ns >= max(1, least)
+        least_ns = min(least_ns, LEAST_OF_BUSY * facts.kernels.busy_ns)
+    return ns >= max(1, least_ns)
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False):
@@ -87,11 +89,15 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTellError
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
-        """With the function that answers it, whose name is its id."""
-        needs = ("launch calls", *self.needs) if self.by_launches else self.needs
-        needs = needs if self.without_gpu else ("GPU events", *needs)
-        id_ = find.__name__.replace("_", "-")
-        return msgspec.structs.replace(self, id=id_, needs=needs, find=find)
+        """This rule with the function that answers it, whose name is its id."""
+        needs = self.needs
+        if self.by_launches:
+            needs = ("launch calls", *needs)
+        if not self.without_gpu:
+            needs = ("GPU events", *needs)
+        return msgspec.structs.replace(
+            self, id=find.__name__.replace("_", "-"), needs=needs, find=find
+        )
 
 
 @memo(MAX_RULES)
@@ -111,9 +117,10 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | 
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
-    return not claim.is_little and is_large_enough(
-        facts, claim.at_stake_ns or 0, rule.of_kernels
-    )
+    """Whether a claim has so much time at stake that it is reported as a finding."""
+    if claim.is_little:
+        return False
+    return is_large_enough(facts, claim.at_stake_ns or 0, rule.of_kernels)
 
 
 def claimed_by(facts: Facts, *rules: Rule) -> Flags:
@@ -130,12 +137,16 @@ def of_span(facts: Facts, ns: int) -> str:
     """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or
     what it is called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
-    time = facts.called
-    if facts.window is None:
-        time = "the spans" if gpus > 1 else "the span"
+    if facts.window is not None:
+        time = facts.called
+    elif gpus > 1:
+        time = "the spans"
+    else:
+        time = "the span"
     if gpus > 1:
         time += f" of {count(gpus)} GPUs"
-    return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {time})"
+    share = percent(ns, facts.span_ns, fine=True)
+    return f"{duration(ns)} ({share} of {time})"
 
 
 def of_recording(facts: Facts, ns: int) -> str:
@@ -159,33 +170,36 @@ def of_work(facts: Facts, ns: int) -> str:
 
 def subject(number: int, noun: str, verb: str, of: str = "") -> str:
     """`1 kernel takes`, `3 kernels of cuDNN take`."""
-    return f"{plural(number, noun)}{of} {verb}{'s' if number == 1 else ''}"
+    verb_form = f"{verb}s" if number == 1 else verb
+    return f"{plural(number, noun)}{of} {verb_form}"
 
 
 def most_module(
     kernels: Kernels, which: Flags | Rows, before: str = ", most of it in "
 ) -> str:
     """The kind of module in which some kernels take more than half of their time, after
-    these words; blank where there is none."""
-    module = kernels.module[which]
+    these words; "" where there is none."""
+    module = kernels.module[which]  # -1 for none; may be an annotation
     ns = kernels.effective_ns[which]
-
-    def kind(name: str) -> str:
-        return module_text(name) if is_module(name) else ""
-
     has_module = module >= 0
-    kinds = by_text(kernels.trace, module[has_module], ns[has_module], kind)
-    kinds.pop("", None)
-    if not kinds:
+    by_kind = by_text(kernels.trace, module[has_module], ns[has_module], _module_kind)
+    ns_of_kind = {kind: kind_ns for kind, (_, kind_ns) in by_kind.items() if kind}
+    if not ns_of_kind:
         return ""
-    longest = max(kinds, key=lambda text: kinds[text][1])
-    return before + longest if 2 * kinds[longest][1] > int(ns.sum()) else ""
+    longest = max(ns_of_kind, key=lambda kind: ns_of_kind[kind])
+    is_most = 2 * ns_of_kind[longest] > int(ns.sum())
+    return before + longest if is_most else ""
+
+
+def _module_kind(name: str) -> str:
+    """The kind of a module by its name; "" for an annotation."""
+    return module_text(name) if is_module(name) else ""
 
 
 STACKS: Final = (
     "Python stacks were recorded: these times include the profiler's own work."
 )
-COLD: Final = "Most of the time is warm-up: what is left may be, too."
+COLD: Final = "Most of the time is warm-up; the rest may be, too."
 
 
 def why_likely(facts: Facts) -> str | None:

@@ -72,10 +72,10 @@ def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
     selected = _selected(trace, steps, selection)
     lines = accounts.lines_of(selection.device)
     if selection.device is not None and not lines:
-        known = ", ".join(str(device.pid) for device in accounts.devices) or "none"
+        devices = [str(device.pid) for device in accounts.devices]
         raise NoSuchSelectionError(
             f"{trace.report.file} has no device {selection.device} with GPU events: it has "
-            f"{known}."
+            f"{', '.join(devices) or 'none'}."
         )
     return Question(
         accounts=accounts,
@@ -89,43 +89,56 @@ def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
 
 
 def account_of(question: Question) -> Why:
-    trace, window = question.accounts.trace, question.window
-    longest = longest_gaps(question.lines, question.gaps, window)
-    spans = question.spans
-    if window is None:
-        devices = tuple(span for line in question.lines for span in line.spans)
-    else:
-        (devices,) = _accounts(
-            question.lines, np.array(window[:1]), np.array(window[1:])
-        )
-    starts = spans.start - trace.begin_ns
-    wall_ns = step_wall(spans.start, spans.end)
-    devices_of_steps = _accounts(question.lines, spans.start, spans.end)
-    steps = [
-        StepAccount(name=name, start_ns=start_ns, dur_ns=dur_ns, devices=accounts)
-        for name, start_ns, dur_ns, accounts in zip(
-            spans.names,
-            starts.tolist(),
-            wall_ns.tolist(),
-            devices_of_steps,
-            strict=True,
-        )
-    ]
+    """The account of the devices, of the steps and of the CPU threads, the longest
+    gaps, and what is unknown because it was not recorded."""
+    trace = question.accounts.trace
+    longest = longest_gaps(question.lines, question.gaps, question.window)
     return Why(
         file=trace.report.file,
         base_ns=str(trace.begin_ns),
         about=question.about or None,
-        devices=devices,
-        steps=tuple(steps),
-        steps_by=spans.by or None,
+        devices=_devices(question),
+        steps=_steps(question),
+        steps_by=question.spans.by or None,
         gaps=longest.gaps,
         _gap_rows=longest.rows,
         gaps_count=longest.count,
         _ends_early=not trace.report.complete,
-        cpu=cpu_accounts(question.accounts, window),
+        cpu=cpu_accounts(question.accounts, question.window),
         cannot_tell=on_this_device(trace, _unknown(trace)),
         _accelerator=other_accelerator(trace),
     )
+
+
+def _devices(question: Question) -> tuple[DeviceAccount, ...]:
+    """The account of each device, during its span or during the window."""
+    if question.window is None:
+        spans = []
+        for line in question.lines:
+            spans += line.spans
+        return tuple(spans)
+    begin_ns, end_ns = question.window
+    (devices,) = _accounts(question.lines, np.array([begin_ns]), np.array([end_ns]))
+    return devices
+
+
+def _steps(question: Question) -> tuple[StepAccount, ...]:
+    """The account of each step of the window."""
+    spans = question.spans
+    begin_ns = question.accounts.trace.begin_ns
+    start_ns = (spans.start - begin_ns).tolist()
+    dur_ns = step_wall(spans.start, spans.end).tolist()
+    devices = _accounts(question.lines, spans.start, spans.end)
+    steps = []
+    for place, name in enumerate(spans.names):
+        step = StepAccount(
+            name=name,
+            start_ns=start_ns[place],
+            dur_ns=dur_ns[place],
+            devices=devices[place],
+        )
+        steps.append(step)
+    return tuple(steps)
 
 
 class _Selected(NamedTuple):
@@ -137,14 +150,19 @@ class _Selected(NamedTuple):
 
 
 def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
+    """The step or the window of a selection; all of the trace without one. Raises
+    NoSuchSelectionError."""
+    from_ns = selection.from_ns
+    to_ns = selection.to_ns
     if selection.step is not None:
         return _selected_step(trace, steps, selection.step)
-    if selection.from_ns is None and selection.to_ns is None:
+    if from_ns is None and to_ns is None:
         return _Selected(about="", window=None, steps=steps)
-    return _selected_between(trace, steps, selection.from_ns, selection.to_ns)
+    return _selected_between(trace, steps, from_ns, to_ns)
 
 
 def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
+    """The step with this number. Raises NoSuchSelectionError."""
     file = trace.report.file
     if not len(steps):
         raise NoSuchSelectionError(f"{file} has no steps: name them with --step-by.")
@@ -154,9 +172,11 @@ def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
             f"{file} has no step {number}: it has {steps.known}."
         )
     name = steps.names[place]
+    begin_ns = int(steps.start[place])
+    end_ns = int(steps.end[place])
     return _Selected(
         about=f"step {name}" if steps.are_iterations else name,
-        window=(int(steps.start[place]), int(steps.end[place])),
+        window=(begin_ns, end_ns),
         steps=steps.only(np.array([place])),
     )
 
@@ -164,26 +184,26 @@ def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
 def _selected_between(
     trace: Trace, steps: Steps, from_ns: int | None, to_ns: int | None
 ) -> _Selected:
-    """Both in ns after the first slice, None for the begin and the end of the trace."""
+    """The window from `from_ns` to `to_ns`, with the steps that lie wholly in it; both
+    in ns after the first slice, None for the begin and the end of the trace. Raises
+    NoSuchSelectionError."""
     if from_ns is not None and to_ns is not None and from_ns >= to_ns:
         raise NoSuchSelectionError(
             "There is nothing between these times: the second is not after the first."
         )
-    begin_ns = max(trace.begin_ns, trace.begin_ns + (from_ns or 0))
-    end_ns = trace.end_ns
-    if to_ns is not None:
-        end_ns = min(end_ns, trace.begin_ns + to_ns)
-    if begin_ns >= end_ns:
-        length = duration(trace.end_ns - trace.begin_ns)
+    length_ns = trace.end_ns - trace.begin_ns
+    first_ns = max(0, from_ns or 0)
+    last_ns = length_ns if to_ns is None else min(length_ns, to_ns)
+    if first_ns >= last_ns:
         raise NoSuchSelectionError(
             f"There is nothing between these times: {trace.report.file} goes from 0 to "
-            f"{length}."
+            f"{duration(length_ns)}."
         )
-    begin = duration(begin_ns - trace.begin_ns)
-    end = duration(end_ns - trace.begin_ns)
+    begin_ns = trace.begin_ns + first_ns
+    end_ns = trace.begin_ns + last_ns
     is_inside = (steps.start >= begin_ns) & (steps.end <= end_ns)
     return _Selected(
-        about=f"from {begin} to {end}",
+        about=f"from {duration(first_ns)} to {duration(last_ns)}",
         window=(begin_ns, end_ns),
         steps=steps.only(np.flatnonzero(is_inside)),
     )
@@ -191,19 +211,20 @@ def _selected_between(
 
 def _accounts(
     lines: Sequence[Devices], begin: Int64s, end: Int64s
-) -> tuple[tuple[DeviceAccount, ...], ...]:
-    """Of each window [begin, end), those of all devices."""
+) -> list[tuple[DeviceAccount, ...]]:
+    """For each window [begin, end) (ns of the file) the accounts of all devices."""
     of_windows: list[list[DeviceAccount]] = [[] for _ in begin]
     for line in lines:
         devices = len(line)
         accounts = line.at(
-            np.tile(np.arange(devices), len(begin)),
-            np.repeat(begin, devices),
-            np.repeat(end, devices),
+            number=np.tile(np.arange(devices), len(begin)),
+            begin=np.repeat(begin, devices),
+            end=np.repeat(end, devices),
         )
         for place, account in enumerate(accounts):
-            of_windows[place // devices].append(account)
-    return tuple(tuple(accounts) for accounts in of_windows)
+            window = place // devices
+            of_windows[window].append(account)
+    return [tuple(accounts) for accounts in of_windows]
 
 
 def activity_to_add(trace: Trace) -> str:
@@ -213,18 +234,21 @@ def activity_to_add(trace: Trace) -> str:
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """With what records it, by what recorded the trace: of a GPU the activity of its
-    kind; see activity_to_add."""
+    """The unknowns, each with what records it in words for the program that recorded
+    the trace, and ON_GPU replaced by the activity of its GPU; see activity_to_add."""
     activity = activity_to_add(trace)
     writer = trace.report.writer
     on_device = []
-    for one in unknown:
-        option = activity if one.record_with == ON_GPU else one.record_with
-        on_device.append(replace(one, record_with=recorded_with(option, writer)))
+    for lacking in unknown:
+        option = lacking.record_with
+        if option == ON_GPU:
+            option = activity
+        on_device.append(replace(lacking, record_with=recorded_with(option, writer)))
     return tuple(on_device)
 
 
 def _unknown(trace: Trace) -> list[Unknown]:
+    """What the account and the gaps lack, because it was not recorded."""
     unknown: list[Unknown] = []
     gpu_rows = trace.gpu_rows
     if not len(gpu_rows):

@@ -110,28 +110,27 @@ PAGEABLE = lazy_pattern(r"Pageable")
 def activities(trace: Trace) -> NDArray[np.int8]:
     """The ThreadActivity of each row by role and name, NOTHING for all that is not a
     slice of a CPU thread; shape [slices]."""
-    by_role = np.array(
-        [ACTIVITY_OF_ROLE.get(role, ThreadActivity.NOTHING) for role in Role],
-        dtype=np.int8,
-    )
-    activity: NDArray[np.int8] = by_role[trace.role]
+    of_roles = [ACTIVITY_OF_ROLE.get(role, ThreadActivity.NOTHING) for role in Role]
+    activity: NDArray[np.int8] = np.array(of_roles, dtype=np.int8)[trace.role]
     calls = np.flatnonzero(activity == ThreadActivity.CALL)
     activity[calls[trace.matching(calls, ALLOC.search)]] = ThreadActivity.ALLOC
     activity[calls[trace.matching(calls, SYNC.search)]] = ThreadActivity.SYNC
-    copies = calls[
-        _copy_pageable_memory(trace)[calls] & (activity[calls] == ThreadActivity.CALL)
-    ]
-    activity[copies[trace.matching(copies, COPIES_LATER.search)]] = ThreadActivity.SYNC
+    is_other_call = activity[calls] == ThreadActivity.CALL
+    copies = calls[is_other_call & _copy_pageable_memory(trace)[calls]]
+    may_block = trace.matching(copies, COPIES_LATER.search)
+    activity[copies[may_block]] = ThreadActivity.SYNC
     return activity
 
 
 def _copy_pageable_memory(trace: Trace) -> Flags:
-    """Which rows are calls that launched a copy from or to pageable memory."""
-    events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    """Which rows are calls that launched a copy from or to pageable memory; shape
+    [slices]."""
+    events = trace.gpu_rows
+    events = events[trace.launch[events] >= 0]
     copies = events[trace.matching(events, PAGEABLE.search)]
-    launched_such = np.zeros(len(trace), dtype=np.bool_)
-    launched_such[trace.launch[copies]] = True
-    return launched_such
+    launches_copy = np.zeros(len(trace), dtype=np.bool_)
+    launches_copy[trace.launch[copies]] = True
+    return launches_copy
 
 
 class Slices(NamedTuple):
@@ -161,45 +160,75 @@ class Slices(NamedTuple):
         """When each is the innermost one: parts that do not overlap, in order. A slice
         may have several parts, or none."""
         # Most slices meet no other one and are their own part.
-        is_alone = self.end > self.start
-        is_alone[1:] &= np.maximum.accumulate(self.end)[:-1] <= self.start[1:]
-        is_alone[:-1] &= self.end[:-1] <= self.start[1:]
+        is_alone = self._meet_no_other()
         alone = self.only(is_alone)
-        rest = self.only(~is_alone)
-        times, inner = innermost(rest.start, rest.end)
-        inside = np.flatnonzero(inner[:-1] >= 0)
-        if not len(inside):
+        others = self.only(~is_alone)
+        times, innermost_place = innermost(others.start, others.end)
+        is_covered = innermost_place[:-1] >= 0
+        covered = np.flatnonzero(is_covered)
+        if not len(covered):
             return alone
-        parts_of_rest = Slices(
-            rows=rest.rows[inner[inside]], start=times[inside], end=times[inside + 1]
+        parts_of_others = Slices(
+            rows=others.rows[innermost_place[covered]],
+            start=times[covered],
+            end=times[covered + 1],
         )
-        return merged_slices((alone, parts_of_rest))
+        return merged_slices((alone, parts_of_others))
+
+    def _meet_no_other(self) -> Flags:
+        """Which slices have a length and overlap no other one; shape [n]."""
+        latest_end = np.maximum.accumulate(self.end)
+        starts_after_all = latest_end[:-1] <= self.start[1:]
+        ends_before_next = self.end[:-1] <= self.start[1:]
+        is_alone = self.end > self.start
+        is_alone[1:] &= starts_after_all
+        is_alone[:-1] &= ends_before_next
+        return is_alone
+
+    def _are_in_order(self) -> bool:
+        """Whether the slices are sorted by (start, -duration)."""
+        starts_earlier = self.start[1:] < self.start[:-1]
+        starts_together = self.start[1:] == self.start[:-1]
+        ends_later = self.end[1:] > self.end[:-1]
+        is_before = starts_earlier | (starts_together & ends_later)
+        return not is_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """The slices that lie at least partly in one of some stretches [begin, end)."""
+        """The slices that lie at least partly in one of some stretches [begin, end), in
+        any order."""
         # If n stretches end before a slice starts, it touches one exactly if n + 1 of
-        # them begin before it ends.
-        ended = np.append(self.start.searchsorted(np.sort(end)), len(self.start))
-        next_begin = np.append(np.sort(begin), FOREVER)
-        begin_of_slice = np.repeat(next_begin, np.diff(ended, prepend=0))
-        return self.only(begin_of_slice < self.end)
+        # them begin before it ends. `slices_before`: how many slices start before each
+        # end, so that those between two of its elements have the same n.
+        slices_before = self.start.searchsorted(np.sort(end))
+        slices_before = np.append(slices_before, len(self.start))
+        begin_in_order = np.append(np.sort(begin), FOREVER)
+        next_begin = np.repeat(begin_in_order, np.diff(slices_before, prepend=0))
+        return self.only(next_begin < self.end)
 
 
 def merged_slices(slices: Sequence[Slices]) -> Slices:
-    """Slices of several kinds as one; of those with the same bounds, in the order of
-    the kinds. Fast for a few sorted parts, which np.lexsort is not."""
+    """Slices of several kinds as one, by (start, -duration); of those with the same
+    bounds, in the order of the kinds. Fast for a few sorted parts, which np.lexsort is
+    not."""
     rows = np.concatenate([part.rows for part in slices])
     start = np.concatenate([part.start for part in slices])
     end = np.concatenate([part.end for part in slices])
     order = np.argsort(start, kind="stable")
-    starts_with_next = np.diff(start[order]) == 0
-    tied = np.flatnonzero(
-        np.append(starts_with_next, False) | np.append(False, starts_with_next)
-    )
-    of_tied = order[tied]
-    longest_first = np.lexsort((start[of_tied] - end[of_tied], start[of_tied]))
-    order[tied] = of_tied[longest_first]
+    is_tied = _equals_a_neighbor(start[order])
+    places_of_tied = np.flatnonzero(is_tied)
+    tied = order[places_of_tied]
+    negative_length = start[tied] - end[tied]
+    longest_first = np.lexsort((negative_length, start[tied]))
+    order[places_of_tied] = tied[longest_first]
     return Slices(rows=rows[order], start=start[order], end=end[order])
+
+
+def _equals_a_neighbor(values: Int64s) -> Flags:
+    """Whether each value equals the one before it or the one behind it; shape [n]."""
+    equals_next = np.diff(values) == 0
+    equals_any: Flags = np.append(equals_next, False)
+    equals_any |= np.append(False, equals_next)
+    return equals_any
 
 
 class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -230,38 +259,51 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """The parts of stretches of the line that lie in a cover in times of the
         file."""
-        since = TimeLine(self.trace).since(stretches.start)
+        line_to_file_ns = TimeLine(self.trace).since(stretches.start)
         in_file = Cover(
-            stretches.start - since, stretches.end - since, stretches.number
+            stretches.start - line_to_file_ns,
+            stretches.end - line_to_file_ns,
+            stretches.number,
         )
-        parts, place = pieces(in_file, cover)
-        return Cover(parts.start + since[place], parts.end + since[place], parts.number)
+        parts, stretch = pieces(in_file, cover)
+        file_to_line_ns = line_to_file_ns[stretch]
+        return Cover(
+            parts.start + file_to_line_ns, parts.end + file_to_line_ns, parts.number
+        )
 
     @memo(len(ThreadActivity))
     def slices(self, kind: ThreadActivity) -> Slices:
         """The slices of one kind, with those that are lent."""
         if self.lent is not None and self.alike is not None:
-            own = self.alike.slices(kind)
-            lent = self._lent_slices(self.lent, kind)
-            return merged_slices([own, lent]) if len(lent.rows) else own
+            return self._with_lent_slices(self.alike.slices(kind), self.lent, kind)
         rows = self.own(np.flatnonzero(self.kinds == kind))
         start, end = self.bounds(rows)
         slices = Slices(rows=rows, start=start, end=end)
-        is_earlier = start[1:] < start[:-1]
-        is_longer = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
-        is_in_order = not (is_earlier | is_longer).any()
-        return slices if is_in_order else merged_slices([slices])
+        if slices._are_in_order():
+            return slices
+        return merged_slices([slices])
+
+    def _with_lent_slices(
+        self, slices: Slices, lent: LentWork, kind: ThreadActivity
+    ) -> Slices:
+        """The slices of these threads of one kind, with those that are lent."""
+        lent_slices = self._lent_slices(lent, kind)
+        if not len(lent_slices.rows):
+            return slices
+        return merged_slices([slices, lent_slices])
 
     def _lent_slices(self, lent: LentWork, kind: ThreadActivity) -> Slices:
-        """Those of one kind that are lent, at the places of the threads that wait."""
+        """The lent slices of one kind, at the places of the threads that wait."""
         is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
         rows = lent.rows[is_wanted]
         start = self.on_line(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
 
     def own(self, rows: Rows) -> Rows:
-        """Those of some rows that are of these threads."""
-        return rows if self.alone else rows[self.tracks[self.trace.track[rows]]]
+        """The rows that are of these threads."""
+        if self.alone:
+            return rows
+        return rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""
@@ -269,7 +311,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         offset_of_track = self._number * line.length - line.begin_ns
         start = offset_of_track.take(self.trace.track[rows])
         start += self.trace.start[rows]
-        return start, start + self.trace.dur[rows]
+        end = start + self.trace.dur[rows]
+        return start, end
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
@@ -279,40 +322,39 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self._covers_with_lent(self.alike.covers, self.lent)
         annotations = _union(self.slices(ThreadActivity.ANNOTATION))
         frames = _union(self.slices(ThreadActivity.PYTHON))
-        calls = self._innermost(
-            [self.slices(kind) for kind in ACTIVITIES_OF_CALLS], ACTIVITIES_OF_CALLS
-        )
-        called = joined(*calls)
+        slices_of_calls = [self.slices(kind) for kind in ACTIVITIES_OF_CALLS]
+        calls = self._innermost(slices_of_calls, ACTIVITIES_OF_CALLS)
+        any_call = joined(*calls)
         ops = self._when_ops_are_innermost()
-        busy = joined(called, ops)
+        call_or_op = joined(any_call, ops)
+        call_op_or_frame = joined(call_or_op, frames)
         return (
             *calls,
-            without(ops, called),
-            without(frames, busy),
-            without(annotations, joined(busy, frames)),
+            without(ops, any_call),
+            without(frames, call_or_op),
+            without(annotations, call_op_or_frame),
         )
 
     def _covers_with_lent(
         self, own: tuple[Cover, ...], lent: LentWork
     ) -> tuple[Cover, ...]:
-        """The covers of these threads with what is lent: that meets no op and no call
-        of theirs."""
-        lent_calls = self._innermost(
-            [self._lent_slices(lent, kind) for kind in ACTIVITIES_OF_CALLS],
-            ACTIVITIES_OF_CALLS,
-        )
-        lent_called = joined(*lent_calls)
-        lent_ops = without(
-            _union(self._lent_slices(lent, ThreadActivity.OP)), lent_called
-        )
-        lent_busy = joined(lent_called, lent_ops)
+        """The covers of these threads (`own`) with what is lent: that meets no op and
+        no call of theirs."""
+        slices_of_calls = [
+            self._lent_slices(lent, kind) for kind in ACTIVITIES_OF_CALLS
+        ]
+        lent_calls = self._innermost(slices_of_calls, ACTIVITIES_OF_CALLS)
+        any_lent_call = joined(*lent_calls)
+        slices_of_ops = _union(self._lent_slices(lent, ThreadActivity.OP))
+        lent_ops = without(slices_of_ops, any_lent_call)
+        lent_work = joined(any_lent_call, lent_ops)
         *own_calls, own_ops, own_frames, own_annotations = own
         calls = [joined(*both) for both in zip(own_calls, lent_calls, strict=True)]
         return (
             *calls,
             joined(own_ops, lent_ops),
-            without(own_frames, lent_busy),
-            without(own_annotations, lent_busy),
+            without(own_frames, lent_work),
+            without(own_annotations, lent_work),
         )
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
@@ -332,22 +374,24 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         frames_in_ops, counts = self.slices(ThreadActivity.PYTHON).begun_in(in_ops)
         if not len(frames_in_ops.rows):
             return in_ops
-        has_frames = Cover(in_ops.start[counts > 0], in_ops.end[counts > 0])
-        ops_around_frames, _ = ops.begun_in(has_frames)
+        with_frames = Cover(in_ops.start[counts > 0], in_ops.end[counts > 0])
+        ops_around_frames, _ = ops.begun_in(with_frames)
         (frames_innermost,) = self._innermost(
             [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
         )
-        return without(in_ops, common(has_frames, frames_innermost))
+        return without(in_ops, common(with_frames, frames_innermost))
 
     def _innermost(
         self, slices: Sequence[Slices], kinds: Sequence[ThreadActivity]
     ) -> tuple[Cover, ...]:
-        """The time in which a slice of each kind is the innermost one of these."""
-        merged = merged_slices(slices)
-        if (merged.start[1:] < merged.end[:-1]).any():
-            merged = merged.parts()
-        kind_of_part = self.kinds[merged.rows]
-        return tuple(_union(merged.only(kind_of_part == kind)) for kind in kinds)
+        """The time in which a slice of each kind is the innermost one of all these
+        slices."""
+        parts = merged_slices(slices)
+        overlaps = (parts.start[1:] < parts.end[:-1]).any()
+        if overlaps:
+            parts = parts.parts()
+        kind_of_part = self.kinds[parts.rows]
+        return tuple(_union(parts.only(kind_of_part == kind)) for kind in kinds)
 
 
 def _union(slices: Slices) -> Cover:
@@ -394,8 +438,9 @@ def waiting_calls_at(
     waiting = np.full(len(launch), -1, dtype=np.intp)
     for line, places, on_line in launching(trace, threads, launch, launch >= 0):
         waits = line.slices(ThreadActivity.SYNC)
-        now = on_line(times)
-        last_begun = waits.start.searchsorted(now, side="right") - 1
-        innermost_around = EnclosingIndex(waits.end).last(last_begun, now)
-        waiting[places] = np.append(waits.rows, -1)[innermost_around]
+        places_on_line = on_line(times)
+        last_begun = waits.start.searchsorted(places_on_line, side="right") - 1
+        innermost_wait = EnclosingIndex(waits.end).last(last_begun, places_on_line)
+        # the appended -1 is at place -1: in no call
+        waiting[places] = np.append(waits.rows, -1)[innermost_wait]
     return waiting

@@ -26,6 +26,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import median
 
@@ -94,110 +95,186 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
-        """The lower and the upper figure; None where nccl-tests defines none."""
-        factor = bus_factor(self.name, self.ranks) if self.ranks else None
-        if not self.bytes or not factor or not self.fastest_ns:
+        """The lower and the upper bound of the bus bandwidth, as nccl-tests defines it:
+        over the time of the kernels, and over `fastest_ns`. None where nccl-tests
+        defines none, or where the size or the number of ranks is unknown."""
+        if not self.ranks or not self.bytes or not self.fastest_ns:
             return None
-        moved = self.bytes * factor * 1e9
-        return moved / self.total_ns, moved / self.fastest_ns
+        factor = bus_factor(self.name, self.ranks)
+        if not factor:
+            return None
+        bus_bytes = self.bytes * factor
+        lowest = bus_bytes * 1e9 / self.total_ns
+        highest = bus_bytes * 1e9 / self.fastest_ns
+        return lowest, highest
 
     @property
     def is_range(self) -> bool:
         return self.bus_bytes_per_s is not None and self.fastest_ns < self.total_ns
 
 
+class _KernelSizes(NamedTuple):
+    """What is known of each kernel that communicates; arrays of shape [kernels]."""
+
+    kinds: tuple[TransferKind, ...]
+    """All different ones, in the order of their first kernels."""
+    kind: Rows
+    """The place of each kernel's kind in `kinds`."""
+    bytes: Int64s
+    """-1 for an unknown size."""
+
+
+class _Waiting(NamedTuple):
+    """How long transfers waited for other ranks; arrays of shape [kernels]."""
+
+    ns: Int64s
+    """0 where nothing tells how long."""
+    is_by_bytes: Flags
+    """Whether `ns` is what a transfer took longer than its bytes explain."""
+    fastest_ns: Int64s
+    """The duration of the fastest equal transfer."""
+
+
 @memo()
 def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    """The transfers of all kinds, in the order of their first ones."""
-    trace = facts.trace
+    """The transfers of all kinds, in the order of their first ones; () without a kernel
+    that communicates."""
     rows = facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()
-    collectives = collectives_on_gpu(trace)
-    place_of_row = np.full(len(trace), -1, dtype=np.intp)
-    place_of_row[collectives.rows] = np.arange(len(collectives.rows))
-    place = place_of_row[rows]
-    sizes_known = [collective.bytes for collective in collectives.told]
-    size_bytes = np.array([*sizes_known, -1], dtype=np.int64)[place]
-    numbers: dict[TransferKind, int] = {}
-    number = np.empty(len(rows), dtype=np.intp)
-    for n, (row, known) in enumerate(zip(rows.tolist(), place.tolist(), strict=True)):
-        if known >= 0:
-            kind = _kind_of(collectives.told[known])
-        else:
-            kind = TransferKind(_kernel(trace.name_of(row)))
-        number[n] = numbers.setdefault(kind, len(numbers))
-
-    dur_ns = trace.dur[rows]
-    device = trace.process_of_track[trace.track[rows]]
-    equal = distinct_rows((number, size_bytes, trace.name[rows], device))[1]
-    fastest_ns = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest_ns, equal, dur_ns)
-    fastest_ns = fastest_ns[equal]
-    has_equals = np.bincount(equal)[equal] >= FEWEST
-    waits_ns = np.where(has_equals & (size_bytes >= 0), dur_ns - fastest_ns, 0)
-    longer_ns = _longer_than_explained(number, device, dur_ns, size_bytes)
-    waits_by_bytes = ~has_equals & (longer_ns > 0)
-    waits_by_bytes &= dur_ns >= FAR_LONGER * (dur_ns - longer_ns)
-    waits_ns = np.where(waits_by_bytes, longer_ns, waits_ns)
-
+    kernels = _kernel_sizes(facts.trace, rows)
+    waiting = _waiting(facts.trace, rows, kernels)
     transfers = []
-    for kind, kind_number in numbers.items():
-        own = np.flatnonzero(number == kind_number)
-        are_known = bool((size_bytes[own] >= 0).all())
+    for number, kind in enumerate(kernels.kinds):
+        of_kind = np.flatnonzero(kernels.kind == number)
+        dur_ns = facts.trace.dur[rows[of_kind]]
         transfers.append(
             Transfers(
                 kind=kind,
-                rows=rows[own],
-                total_ns=int(dur_ns[own].sum()),
-                fastest_ns=int(fastest_ns[own].sum()),
-                waits_ns=waits_ns[own],
-                is_by_bytes=waits_by_bytes[own],
-                bytes=int(size_bytes[own].sum()) if are_known else None,
-                median_ns=median(dur_ns[own]),
+                rows=rows[of_kind],
+                total_ns=int(dur_ns.sum()),
+                fastest_ns=int(waiting.fastest_ns[of_kind].sum()),
+                waits_ns=waiting.ns[of_kind],
+                is_by_bytes=waiting.is_by_bytes[of_kind],
+                bytes=_total_bytes(kernels.bytes[of_kind]),
+                median_ns=median(dur_ns),
             )
         )
     return tuple(transfers)
 
 
+def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
+    """The kind and the size of each of these kernels: from the record of its
+    collective, else from its name, which tells no size."""
+    collectives = collectives_on_gpu(trace)
+    place_of_row = np.full(len(trace), -1, dtype=np.intp)
+    place_of_row[collectives.rows] = np.arange(len(collectives.rows))
+    places = place_of_row[rows]  # -1 without a record
+    bytes_of_place = [collective.bytes for collective in collectives.told]
+    bytes_of_place.append(-1)  # for the place -1
+    number_of_kind: dict[TransferKind, int] = {}
+    kinds = np.empty(len(rows), dtype=np.intp)
+    for n, place in enumerate(places.tolist()):
+        if place >= 0:
+            kind = _kind_of(collectives.told[place])
+        else:
+            kind = TransferKind(_collective_by_kernel(trace.name_of(int(rows[n]))))
+        kinds[n] = number_of_kind.setdefault(kind, len(number_of_kind))
+    return _KernelSizes(
+        kinds=tuple(number_of_kind),
+        kind=kinds,
+        bytes=np.array(bytes_of_place, dtype=np.int64)[places],
+    )
+
+
+def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
+    """How long each of these kernels waited. One of FEWEST or more equal transfers of a
+    known size waited for what it took longer than the fastest of them. Another one
+    counts only if it took FAR_LONGER times what its bytes explain."""
+    dur_ns = trace.dur[rows]
+    device = trace.process_of_track[trace.track[rows]]
+    equal_by = (kernels.kind, kernels.bytes, trace.name[rows], device)
+    equal = distinct_rows(equal_by)[1]
+    fastest_ns = _least_of_group(dur_ns, equal)
+    has_equals = np.bincount(equal)[equal] >= FEWEST
+    has_size = kernels.bytes >= 0
+    behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
+
+    unexplained_ns = _longer_than_explained(kernels.kind, device, dur_ns, kernels.bytes)
+    explained_by_bytes_ns = dur_ns - unexplained_ns
+    is_by_bytes = ~has_equals & (unexplained_ns > 0)
+    is_by_bytes &= dur_ns >= FAR_LONGER * explained_by_bytes_ns
+    return _Waiting(
+        ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
+        is_by_bytes=is_by_bytes,
+        fastest_ns=fastest_ns,
+    )
+
+
+def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
+    """For each element the least `ns` of its group; shape of `ns`."""
+    least_ns = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least_ns, group, ns)
+    return least_ns[group]
+
+
+def _total_bytes(size_bytes: Int64s) -> int | None:
+    """The sum of these sizes; None if one is unknown (-1)."""
+    if (size_bytes < 0).any():
+        return None
+    return int(size_bytes.sum())
+
+
 def _longer_than_explained(
-    number: Rows, device: NDArray[np.integer], dur_ns: Int64s, size_bytes: Int64s
+    kind: Rows, device: NDArray[np.integer], dur_ns: Int64s, size_bytes: Int64s
 ) -> Int64s:
     """By how much each transfer takes longer than its bytes explain by the others of
-    its kind (`number`) and device (ns)."""
+    its kind (a number) and device (ns)."""
     longer_ns = np.zeros(len(dur_ns), dtype=np.int64)
-    group = distinct_rows((number, device))[1]
-    for one_group in distinct(group).tolist():
-        own = np.flatnonzero(group == one_group)
-        longer_ns[own] = dur_ns[own] - explained_ns(dur_ns[own], size_bytes[own])
+    groups = distinct_rows((kind, device))[1]
+    for group in distinct(groups).tolist():
+        members = np.flatnonzero(groups == group)
+        group_ns = dur_ns[members]
+        longer_ns[members] = group_ns - explained_ns(group_ns, size_bytes[members])
     return longer_ns
 
 
 def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
-    """Of transfers of one kind on one device, the most that its bytes explain of the
-    duration of each, by the others: as long as one of no fewer bytes took, or as long
-    as one of fewer bytes took, by the ratio of their sizes, as large transfers are no
-    slower for each byte. Its own duration where fewer than FEWEST others tell. `sizes`
-    in bytes, -1 unknown; ns, shape [n]."""
+    """The most of each transfer's duration that its bytes explain (ns, shape [n]), for
+    transfers of one kind on one device; `dur` in ns, `sizes` in bytes, -1 unknown.
+
+    The other transfers tell: a transfer explains as much time as one of no fewer bytes
+    took, or as one of fewer bytes took, times the ratio of their sizes, as large
+    transfers are no slower for each byte. Where fewer than FEWEST others have a size,
+    the whole duration counts as explained.
+    """
     known = np.flatnonzero(sizes > 0)
     explained = dur.copy()
     if len(known) <= FEWEST:
         return explained
     by_size = known[np.lexsort((dur[known], sizes[known]))]
-    ns = dur[by_size].astype(np.float64)
-    fastest_so_far = np.minimum.accumulate(ns[::-1])[::-1]
-    of_larger_ns = np.append(fastest_so_far[1:], np.inf)
-    least_per_byte = np.minimum.accumulate(ns / sizes[by_size])
-    of_smaller_ns = np.append(np.inf, least_per_byte[:-1]) * sizes[by_size]
-    by_others_ns = np.ceil(np.minimum(of_larger_ns, of_smaller_ns)).astype(np.int64)
+    sizes_in_order = sizes[by_size]
+    ns_in_order = dur[by_size].astype(np.float64)
+
+    least_from_here_on_ns = np.minimum.accumulate(ns_in_order[::-1])[::-1]
+    by_larger_ns = np.append(least_from_here_on_ns[1:], np.inf)
+    least_ns_per_byte = np.minimum.accumulate(ns_in_order / sizes_in_order)
+    by_smaller_ns = np.append(np.inf, least_ns_per_byte[:-1]) * sizes_in_order
+    by_others_ns = np.ceil(np.minimum(by_larger_ns, by_smaller_ns)).astype(np.int64)
     explained[by_size] = np.minimum(dur[by_size], by_others_ns)
     return explained
 
 
 def _kind_of(collective: KnownCollective) -> TransferKind:
+    """The kind of a recorded collective. Its group is called by its description, else
+    by its name; "" for the names that torch gives to groups without one."""
     group = collective.group
-    names = [name for name in (group.description, group.name) if name not in _UNNAMED]
-    group_name = names[0] if names else ""
+    if group.description not in _UNNAMED:
+        group_name = group.description
+    elif group.name not in _UNNAMED:
+        group_name = group.name
+    else:
+        group_name = ""
     dtype = collective.dtype.lower().removeprefix("c10::")
     return TransferKind(
         name=printable(collective.name[:_MAX_NAME_CHARACTERS]),
@@ -208,24 +285,32 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
     )
 
 
-def _kernel(name: str) -> str:
-    """What a kernel without a record of its collective does, by its name."""
+def _collective_by_kernel(name: str) -> str:
+    """What a kernel without a record of its collective does, by its name: `all_reduce`,
+    else the short name of the kernel, else the name itself."""
     kernel = role_of_kernel(name).decoded
-    does = kernel and (kernel.collective or kernel.short)
-    return printable((does or name)[:_MAX_NAME_CHARACTERS])
+    text = name
+    if kernel is not None:
+        text = kernel.collective or kernel.short or name
+    return printable(text[:_MAX_NAME_CHARACTERS])
 
 
 def told_apart(kinds: Sequence[Transfers]) -> bool:
-    """Whether their process groups have to be named: there are several, or two kinds
-    differ in nothing else."""
-    several = len({kind.group for kind in kinds} - {""}) > 1
-    return several or len({(kind.name, kind.dtype) for kind in kinds}) < len(kinds)
+    """Whether the process groups of these kinds have to be named: there are several, or
+    two kinds differ in nothing else."""
+    named_groups = {kind.group for kind in kinds if kind.group}
+    if len(named_groups) > 1:
+        return True
+    without_groups = {(kind.name, kind.dtype) for kind in kinds}
+    return len(without_groups) < len(kinds)
 
 
 def kind_text(kind: Transfers, with_group: bool) -> str:
     """`15 all_reduce`, or `15 all_reduce (dp)`."""
-    group = f" ({kind.group})" if with_group and kind.group else ""
-    return f"{count(len(kind.rows))} {kind.name}{group}"
+    transfers = count(len(kind.rows))
+    if with_group and kind.group:
+        return f"{transfers} {kind.name} ({kind.group})"
+    return f"{transfers} {kind.name}"
 
 
 def moved(kind: Transfers) -> str:
@@ -234,10 +319,20 @@ def moved(kind: Transfers) -> str:
     if kind.bytes is None:
         return ""
     dtype = f" of {kind.dtype}" if kind.dtype else ""
-    rates = kind.bus_bytes_per_s
-    text = f"{size(kind.bytes)}{dtype} in {duration(kind.total_ns)}"
-    if rates is None:
-        return f" ({text})"
-    low, high = (quantity(rate, "B/s", 3) for rate in rates)
-    rate = f"{low} to {high}" if kind.is_range and low != high else f"at least {low}"
-    return f" ({text}, {rate} of bus bandwidth)"
+    amount = f"{size(kind.bytes)}{dtype} in {duration(kind.total_ns)}"
+    bandwidth = _bandwidth_text(kind)
+    if not bandwidth:
+        return f" ({amount})"
+    return f" ({amount}, {bandwidth})"
+
+
+def _bandwidth_text(kind: Transfers) -> str:
+    """`6.56 GB/s to 9.16 GB/s of bus bandwidth`, or `at least ...`; "" if unknown."""
+    bounds = kind.bus_bytes_per_s
+    if bounds is None:
+        return ""
+    lowest = quantity(bounds[0], "B/s", 3)
+    highest = quantity(bounds[1], "B/s", 3)
+    if kind.is_range and lowest != highest:
+        return f"{lowest} to {highest} of bus bandwidth"
+    return f"at least {lowest} of bus bandwidth"

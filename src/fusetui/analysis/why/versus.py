@@ -14,6 +14,7 @@ from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.model import (
     CLASSES,
     IDLE,
+    DeviceAccount,
     StepAccount,
     Why,
     median_step,
@@ -33,12 +34,10 @@ UNSURE: Final = 0.75
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule that finds time at stake in A or in B; ns, as means of the steps if
-    `per_step`.
+    """A rule with a finding in A or in B; ns, as means of the steps if `per_step`.
 
-    None stands for a time that cannot be told, because of what is `missing` on that
-    side, or because the rule only makes a note there.
-    """
+    None is an unknown time, because data is `missing` on that side, or because the
+    rule only makes a note there."""
 
     rule: str
     status: Status
@@ -59,7 +58,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """GPU time of one module or one family of kernels on both sides; ns."""
+    """GPU time of one module or one kind of kernel on both sides; ns."""
 
     name: str
     a_ns: int
@@ -91,21 +90,34 @@ def versus(a: Why, b: Why) -> Versus:
     by_step = steps_tell(a) and steps_tell(b)
     steps_a = working(a.steps) if by_step else ()
     steps_b = working(b.steps) if by_step else ()
-    before = totals(median_step(a.steps).devices if by_step else a.devices)
-    after = totals(median_step(b.steps).devices if by_step else b.devices)
-    names = [name for name in ("span", *CLASSES, *IDLE) if before[name] or after[name]]
+    devices_a = median_step(a.steps).devices if by_step else a.devices
+    devices_b = median_step(b.steps).devices if by_step else b.devices
     count_a = len(a.steps) if by_step else 1
     count_b = len(b.steps) if by_step else 1
     return Versus(
         a=a,
         b=b,
         change_of="median step" if by_step else "span",
-        change=tuple(Change(name, before[name], after[name]) for name in names),
+        change=_changes(devices_a, devices_b),
         modules=_moved(_module_ns(a), _module_ns(b), count_a, count_b),
         families=_moved(a._families, b._families, count_a, count_b),
         findings=compared(a, b, (steps_a, steps_b)),
         is_sure=max(len(steps_a), len(steps_b)) >= FEWEST,
     )
+
+
+def _changes(
+    devices_a: Sequence[DeviceAccount], devices_b: Sequence[DeviceAccount]
+) -> tuple[Change, ...]:
+    """The span, the classes and the reasons of idle time on both sides, without those
+    that neither side has."""
+    a_ns = totals(devices_a)
+    b_ns = totals(devices_b)
+    changes = []
+    for name in ("span", *CLASSES, *IDLE):
+        if a_ns[name] or b_ns[name]:
+            changes.append(Change(name=name, a_ns=a_ns[name], b_ns=b_ns[name]))
+    return tuple(changes)
 
 
 def _module_ns(why: Why) -> dict[str, int]:
@@ -117,14 +129,20 @@ def _moved(
     ns_a: dict[str, int], ns_b: dict[str, int], count_a: int, count_b: int
 ) -> tuple[Moved, ...]:
     """What differs of the means over so many steps, rounded down; the largest change
-    first."""
+    first. `ns_a`, `ns_b`: the sums over all steps, by name."""
     moved = []
-    for name in dict.fromkeys((*ns_a, *ns_b)):
+    names = dict.fromkeys((*ns_a, *ns_b))  # an ordered set
+    for name in names:
         mean_a = ns_a.get(name, 0) // count_a
         mean_b = ns_b.get(name, 0) // count_b
         if mean_a != mean_b:
             moved.append(Moved(name=name, a_ns=mean_a, b_ns=mean_b))
-    return tuple(sorted(moved, key=lambda change: -abs(change.b_ns - change.a_ns)))
+    return tuple(sorted(moved, key=_by_change))
+
+
+def _by_change(moved: Moved) -> int:
+    """The order of changes: the largest first."""
+    return -abs(moved.b_ns - moved.a_ns)
 
 
 class StepNoise(NamedTuple):
@@ -136,6 +154,13 @@ class StepNoise(NamedTuple):
     """In idle time, in ns of a median step."""
     busy_ns: float
     """In the other class of the account that differs most, likewise."""
+
+    def of_mean_ns(self, rule: Rule, mean_ns: float) -> float:
+        """By how much the mean of a rule over the steps may differ (ns): by the length
+        of the steps, and by the class of time that the rule is about."""
+        of_class_ns = self.busy_ns if rule.of_kernels else self.idle_ns
+        of_length_ns = self.length_share * mean_ns
+        return hypot(of_length_ns, of_class_ns)
 
 
 class RuleSide(NamedTuple):
@@ -164,15 +189,13 @@ def compared(
     """Each rule that finds time at stake on either side, the largest difference first.
     `steps`: of both sides, where they are compared. Rules that only make notes are left
     out: nothing says by how much those changed."""
-    rules_at_stake = set()
-    for why in (a, b):
-        rules_at_stake |= {each.rule for each in why.findings if each.at_stake_ns}
+    with_time_at_stake = _rules_at_stake(a) | _rules_at_stake(b)
     steps_a, steps_b = steps
     noise_a = _noise(steps_a)
     noise_b = _noise(steps_b)
     comparisons: list[Compared] = []
     for rule in RULES:
-        if rule.id not in rules_at_stake:
+        if rule.id not in with_time_at_stake:
             continue
         per_step = bool(steps_a) and not rule.once
         if per_step:
@@ -185,27 +208,38 @@ def compared(
     return tuple(sorted(comparisons, key=_by_difference))
 
 
+def _rules_at_stake(why: Why) -> set[str]:
+    """The rules that find time at stake in a trace."""
+    return {finding.rule for finding in why.findings if finding.at_stake_ns}
+
+
 def _by_difference(comparison: Compared) -> int:
-    return -abs((comparison.b_ns or 0) - (comparison.a_ns or 0))
+    """The order of rules: the largest difference first; an unknown time counts as 0."""
+    a_ns = comparison.a_ns or 0
+    b_ns = comparison.b_ns or 0
+    return -abs(b_ns - a_ns)
 
 
 def _side(
     rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None
 ) -> RuleSide:
-    """`steps`: how many are compared."""
-    parts = max(1, steps - why._left_out * rule.of_kernels)
-    findings = [each for each in why.findings if each.rule == rule.id]
-    at_stake_ns = sum(each.at_stake_ns or 0 for each in findings)
-    ns = at_stake_ns + why._below.get(rule.id, 0)
+    """What a rule says of one trace, as means over `steps`; 0 steps for the whole
+    trace. `noise`: by how much these steps differ, None if that is not known."""
+    counted_steps = steps
+    if rule.of_kernels:  # such rules leave out the first steps
+        counted_steps -= why._left_out
+    parts = max(1, counted_steps)
+    findings = [finding for finding in why.findings if finding.rule == rule.id]
+    at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
+    total_ns = at_stake_ns + why._below.get(rule.id, 0)
     lack = None if findings else _lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
-        of_class_ns = noise.busy_ns if rule.of_kernels else noise.idle_ns
-        noise_ns = hypot(noise.length_share * ns / parts, of_class_ns)
+        noise_ns = noise.of_mean_ns(rule, total_ns / parts)
     return RuleSide(
         is_there=bool(findings),
-        ns=None if lack or is_note else ns // parts,
+        ns=None if lack or is_note else total_ns // parts,
         least_ns=_least_ns(rule, why) / parts,
         noise_ns=noise_ns,
         lack=lack,
@@ -213,7 +247,7 @@ def _side(
 
 
 def _least_ns(rule: Rule, why: Why) -> float:
-    """What makes a finding of a rule about a trace."""
+    """The time at stake (ns) from which on a rule has a finding about a trace."""
     least_ns = LEAST_SHARE * sum(device.span_ns for device in why.devices)
     if rule.of_kernels:
         busy_ns = sum(device.busy_ns for device in why.devices)
@@ -222,43 +256,49 @@ def _least_ns(rule: Rule, why: Why) -> float:
 
 
 def _lack(rule: Rule, why: Why, other: Why) -> Lack | None:
-    """The first thing that a rule lacks; what both sides lack, the other one did
-    without."""
+    """The first thing that a rule lacks in a trace: what it could not tell, else what
+    it needs and only this trace lacks. What both sides lack, the rule did without on
+    the other side."""
     for unknown in why.cannot_tell:
         if unknown.rule == rule.id:
             return Lack(unknown.missing, unknown.record_with)
-    for what in rule.needs:
-        if what in why._lacks and what not in other._lacks:
-            return Lack(what, why._lacks[what])
+    for need in rule.needs:
+        if need in why._lacks and need not in other._lacks:
+            return Lack(need, why._lacks[need])
     return None
 
 
 def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
-    """None where there are too few steps to tell."""
-    sums = [totals(step.devices) for step in steps]
-    if len(sums) < FEWEST or not all(total_ns["span"] for total_ns in sums):
+    """By how much these steps differ: between the quantiles USUAL. None where there are
+    fewer than FEWEST steps, or one has no span."""
+    totals_of_steps = [totals(step.devices) for step in steps]
+    spans = [total_ns["span"] for total_ns in totals_of_steps]
+    if len(steps) < FEWEST or 0 in spans:
         return None
-    span_ns = np.array([total_ns["span"] for total_ns in sums])
-    class_ns = np.array([[total_ns[name] for name in CLASSES] for total_ns in sums])
-    shares = class_ns / span_ns[:, None]
+    span_ns = np.array(spans)
     median_ns, low_ns, high_ns = np.quantile(span_ns, (0.5, *USUAL))
-    low, high = np.quantile(shares, USUAL, axis=0)
-    *busy_ns, idle_ns = ((high - low) * median_ns).tolist()
+    differences_ns = {}
+    for name in CLASSES:
+        class_ns = np.array([total_ns[name] for total_ns in totals_of_steps])
+        low_share, high_share = np.quantile(class_ns / span_ns, USUAL)
+        differences_ns[name] = float((high_share - low_share) * median_ns)
+    idle_ns = differences_ns.pop("idle")
     return StepNoise(
         length_share=float((high_ns - low_ns) / median_ns),
         idle_ns=idle_ns,
-        busy_ns=max(busy_ns),
+        busy_ns=max(differences_ns.values()),
     )
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
+    """What became of a rule, from what it says of both sides."""
     differs = _differs(a, b)
+    lack = a.lack or b.lack
     status: Status = "stays"
-    if a.lack or b.lack:
+    if lack:
         status = "unknown"
     elif differs and not (a.is_there and b.is_there):
         status = "gone" if a.is_there else "new"
-    lack = a.lack or b.lack
     return Compared(
         rule=rule,
         status=status,
@@ -272,10 +312,14 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
 
 
 def _differs(a: RuleSide, b: RuleSide) -> bool:
-    """By what makes a finding, and more than steps do."""
+    """Whether the times differ by what makes a finding, and by more than steps of one
+    run do (UNSURE of the time where that is not known). False if a time is unknown."""
     if a.ns is None or b.ns is None:
         return False
-    noises = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
-    usual_ns = hypot(*noises) if noises else UNSURE * max(a.ns, b.ns)
-    least_ns = max(1, usual_ns, min(a.least_ns, b.least_ns))
+    noises_ns = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
+    usual_ns = UNSURE * max(a.ns, b.ns)
+    if noises_ns:
+        usual_ns = hypot(*noises_ns)
+    finding_ns = min(a.least_ns, b.least_ns)
+    least_ns = max(1, usual_ns, finding_ns)
     return abs(b.ns - a.ns) >= least_ns

@@ -93,34 +93,37 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
 
 def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
-    """As annotated, if by time the steps hold at least half of the GPU's work (see
-    model.steps_tell). Else they only enqueue it, and each runs when its launched bounds
-    say, the first from the start of its work on: how far the thread is ahead says
-    nothing of how long a step takes. None where a step launched none that is known."""
+    """When each step runs. As annotated, if by time the steps hold at least half of the
+    GPU's work (see model.steps_tell). Else they only enqueue it, and each runs when its
+    launched bounds say, the first from the start of its work on: how far the thread is
+    ahead says nothing of how long a step takes. None where a step launched none that is
+    known."""
     if not len(spans) or _hold_the_work(trace, spans):
         return StepIntervals(start=spans.start, end=spans.end, length=StepLength.WALL)
-    rows, launched_ns = by_launch_time(trace)
-    launched = [rows[places] for places in spans.slices_of(launched_ns)]
-    events_of_steps = [len(rows_of_step) for rows_of_step in launched]
-    if not all(events_of_steps):
+    events, launched_ns = by_launch_time(trace)
+    events_of_steps = [events[places] for places in spans.slices_of(launched_ns)]
+    counts = [len(events_of_step) for events_of_step in events_of_steps]
+    if 0 in counts:
         return None
-    first_begin_ns = max(int(spans.start[0]), int(trace.start[launched[0]].min()))
+    first_work_ns = int(trace.start[events_of_steps[0]].min())
+    first_begin_ns = max(int(spans.start[0]), first_work_ns)
     bounds = launched_bounds(
         wall_bounds=np.append(first_begin_ns, spans.end),
-        work_end=trace.end[np.concatenate(launched)],
-        step_of_work=np.repeat(np.arange(len(spans)), events_of_steps),
+        work_end=trace.end[np.concatenate(events_of_steps)],
+        step_of_work=np.repeat(np.arange(len(spans)), counts),
     )
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
 def _hold_the_work(trace: Trace, spans: Steps) -> bool:
-    """Also where there is no GPU work."""
-    rows = trace.gpu_rows
-    device = trace.process_of_track[trace.track[rows]]
+    """Whether the steps hold at least half of the time in which the devices work; also
+    where there is no GPU work."""
+    events = trace.gpu_rows
+    device = trace.process_of_track[trace.track[events]]
     busy_ns = 0
     inside_ns = 0
     for number in distinct(device).tolist():
-        of_device = rows[device == number]
+        of_device = events[device == number]
         busy = union(trace.start[of_device], trace.end[of_device])
         busy_ns += busy.ns
         inside_ns += int(busy.within(spans.start, spans.end).sum())
@@ -135,12 +138,14 @@ class FirstStep(NamedTuple):
 
 
 def first_step(spans: Steps, times: StepIntervals | None) -> FirstStep | None:
-    """None if there are too few steps, or if their work differs by design, as in a
-    server."""
+    """The first step and the others; None if there are too few steps, or if their work
+    differs by design, as in a server."""
     if times is None or len(spans) < FEWEST or spans.are_of_server:
         return None
     length_ns = times.end - times.start
-    return FirstStep(int(length_ns[0]), float(np.median(length_ns[1:])))
+    return FirstStep(
+        first_ns=int(length_ns[0]), others_ns=float(np.median(length_ns[1:]))
+    )
 
 
 def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
@@ -162,13 +167,16 @@ def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
     """Which calls belong to the steady state: those after the first step, and those in
     it if calls of their name are at least half as many in each later step. Where there
     are fewer than two steps, those whose name goes on; see _goes_on."""
+    name = trace.name[calls]
     if len(spans) < 2:
-        return _goes_on(trace, calls)[trace.name[calls]]
-    after = trace.start[calls] >= spans.start[1]
-    later = np.bincount(trace.name[calls[after]], minlength=len(trace.names))
-    first = np.bincount(trace.name[calls[~after]], minlength=len(trace.names))
-    recurs = 2 * later >= first * (len(spans) - 1)
-    is_steady: Flags = after | recurs[trace.name[calls]]
+        return _goes_on(trace, calls)[name]
+    is_after_first = trace.start[calls] >= spans.start[1]
+    names = len(trace.names)
+    calls_after = np.bincount(name[is_after_first], minlength=names)
+    calls_in_first = np.bincount(name[~is_after_first], minlength=names)
+    later_steps = len(spans) - 1
+    recurs = 2 * calls_after >= calls_in_first * later_steps
+    is_steady: Flags = is_after_first | recurs[name]
     return is_steady
 
 
@@ -177,19 +185,24 @@ def only_once(trace: Trace, spans: Steps, calls: Rows) -> Flags:
     there are fewer than two steps, neither do the later calls of a name that was called
     before the second half of the GPU events."""
     is_once = ~recurring(trace, spans, calls)
-    if len(spans) < 2:
-        is_late = trace.start[calls] >= _second_half_ns(trace)
-        is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
-        is_early_name[trace.name[calls[~is_late]]] = True
-        is_once &= ~(is_late & is_early_name[trace.name[calls]])
-    return is_once
+    if len(spans) >= 2:
+        return is_once
+    name = trace.name[calls]
+    is_late = trace.start[calls] >= _second_half_ns(trace)
+    is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
+    is_early_name[name[~is_late]] = True
+    repeats_early_call = is_late & is_early_name[name]
+    return is_once & ~repeats_early_call
 
 
 def _second_half_ns(trace: Trace) -> int:
-    """When the second half of the GPU events begins to be launched (ns of the file); at
-    the end of the trace if no launch is known."""
+    """When the second half of the GPU events begins to be launched (ns of the file);
+    FOREVER if no launch is known."""
     launched_ns = _launch_times(trace)
-    return int(launched_ns[len(launched_ns) // 2]) if len(launched_ns) else FOREVER
+    if not len(launched_ns):
+        return FOREVER
+    middle = len(launched_ns) // 2
+    return int(launched_ns[middle])
 
 
 def _launch_times(trace: Trace) -> Int64s:
@@ -203,16 +216,19 @@ def _goes_on(trace: Trace, calls: Rows) -> Flags:
     and go on there: OFTEN per GPU event, and with GOES_ON of their time; shape
     [names]."""
     names = len(trace.names)
-    launched_ns = _launch_times(trace)
-    late_events = len(launched_ns) - len(launched_ns) // 2
+    name = trace.name[calls]
+    dur_ns = trace.dur[calls]
     is_late = trace.start[calls] >= _second_half_ns(trace)
-    early = np.bincount(trace.name[calls[~is_late]], minlength=names)
-    late_calls = calls[is_late]
-    later = np.bincount(trace.name[late_calls], minlength=names)
-    later_ns = summed(trace.name[late_calls], trace.dur[late_calls], names)
-    all_ns = summed(trace.name[calls], trace.dur[calls], names)
-    goes_on: Flags = (early > 0) & (later > 0) & (later >= OFTEN * late_events)
-    goes_on &= later_ns >= GOES_ON * all_ns
+    early_calls = np.bincount(name[~is_late], minlength=names)
+    late_calls = np.bincount(name[is_late], minlength=names)
+    late_ns = summed(name[is_late], dur_ns[is_late], names)
+    all_ns = summed(name, dur_ns, names)
+
+    launched_events = len(_launch_times(trace))
+    late_events = launched_events - launched_events // 2
+    goes_on: Flags = (early_calls > 0) & (late_calls > 0)
+    goes_on &= late_calls >= OFTEN * late_events
+    goes_on &= late_ns >= GOES_ON * all_ns
     return goes_on
 
 
@@ -225,57 +241,76 @@ def warm_up(
     compiling: Rows,
 ) -> tuple[WarmUpPiece, ...]:
     """What happens once, and when on the threads that launch (`launching`: their
-    tracks); disjoint. The last part is the first step, with all before it, if it is
+    tracks); disjoint. The last piece is the first step, with all before it, if it is
     much longer than the others. `kinds`: see activities; `times`: of the steps;
     `compiling`: the slices in which something is compiled."""
-    waiting = np.flatnonzero(kinds == ThreadActivity.SYNC)
-    waiting = waiting[launching[trace.track[waiting]]]
-    waits = union(trace.start[waiting], trace.end[waiting])
-    parts: list[WarmUpPiece] = []
-    covered = NOTHING
+    waits = np.flatnonzero(kinds == ThreadActivity.SYNC)
+    waiting = _while_launching(trace, launching, waits)
+    warm_up_pieces: list[WarmUpPiece] = []
+    claimed = NOTHING
     for slices in _one_time_slices(trace, kinds, spans, compiling):
         is_launching = launching[trace.track[slices.rows]]
         cover = union(slices.start[is_launching], slices.end[is_launching])
         if not slices.with_waits:
-            cover = without(cover, waits)
-        parts.append(WarmUpPiece(slices, without(cover, covered)))
-        covered = joined(covered, cover)
+            cover = without(cover, waiting)
+        warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
+        claimed = joined(claimed, cover)
     if slow_first_step(spans, times):
-        step = Cover(np.array([trace.begin_ns]), spans.end[:1])
-        slices = OneTimeSlices(
-            what="the rest of the first step",
-            rows=np.empty(0, dtype=np.intp),
-            start=step.start,
-            end=step.end,
-        )
-        parts.append(WarmUpPiece(slices, without(step, covered)))
-    return tuple(parts)
+        slices = _first_step_slice(trace, spans)
+        cover = Cover(slices.start, slices.end)
+        warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
+    return tuple(warm_up_pieces)
+
+
+def _while_launching(trace: Trace, launching: Flags, rows: Rows) -> Cover:
+    """The time that these rows cover on the tracks of threads that launch."""
+    rows = rows[launching[trace.track[rows]]]
+    return union(trace.start[rows], trace.end[rows])
+
+
+def _first_step_slice(trace: Trace, spans: Steps) -> OneTimeSlices:
+    """The time from the begin of the trace to the end of the first step, without a
+    row."""
+    return OneTimeSlices(
+        what="the rest of the first step",
+        rows=np.empty(0, dtype=np.intp),
+        start=np.array([trace.begin_ns]),
+        end=spans.end[:1],
+    )
 
 
 def _one_time_slices(
     trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
 ) -> Iterator[OneTimeSlices]:
-    """All kinds, in the order in which they claim time."""
+    """All kinds of what happens once, in the order in which they claim time. The
+    arguments are those of warm_up."""
     yield captures(trace)
-    searches = algorithm_searches(trace)
-    searches = searches[~_recurring_searches(trace, spans, searches)]
-    yield msgspec.structs.replace(
-        _slices(trace, "the search for algorithms of convolutions", searches),
-        with_waits=True,
-    )
+    yield _searches(trace, spans)
     if len(spans) > 1:
-        is_first_step = trace.start[compiling] < spans.start[1]
-        yield _slices(trace, "compilation", compiling[is_first_step])
+        is_in_first_step = trace.start[compiling] < spans.start[1]
+        yield _slices(trace, "compilation", compiling[is_in_first_step])
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[only_once(trace, spans, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    set_up = trace.rows_of(Role.CALL)
-    set_up = set_up[_are_long(trace, set_up) & trace.matching(set_up, SETS_UP.search)]
-    set_up = set_up[only_once(trace, spans, set_up)]
-    yield _slices(trace, "calls that set something up", set_up)
+    yield _slices(trace, "calls that set something up", _set_up_calls(trace, spans))
     first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
     yield msgspec.structs.replace(first_ops, of_ops=True)
+
+
+def _searches(trace: Trace, spans: Steps) -> OneTimeSlices:
+    """The searches for algorithms that do not recur; waiting is a part of them."""
+    searches = algorithm_searches(trace)
+    searches = searches[~_recurring_searches(trace, spans, searches)]
+    slices = _slices(trace, "the search for algorithms of convolutions", searches)
+    return msgspec.structs.replace(slices, with_waits=True)
+
+
+def _set_up_calls(trace: Trace, spans: Steps) -> Rows:
+    """The long runtime calls that set something up once."""
+    calls = trace.rows_of(Role.CALL)
+    calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
+    return calls[only_once(trace, spans, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -306,20 +341,27 @@ def algorithm_searches(trace: Trace) -> Rows:
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
     launches = CallsInOrder.of(trace, trace.launch[kernels])
-    kernels = kernels[launches.order]
-    waiting = CallsInOrder.of(trace, waits)
+    kernel_of_launch = kernels[launches.order]
+    waits_in_order = CallsInOrder.of(trace, waits)
     searches = []
     for op in ops.tolist():
-        waited_ns = waiting.start[waiting.within(trace, op)]
+        waited_ns = waits_in_order.start[waits_in_order.within(trace, op)]
         if len(waited_ns) < MIN_TRIES:
             continue
-        inside = launches.within(trace, op)
-        launched_before = np.searchsorted(launches.start[inside], waited_ns)
-        tries = np.count_nonzero(np.diff(launched_before, prepend=0))
-        names = distinct(trace.name[kernels[inside]])
+        launches_of_op = launches.within(trace, op)
+        tries = _count_tries(launches.start[launches_of_op], waited_ns)
+        names = distinct(trace.name[kernel_of_launch[launches_of_op]])
         if tries >= MIN_TRIES and len(names) >= MIN_TRIES:
             searches.append(op)
     return np.array(searches, dtype=np.intp)
+
+
+def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
+    """How many of the waits come after a launch since the wait before; both in
+    order."""
+    launched_before_wait = np.searchsorted(launched_ns, waited_ns)
+    launched_since_last = np.diff(launched_before_wait, prepend=0)
+    return int(np.count_nonzero(launched_since_last))
 
 
 class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
@@ -332,20 +374,22 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
+        """These calls, by their starts."""
         order = np.argsort(trace.start[calls], kind="stable")
-        calls = calls[order]
+        calls_in_order = calls[order]
         return cls(
             order=order,
-            start=trace.start[calls],
-            thread=trace.thread_of_track[trace.track[calls]],
+            start=trace.start[calls_in_order],
+            thread=trace.thread_of_track[trace.track[calls_in_order]],
         )
 
     def within(self, trace: Trace, op: int) -> Rows:
-        """The places of those that start during an op, on its thread."""
-        edges = (trace.start[op], trace.end[op])
-        first, last = np.searchsorted(self.start, edges).tolist()
-        is_own = self.thread[first:last] == trace.thread_of_track[trace.track[op]]
-        places: Rows = first + np.flatnonzero(is_own)
+        """The places of the calls that start during an op, on its thread."""
+        first = int(self.start.searchsorted(trace.start[op]))
+        after_last = int(self.start.searchsorted(trace.end[op]))
+        thread_of_op = trace.thread_of_track[trace.track[op]]
+        is_of_thread = self.thread[first:after_last] == thread_of_op
+        places: Rows = first + np.flatnonzero(is_of_thread)
         return places
 
 
@@ -356,27 +400,24 @@ def tried_launches(trace: Trace) -> Rows:
     searches = algorithm_searches(trace)
     if not len(searches):
         return searches
-    waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
-    thread_of_wait = trace.thread_of_track[trace.track[waits]]
     calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     calls = calls[calls >= 0]
     thread_of_call = trace.thread_of_track[trace.track[calls]]
     start = trace.start[calls]
+    waits = CallsInOrder.of(trace, trace.rows_named(EVENT_WAITS.search, Role.CALL))
     are_tries = np.zeros(len(calls), dtype=np.bool_)
     for search in searches.tolist():
-        begin_ns = trace.start[search]
+        wait_ns = waits.start[waits.within(trace, search)]
+        last_wait_ns = wait_ns[-1]  # there are at least MIN_TRIES
+        is_within = (start >= trace.start[search]) & (start < last_wait_ns)
         thread = trace.thread_of_track[trace.track[search]]
-        wait_ns = trace.start[waits[thread_of_wait == thread]]
-        is_within = (wait_ns >= begin_ns) & (wait_ns < trace.end[search])
-        last_wait_ns = wait_ns[is_within].max()
-        is_try = (start >= begin_ns) & (start < last_wait_ns)
-        are_tries |= is_try & (thread_of_call == thread)
+        are_tries |= is_within & (thread_of_call == thread)
     return calls[are_tries]
 
 
 def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
-    """Those after the first step, where inputs keep changing their shapes; without
-    steps none: the library keeps what it found for a shape."""
+    """Which searches come after the first step, where inputs keep changing their
+    shapes; without steps none: the library keeps what it found for a shape."""
     if len(spans) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
     recurs: Flags = trace.start[searches] >= spans.start[1]
@@ -384,14 +425,15 @@ def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
 
 
 def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
+    """These rows as a kind of what happens once."""
     return OneTimeSlices(
         what=what, rows=rows, start=trace.start[rows], end=trace.end[rows]
     )
 
 
 def captures(trace: Trace) -> OneTimeSlices:
-    """From each begin of a capture to the next end of one on the same thread, else to
-    the end of the trace."""
+    """The captures of graphs: from each begin of one to the next end of one on the same
+    thread, else to the end of the trace."""
     begins, ends = capture_calls(trace)
     return OneTimeSlices(
         what="the capture of graphs",
@@ -402,51 +444,55 @@ def captures(trace: Trace) -> OneTimeSlices:
 
 
 def _first_launches(trace: Trace) -> Rows:
-    """Calls that launch a kernel for the first time and load its module. Replays of
-    graphs are slow because their nodes are recorded."""
+    """The calls that launch a kernel for the first time on its device and load its
+    module. Replays of graphs are slow because their nodes are recorded: they do not
+    count."""
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
-    rows = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
-    calls = trace.launch[rows].astype(np.intp)
-    device = trace.process_of_track[trace.track[rows]].astype(np.int64)
-    name_on_device = device * len(trace.names) + trace.name[rows]
+    events = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
+    calls = trace.launch[events].astype(np.intp)
+    device = trace.process_of_track[trace.track[events]].astype(np.int64)
+    name_on_device = device * len(trace.names) + trace.name[events]
     first = _firsts(name_on_device, trace.dur[calls])
-    is_long = trace.dur[calls[first]] > LONG_NS
-    launches = distinct(calls[first[is_long]])
+    first_calls = calls[first]
+    is_long = trace.dur[first_calls] > LONG_NS
+    launches = distinct(first_calls[is_long])
     return launches[~graph_calls(trace)[launches]]
 
 
 def _first_ops(trace: Trace) -> Rows:
-    """Calls of ops that launch work, much longer than all later ones of their name."""
+    """The first calls of ops that launch work and take long, much longer than all later
+    ones of their name."""
     ops = trace.rows_of(Role.OP)
-    long = ops[trace.dur[ops] > LONG_OP_NS]
+    long_ops = ops[trace.dur[ops] > LONG_OP_NS]
     launches = distinct(trace.launch[trace.gpu_rows])
-    first_inside = np.searchsorted(launches, long)
-    last_inside = np.searchsorted(launches, trace.end_row[long])
-    long = long[first_inside < last_inside]
-    is_name_of_long = np.zeros(len(trace.names), dtype=np.bool_)
-    is_name_of_long[trace.name[long]] = True
-    ops = ops[is_name_of_long[trace.name[ops]]]
-    ops = ops[np.argsort(trace.start[ops], kind="stable")]
-    first = ops[_firsts(trace.name[ops], trace.dur[ops], single=False)]
-    return first[np.isin(first, long, assume_unique=True)]
+    first_inside = np.searchsorted(launches, long_ops)
+    after_last_inside = np.searchsorted(launches, trace.end_row[long_ops])
+    long_ops = long_ops[first_inside < after_last_inside]
+    has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
+    has_long_op[trace.name[long_ops]] = True
+    candidates = ops[has_long_op[trace.name[ops]]]
+    candidates = candidates[np.argsort(trace.start[candidates], kind="stable")]
+    first = _firsts(trace.name[candidates], trace.dur[candidates], single=False)
+    first_ops = candidates[first]
+    return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
 
 
 def _firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
     """The places of those that are the first of their key and TIMES as long as all
-    later ones. `single`: also if there are no later ones."""
+    later ones, in the order of the keys. `single`: also if there are no later ones."""
     by_key = np.argsort(key, kind="stable")
     if not len(by_key):
         return by_key
     is_first = np.append(True, np.diff(key[by_key]) != 0)
-    begins = np.flatnonzero(is_first)
-    counts = np.diff(np.append(begins, len(by_key)))
-    first = by_key[begins]
+    begin_of_key = np.flatnonzero(is_first)
+    counts = np.diff(np.append(begin_of_key, len(by_key)))
     later_ns = length_ns[by_key]
-    later_ns[begins] = 0
-    longest_later_ns = np.maximum.reduceat(later_ns, begins)
+    later_ns[begin_of_key] = 0  # the first ones
+    longest_later_ns = np.maximum.reduceat(later_ns, begin_of_key)
+    first = by_key[begin_of_key]
     is_much_longer = length_ns[first] >= TIMES * longest_later_ns
     if not single:
         is_much_longer &= counts > 1

@@ -33,9 +33,9 @@ from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.text.printable import printable, without_credentials
 
 INSTRUCTIONS = (
-    "fusetui tells where the time of PyTorch programs went, from torch.profiler traces: ask open "
-    "first, then why, then the tables for what it names. Times are ns. An answer that does not fit "
-    f"max_tokens goes on with its cursor. {DATA}"
+    "fusetui reports where PyTorch programs spend their time, from torch.profiler traces: call "
+    "open first, then why, then the tables for what why names. Times are ns. An answer that "
+    f"exceeds max_tokens continues with its cursor. {DATA}"
 )
 MAX_CALLS_AT_ONCE = 64
 """More wait."""

@@ -66,7 +66,7 @@ FILE = _required(str, "a file, lesson:NAME or sample:NAME")
 TRACE: Parameters = {"trace": FILE}
 STEP: Parameters = {"step": _optional(int, "only this step, by number")}
 TABLE: Parameters = TRACE | {
-    "where": _optional(str, "family = gemm and dur > 50us"),
+    "where": _optional(str, "kind = gemm and dur > 50us"),
     "sort": _optional(str, "a column: largest first, texts a to z"),
     "columns": _optional(str, "name,total_ns; * for all"),
     "top": _optional(Annotated[int, Meta(ge=1)], "only so many rows"),
@@ -127,7 +127,7 @@ TOOLS: Final = {
         {"a": FILE, "b": FILE},
     ),
     "whatif": Tool(
-        "What changes would save, by a replay with all of them: kernel:PATTERN x0.5, family:gemm "
+        "The estimated gain of changes, by a replay with all of them: kernel:PATTERN x0.5, kind:gemm "
         "x0.8, op:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, overlap, "
         "device=NAME.",
         TRACE | STEP | {"changes": NAMES},
@@ -153,11 +153,11 @@ TOOLS: Final = {
         },
     ),
     "serving": Tool(
-        "The steps of an inference server, and the least time that they can take.",
+        "The steps of an inference server, and their lower bounds.",
         TRACE | {"model_config": _optional(str, "the config.json of the model")},
     ),
     "check": Tool(
-        "Whether a guess about the number of kernels is right.",
+        "Checks an expected number of kernels.",
         TRACE | {"expect": _required(str, "kernels=5 gemm=3")},
     ),
     "decode": Tool("What the parts of kernel names mean.", {"names": NAMES}),

@@ -289,13 +289,15 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
         return _opaque_short(name, match, fields["op"])
     outer_functor = match["word"]
     word = operation_word(fields.get("functor") or outer_functor)
-    dtype = fields.get("dtype") or dtype_words(
-        fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
-    )
     if outer_functor == "AUnaryFunctor" or "FunctorOnOther" in outer_functor:
         word = f"scalar {word}"
     elif outer_functor == "BUnaryFunctor" or "FunctorOnSelf" in outer_functor:
         word = f"{word} scalar"
+    dtype = fields.get("dtype")
+    if not dtype:
+        dtype_a = fields.get("dtype_a")
+        dtype_b = fields.get("dtype_b")
+        dtype = dtype_words(dtype_a, dtype_b, fields.get("dtype_out"))
     return spaced(word, dtype, _access_text(name, match, fields))
 
 
@@ -303,12 +305,21 @@ def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
     """The short text of a loop whose functor is not named. Copies of opaque bytes have
     the function and the size of the type, `index_put 4B`; others `op`, the loop and the
     type if there is one."""
-    accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
+    search_end = match.end() + _MAX_ACCESSOR_CHARACTERS
+    accessed = _ACCESSED.search(name, match.start("functor"), search_end)
     if accessed:
-        return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
+        function, type_bytes = accessed[1], accessed[2]
+        return f"{operation_word(function).lstrip('_')} {type_bytes}B"
+    loop = operation_word(match["word"]).lstrip("_")
     first_type = _FIRST_TYPE.match(name, match.end())
     dtype = cxx_type(first_type[1]) if first_type else None
-    return f"{op} {operation_word(match['word']).lstrip('_')} {dtype or ''}".rstrip()
+    return f"{op} {loop} {dtype}" if dtype else f"{op} {loop}".rstrip()
+
+
+_MAX_ACCESSOR_CHARACTERS: Final = 300
+"""Behind the functor, in which the function and the size of opaque bytes stand."""
+_MAX_LOADER_CHARACTERS: Final = 600
+"""Behind the functor, in which the way of loading stands."""
 
 
 def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
@@ -316,10 +327,11 @@ def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str
     128x4` with threads x elements of each thread; None if the name does not tell."""
     if "vec" in fields:
         return f"x{fields['vec']}"
-    if match["kernel"].startswith("unrolled"):
-        casts = "LoadWithCast" in name[match.end() : match.end() + 600]
-        return "cast" if casts else "unrolled"
-    if not match["kernel"].startswith("elementwise_kernel") or not match["second"]:
+    loop = match["kernel"]
+    if loop.startswith("unrolled"):
+        behind_functor = name[match.end() : match.end() + _MAX_LOADER_CHARACTERS]
+        return "cast" if "LoadWithCast" in behind_functor else "unrolled"
+    if not loop.startswith("elementwise_kernel") or not match["second"]:
         return None
     text = f"strided {match['first']}x{match['second']}"
     return f"{text} nocast" if "nocast" in match[0] else text
@@ -334,18 +346,25 @@ def decode_reduction(name: str) -> KernelName | None:
     spans, _ = split_args(name, match.end(), limit=8)
     arguments = [name[start:end] for start, end in spans]
     fields: dict[str, Any] = {"op": "reduction", **_reduce_op_fields(arguments)}
+    parts = explain(match, _REDUCTION_MEANINGS)
+    for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
+        parts.append((start, end, meaning))
+    short = _reduction_short(match, fields, arguments)
+    return build(name, "aten-reduce", short, parts, **fields)
+
+
+def _reduction_short(
+    match: re.Match[str], fields: dict[str, Any], arguments: list[str]
+) -> str:
+    """The short text of a reduction: `reduce sum bf16->fp32 512x1.4`, where the sizes
+    are threads x outputs of a thread, and how many values it reads at once."""
     functor = fields.get("functor") or "reduce"
     word = operation_word(functor.removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
     sizes = f"{match['threads']}x{match['vec']}"
     if len(arguments) > 4 and arguments[4].isdigit():  # values that a thread reads
         sizes += f".{arguments[4]}"
-    parts = explain(match, _REDUCTION_MEANINGS)
-    for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
-        parts.append((start, end, meaning))
-    return build(
-        name, "aten-reduce", spaced("reduce", word, dtype, sizes), parts, **fields
-    )
+    return spaced("reduce", word, dtype, sizes)
 
 
 def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
@@ -564,13 +583,9 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
     functor = base_of(functor_text) or ""
     types = _foreach_types(functor_text)
     op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
-    short = spaced(
-        op,
-        functor.removesuffix("Functor"),
-        _foreach_operator(arguments[2:]),
-        types.get("dtype")
-        or dtype_words(types.get("dtype_a"), None, types.get("dtype_out")),
-    )
+    word = functor.removesuffix("Functor")
+    operator = _foreach_operator(arguments[2:])
+    short = spaced(op, word, operator, _foreach_type_words(types))
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if len(spans) > 1:
         parts.append((*spans[1], "what is done to each element"))
@@ -584,6 +599,15 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
         functor=functor if is_telling else None,
         **types,
     )
+
+
+def _foreach_type_words(types: dict[str, str | None]) -> str | None:
+    """The types of a functor of foreach as one text: `fp32`, or `bf16->fp32` of a
+    copy."""
+    dtype = types.get("dtype")
+    if dtype:
+        return dtype
+    return dtype_words(types.get("dtype_a"), None, types.get("dtype_out"))
 
 
 def _foreach_types(functor: str) -> dict[str, str | None]:
@@ -614,12 +638,13 @@ def _foreach_operator(arguments: list[str]) -> str | None:
 def decode_xpu(name: str) -> KernelName | None:
     """The record of a kernel for Intel GPUs, of ATen or of oneDNN."""
     if name == "gemm_kernel" or name.startswith("gen_conv"):
-        parts = [(0, len(name), "a kernel of oneDNN")]
-        return build(name, "xpu", f"onednn {name[:40]}", parts)
+        part = (0, len(name), "a kernel of oneDNN")
+        return build(name, "xpu", f"onednn {name[:40]}", [part])
     sign = signature(name)
     if sign is None or not sign.scope.startswith("at::native::xpu::"):
         return None
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
+    short = functor[1] if functor else sign.base
     op = "elementwise" if "ElementwiseKernel" in sign.base else None
-    parts = [(sign.start, sign.end, "a kernel of ATen for Intel GPUs")]
-    return build(name, "xpu", functor[1] if functor else sign.base, parts, op=op)
+    part = (sign.start, sign.end, "a kernel of ATen for Intel GPUs")
+    return build(name, "xpu", short, [part], op=op)

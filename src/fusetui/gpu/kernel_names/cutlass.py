@@ -100,7 +100,7 @@ _WORDS: Final = {
 }
 
 _TYPE3 = r"[a-z][a-z0-9]*"
-_HEAD3 = lazy_pattern(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<after>\w+)")
+_HEAD3 = lazy_pattern(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<unparsed>\w+)")
 _NAME3 = lazy_pattern(
     r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<acc>[shdicz](?=\d|gemm))?"
     r"(?P<mma>\d{1,4}x\d{1,4}x\d{1,4}|\d{1,6})?(?:_?(?P<math>\d?x?[a-z]{1,8}\d{0,3}))??"
@@ -309,11 +309,16 @@ def _type3(word: str) -> str | None:
 
 
 def _decode3_head(name: str) -> KernelName | None:
-    """The record of a 3.x name of which only the beginning is understood."""
+    """The record of a 3.x name of which only the beginning is understood: the
+    architecture, and that it is a product. The short text has all that follows the
+    class of the instruction as it is. None if no product is named."""
     head = _HEAD3.fullmatch(name)
-    if head is None or "gemm" not in head["after"]:
+    if head is None:
         return None
-    short = f"gemm sm{head['cc']} {head['after']}"
+    unparsed = head["unparsed"]
+    if "gemm" not in unparsed:
+        return None
+    short = f"gemm sm{head['cc']} {unparsed}"
     parts = explain(head, _MEANINGS3)
     return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
 

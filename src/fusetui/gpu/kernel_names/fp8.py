@@ -198,26 +198,37 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     sign = signature(name)
     if sign is None or not sign.scope.startswith("deep_gemm::"):
         return None
-    target = re.match(r"sm(\d{2,3})_", sign.base)
+    variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
     is_product = "gemm" in sign.base
-    fields: dict[str, Any] = {"op": "gemm" if is_product else None}
-    if target:
-        fields |= from_capability(target[1])
     what = "a matrix product" if is_product else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
+    fields: dict[str, Any] = {"op": "gemm" if is_product else None}
+    target = re.match(r"sm(\d{2,3})_", sign.base)
+    if target:
+        fields |= from_capability(target[1])
     spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
     arguments = [name[start:end] for start, end in spans]
     form = _FORMS.get(sign.base)
     if form and _has_form(arguments, form):
-        fields |= _sizes(arguments, form)
+        fields |= _form_fields(arguments, form, has_target=target is not None)
         parts += _size_parts(spans, form)
-        if form.dtype:
-            fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
-            fields["dtype_acc"] = "fp32" if target else None
-    variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
-    label = gemm_label("gemm", fields, variant)
-    short = label if is_product else f"deep_gemm {variant}"
+    short = f"deep_gemm {variant}"
+    if is_product:
+        short = gemm_label("gemm", fields, variant)
     return build(name, "deep-gemm", short, parts, **fields)
+
+
+def _form_fields(
+    arguments: list[str], form: _ArgumentForm, has_target: bool
+) -> dict[str, Any]:
+    """The fields that the template arguments of a kernel of a known form tell: its
+    sizes, and of some forms the types; sums in fp32 if the name has a target (`sm90`)."""
+    fields: dict[str, Any] = {**_sizes(arguments, form)}
+    if form.dtype:
+        fields["dtype_a"] = form.dtype
+        fields["dtype_b"] = form.dtype
+        fields["dtype_acc"] = "fp32" if has_target else None
+    return fields
 
 
 def _sizes(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:

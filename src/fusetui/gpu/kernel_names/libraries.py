@@ -25,6 +25,7 @@ from fusetui.text.patterns import compiled, lazy_pattern
 from .cxx import (
     SCOPE,
     Signature,
+    Span,
     callee_text,
     element_type,
     is_index_type,
@@ -325,27 +326,42 @@ def decode_cub(name: str) -> KernelName | None:
         return None
     if "cub::" not in sign.scope and not sign.scope.startswith("rocprim::"):
         return None
-    word = sign.base
-    start = sign.start
-    end = sign.end
-    if word == "trampoline_kernel":
-        selector = _SELECTOR.search(name, end, end + 400)
-        if selector:
-            word = selector["what"]
-            start, end = selector.span("what")
+    start, end = _algorithm_span(name, sign)
+    word = name[start:end]
     op = op_by(_CUB_ALGORITHMS, word)
-    types = [cxx_type(text) for text in _CUB_TYPE.findall(name[end : end + 160])]
-    shown = list(dict.fromkeys(t for t in types if t and t != "bool"))
+    types = _cub_types(name, end)
+    is_known_type = len(types) == 1 and not is_index_type(types[0])
     algorithm = word.removeprefix("Device").removesuffix("Kernel")
     meaning = f"the algorithm: {op}" if op else "the algorithm"
     return build(
         name,
         "cub",
-        spaced("cub", algorithm, "*".join(shown)),
+        spaced("cub", algorithm, "*".join(types)),
         [(start, end, meaning)],
         op=op,
-        dtype=shown[0] if len(shown) == 1 and not is_index_type(shown[0]) else None,
+        dtype=types[0] if is_known_type else None,
     )
+
+
+def _algorithm_span(name: str, sign: Signature) -> Span:
+    """Where the algorithm of a kernel is named: by its function or, where rocPRIM runs
+    all of them through one function, by the configuration among its arguments."""
+    if sign.base == "trampoline_kernel":
+        selector = _SELECTOR.search(name, sign.end, sign.end + 400)
+        if selector:
+            return selector.span("what")
+    return sign.start, sign.end
+
+
+def _cub_types(name: str, end: int) -> list[str]:
+    """The element types that stand behind the algorithm, which ends at `end`, each
+    once; without flags."""
+    types: dict[str, None] = {}  # an ordered set
+    for text in _CUB_TYPE.findall(name[end : end + 160]):
+        dtype = cxx_type(text)
+        if dtype and dtype != "bool":
+            types[dtype] = None
+    return list(types)
 
 
 _RUNTIME = lazy_pattern(r"__amd_rocclr_(fill|copy)Buffer\w*")

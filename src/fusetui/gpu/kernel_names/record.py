@@ -54,13 +54,12 @@ _MEANINGS: Final = {
 class DecodedName(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
 ):
-    """What `decode --json` has of any name: the fields that it determines, the others
-    are None.
+    """The output of `decode --json` for any name: the fields that the name determines;
+    the others are None.
 
-    Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and
-    B (t: read transposed) or the tensor layout of a convolution. The vocabulary of each
-    field is in docs/kernel-names.md.
-    """
+    Tiles and `align` are in elements. `layout` holds the BLAS letters of A and B (t:
+    read transposed) or the tensor layout of a convolution. docs/kernel-names.md has
+    the vocabulary of each field."""
 
     name: str
     short: str
@@ -104,7 +103,7 @@ class DecodedName(
 
 
 class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
-    """The fields of a name of a known family."""
+    """The fields of a name from a known library."""
 
     family: str
 
@@ -168,22 +167,27 @@ def explain(
     [(0, 2, 'tile of 64 rows')]
     """
     parts: list[Part] = []
-    spans = match.regs
     name = match.string
     for group, index in match.re.groupindex.items():
-        start, end = spans[index]
+        start, end = match.regs[index]
         meaning = meanings.get(group, _MEANINGS.get(group))
         if meaning and end > start:
             text = name[start:end]
-            if isinstance(meaning, str):
-                parts.append((start, end, meaning.format(text)))
-            else:
-                parts.append((start, end, meaning(text)))
+            told = meaning.format(text) if isinstance(meaning, str) else meaning(text)
+            parts.append((start, end, told))
         if words and group in ("mid", "rest"):
-            for word_start, word_end, word in tokens(name, start, end):
-                word_meaning = words(word)
-                if word_meaning is not None:
-                    parts.append((word_start, word_end, word_meaning))
+            parts += _word_parts(name, start, end, words)
+    return parts
+
+
+def _word_parts(name: str, start: int, end: int, words: Meaning) -> list[Part]:
+    """A part for each word between underscores in name[start:end] that has a
+    meaning."""
+    parts = []
+    for word_start, word_end, word in tokens(name, start, end):
+        meaning = words(word)
+        if meaning is not None:
+            parts.append((word_start, word_end, meaning))
     return parts
 
 
@@ -277,7 +281,9 @@ def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
     type. None if neither an operand nor the result is known."""
     if a is None:
         return out
-    operands = a if b is None or b == a else f"{a}*{b}"
+    operands = a
+    if b is not None and b != a:
+        operands = f"{a}*{b}"
     if out is None or out == a:
         return operands
     return f"{operands}->{out}"
@@ -308,25 +314,27 @@ def annotate(
     end, the middle and the right end of an underline, one character each."""
     signs = _signs(len(parts))
     marks = [" "] * len(name)
-    for sign, (start, end, _) in zip(signs, parts, strict=True):
+    legend = []
+    for sign, (start, end, meaning) in zip(signs, parts, strict=True):
         marks[start:end] = _mark(sign, end - start, ends)
-    shown = name
+        legend.append(f"{sign} {meaning}")
+    texts: Sequence[str] = name
     if not name.isprintable():
         # an escaped character is wider: the marks stay below what they mark
         texts = [printable(character) for character in name]
-        marks = [
-            mark.ljust(len(text), mark) for text, mark in zip(texts, marks, strict=True)
-        ]
-        shown = "".join(texts)
+        marks = _widened(marks, texts)
+    shown = "".join(texts)
     underlines = "".join(marks)
     lines = []
     for start in range(0, max(1, len(shown)), width):  # a name may be empty
         end = start + width
         lines.append((shown[start:end], underlines[start:end].rstrip()))
-    legend = [
-        f"{sign} {meaning}" for sign, (_, _, meaning) in zip(signs, parts, strict=True)
-    ]
     return Annotated(lines=tuple(lines), legend=tuple(legend))
+
+
+def _widened(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Each mark, a character, as often as its text has characters."""
+    return [mark * len(text) for mark, text in zip(marks, texts, strict=True)]
 
 
 def _signs(parts: int) -> Sequence[str]:

@@ -212,29 +212,26 @@ def decode_tensile(name: str) -> KernelName | None:
     match = _TENSILE.match(name)
     if match is None:
         return _decode_tensile_helper(name)
-    options = {
-        key: pattern.search(name, match.end("types"))
-        for key, pattern in _SEARCHED.items()
-    }
+    options = {}
+    for key, pattern in _SEARCHED.items():
+        options[key] = pattern.search(name, match.end("types"))
     a = "n" if match["a"] == "ilk" else "t"
     b = "n" if match["b"] == "ljk" else "t"
     layout = a + b
     fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, options)}
+    waves = options["waves"]
+    waves_word = f"w{waves[1]}" if waves else None
+    stream_k_word = "stream-k" if fields["stream_k"] else None
+    short = gemm_label("gemm", fields, waves_word, stream_k_word)
+    layout_span = (match.start("a") - 1, match.end("b"))
     parts = [
-        (match.start("a") - 1, match.end("b"), layout_meaning(layout)),
+        (*layout_span, layout_meaning(layout)),
         *_type_parts(match),
         *_flag_parts(match),
     ]
     for option in options.values():
         if option:
             parts += explain(option, _TENSILE_MEANINGS)
-    waves = options["waves"]
-    short = gemm_label(
-        "gemm",
-        fields,
-        f"w{waves[1]}" if waves else None,
-        "stream-k" if fields["stream_k"] else None,
-    )
     return build(name, "tensile", short, parts, **fields)
 
 
@@ -426,23 +423,33 @@ def decode_ck(name: str) -> KernelName | None:
         return None
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
-    if fields["op"] in ("gemm", "conv") and fields.get("pass_") != "wgrad":
+    is_product = fields["op"] in ("gemm", "conv")
+    if is_product and fields.get("pass_") != "wgrad":
         integers = _find_tile(name)
         if integers:
-            for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
-                text = meaning.format(integer.value)
-                parts.append((integer.start, integer.end, text))
-            values = [integer.value for integer in integers]
-            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
-            fields |= {"tile_m": m, "tile_n": n, "tile_k": k}
-            fields["mma_mn"] = f"{m_xdl}x{n_xdl}"
-    short = gemm_label(
-        fields.get("pass_") or fields["op"] or "ck",
-        fields,
-        f"mi{fields['mma_mn']}" if "mma_mn" in fields else None,
-        _ck_kernel(name, sign),
-    )
+            fields |= _ck_tile_fields(integers)
+            parts += _ck_tile_parts(integers)
+    label = fields.get("pass_") or fields["op"] or "ck"
+    instruction = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
+    short = gemm_label(label, fields, instruction, _ck_kernel(name, sign))
     return build(name, "ck", short, parts, **fields)
+
+
+def _ck_tile_fields(integers: list[_Integer]) -> dict[str, Any]:
+    """The fields `tile_m`, `tile_n`, `tile_k` and `mma_mn` (`32x32`) of the ten integers
+    of a tile."""
+    values = [integer.value for integer in integers]
+    _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
+    return {"tile_m": m, "tile_n": n, "tile_k": k, "mma_mn": f"{m_xdl}x{n_xdl}"}
+
+
+def _ck_tile_parts(integers: list[_Integer]) -> list[Part]:
+    """What each of the ten integers of a tile means."""
+    parts = []
+    for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
+        text = meaning.format(integer.value)
+        parts.append((integer.start, integer.end, text))
+    return parts
 
 
 def _ck_kernel(name: str, sign: Signature) -> str:
@@ -453,8 +460,12 @@ def _ck_kernel(name: str, sign: Signature) -> str:
         length = _CLASS.search(name, sign.end, sign.end + 30)
         if length is not None:
             start = length.end()
-            return name[start : start + min(int(length[1]), 40)]
+            characters = min(int(length[1]), _MAX_CLASS_CHARACTERS)
+            return name[start : start + characters]
     return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
+
+
+_MAX_CLASS_CHARACTERS: Final = 40
 
 
 def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
@@ -485,10 +496,7 @@ def _find_tile(name: str) -> list[_Integer]:
     # twice.
     tiles: dict[tuple[int, ...], list[_Integer]] = {}
     for run in run_pattern.finditer(name):
-        integers = [
-            _Integer(*digits.span(), int(digits[0]))
-            for digits in _DIGITS.finditer(name, *run.span())
-        ]
+        integers = _integers_in(name, run.start(), run.end())
         for first in range(len(integers) - _TILE_INTEGERS + 1):
             window = integers[first : first + _TILE_INTEGERS]
             values = tuple(integer.value for integer in window)
@@ -498,6 +506,15 @@ def _find_tile(name: str) -> list[_Integer]:
         return []
     (tile,) = tiles.values()
     return tile
+
+
+def _integers_in(name: str, start: int, end: int) -> list[_Integer]:
+    """The integers in name[start:end]."""
+    integers = []
+    for digits in _DIGITS.finditer(name, start, end):
+        integer = _Integer(digits.start(), digits.end(), value=int(digits[0]))
+        integers.append(integer)
+    return integers
 
 
 def _is_tile(values: tuple[int, ...]) -> bool:

@@ -112,19 +112,30 @@ def decode_nccl(name: str) -> KernelName | None:
         return build(name, "nccl", "rccl any", parts, op="comm")
     match = _NAME.match(name)
     if match is not None:
-        symmetric = match["sym"] is not None
         words = list(tokens(name, *match.span("rest")))
-        fields: dict[str, str] = {}
-    else:
-        match = _OLD_NAME.match(name)
-        if match is None:
-            return None
-        symmetric = False
-        words = [(*match.span(group), match[group]) for group in ("redop", "type")]
-        fields = {
-            "algo": match["algo"].lower(),
-            "proto": match["proto"].lower() or "simple",
-        }
+        is_symmetric = match["sym"] is not None
+        return _collective_record(name, match, words, is_symmetric, fields={})
+    match = _OLD_NAME.match(name)
+    if match is None:
+        return None
+    words = [(*match.span(group), match[group]) for group in ("redop", "type")]
+    fields = {
+        "algo": match["algo"].lower(),
+        "proto": match["proto"].lower() or "simple",
+    }
+    return _collective_record(name, match, words, False, fields)
+
+
+def _collective_record(
+    name: str,
+    match: re.Match[str],
+    words: list[tuple[int, int, str]],
+    is_symmetric: bool,
+    fields: dict[str, str],
+) -> KernelName:
+    """The record of a kernel of a collective. `words`: those of the name behind it, with
+    their positions, which say more `fields`; `is_symmetric`: a symmetric kernel, whose
+    algorithms have a scheme of their own."""
     collective = _COLLECTIVES.get(match["what"])
     meaning = f"the collective: {collective}" if collective else "can be any collective"
     parts = [(*match.span("what"), meaning)]
@@ -135,7 +146,7 @@ def decode_nccl(name: str) -> KernelName | None:
         if field in ("redop", "dtype"):
             is_meant = collective in _REDUCING_COLLECTIVES
         else:
-            is_meant = not symmetric  # their algorithms have a scheme of their own
+            is_meant = not is_symmetric
         if is_meant:
             fields[field] = value
             parts.append((start, end, _MEANINGS[field].format(value)))
@@ -144,7 +155,7 @@ def decode_nccl(name: str) -> KernelName | None:
         collective or "any",
         fields.get("dtype"),
         fields.get("algo"),
-        "symmetric" if symmetric else None,
+        "symmetric" if is_symmetric else None,
     )
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
@@ -173,21 +184,25 @@ def decode_copy(name: str) -> KernelName | None:
         return None
     direction = copy["direction"]
     parts = explain(copy, {"direction": "{}: D is the GPU (device), H the host"})
-    for group, preposition in (("source", "from"), ("target", "to")):
-        memory = copy[group]
-        if memory:
-            meaning = f"{preposition} {_MEMORY.get(memory, memory)}"
-            parts.append((*copy.span(group), meaning))
-    memories = f"{copy['source']}->{copy['target']}" if copy["source"] else None
+    memories = None
+    if copy["source"]:
+        memories = f"{copy['source']}->{copy['target']}"
+        parts.append((*copy.span("source"), f"from {_memory(copy['source'])}"))
+        parts.append((*copy.span("target"), f"to {_memory(copy['target'])}"))
     short = spaced("memcpy", direction, memories)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
+
+
+def _memory(kind: str) -> str:
+    """What a kind of memory is, in words; an unknown kind as it is."""
+    return _MEMORY.get(kind, kind)
 
 
 def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
     """The record of a fill, with the kind of memory if the name has it: `Memset
     (Device)`."""
-    memory = fill["kind"]
+    kind = fill["kind"]
     parts = []
-    if memory:
-        parts.append((*fill.span("kind"), f"fills {_MEMORY.get(memory, memory)}"))
-    return build(name, "memset", spaced("memset", memory), parts, op="memset")
+    if kind:
+        parts.append((*fill.span("kind"), f"fills {_memory(kind)}"))
+    return build(name, "memset", spaced("memset", kind), parts, op="memset")

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -251,34 +251,45 @@ def tiles(
     grid in `args` counts threads, not blocks."""
     if kernel is None or kernel.op != "gemm" or kernel.split_k or kernel.stream_k:
         return None
-    if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
+    count = _confirmed_tiles(amount, kernel, blocks_of(args, in_threads))
+    if count is None:
         return None
-    along_n = _ceil_div(amount.n, kernel.tile_m)
-    along_m = _ceil_div(amount.m, kernel.tile_n)
-    count = along_n * along_m * amount.batch
-    grid = blocks_of(args, in_threads)
-    if grid is None:
-        return None
-    if not _confirms(grid, along_n, along_m, amount.batch, kernel.family):
-        return None
-    row_major_count = (
-        _ceil_div(amount.m, kernel.tile_m)
-        * _ceil_div(amount.n, kernel.tile_n)
-        * amount.batch
-    )
-    if math.prod(grid) == row_major_count != count:
-        return None  # the other orientation fits better
     sms = _whole(properties.get("numSms")) or None
     resident = resident_blocks(args, properties)
     if sms is None or (resident is None and count > sms):
         return Tiles(tiles=count, sms=sms)
     blocks_per_wave = sms * (resident or 1)
+    empty_in_last_wave = -count % blocks_per_wave
     return Tiles(
         tiles=count,
         sms=sms,
         waves=count / blocks_per_wave,
-        last_wave_empty=(-count % blocks_per_wave) / blocks_per_wave,
+        last_wave_empty=empty_in_last_wave / blocks_per_wave,
     )
+
+
+def _confirmed_tiles(
+    amount: Amount, kernel: KernelName, grid: tuple[int, int, int] | None
+) -> int | None:
+    """The number of tiles of a product, by its sizes and the tile in the name of the
+    kernel; None if these are not known, if the grid (in blocks) does not confirm the
+    number, or if it fits better to tiles that lie the other way."""
+    if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
+        return None
+    along_n = _ceil_div(amount.n, kernel.tile_m)
+    along_m = _ceil_div(amount.m, kernel.tile_n)
+    if grid is None:
+        return None
+    if not _confirms(grid, along_n, along_m, amount.batch, kernel.family):
+        return None
+    count = along_n * along_m * amount.batch
+    turned_along_m = _ceil_div(amount.m, kernel.tile_m)
+    turned_along_n = _ceil_div(amount.n, kernel.tile_n)
+    turned_count = turned_along_m * turned_along_n * amount.batch
+    fits_turned = math.prod(grid) == turned_count
+    if fits_turned and turned_count != count:
+        return None
+    return count
 
 
 def _ceil_div(number: int, divisor: int) -> int:
@@ -307,33 +318,74 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
     limit of blocks, its threads, registers and shared memory allow. None if an arg of
     the kernel or a property of the device is missing or the limit of blocks is unknown,
     and if not even one block fits."""
+    block = _block_needs(args)
+    sm = _multiprocessor(properties)
+    if block is None or sm is None:
+        return None
+    fitting = [sm.max_blocks, sm.threads // (block.warps * _WARP_THREADS)]
+    register_units = _ceil_div(block.thread_registers * _WARP_THREADS, _REGISTER_UNIT)
+    warp_registers = register_units * _REGISTER_UNIT
+    if warp_registers:
+        partition_registers = sm.registers // _PARTITIONS
+        partition_warps = partition_registers // warp_registers
+        fitting.append(partition_warps * _PARTITIONS // block.warps)
+    shared_bytes = block.shared_bytes + sm.reserved_bytes
+    if shared_bytes:
+        fitting.append(sm.shared_bytes // shared_bytes)
+    return min(fitting) or None
+
+
+class _BlockNeeds(NamedTuple):
+    """What one block of a kernel needs."""
+
+    warps: int
+    thread_registers: int
+    """Of each thread."""
+    shared_bytes: int
+
+
+class _Multiprocessor(NamedTuple):
+    """What an SM has for all its blocks."""
+
+    max_blocks: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    reserved_bytes: int
+    """Shared memory that the system takes for each block."""
+
+
+def _block_needs(args: dict[str, Any]) -> _BlockNeeds | None:
+    """What a block needs by the args of its kernel; None if one is missing."""
     block = _triple(args.get("block"))
-    registers_per_thread = _whole(args.get("registers per thread"))
+    thread_registers = _whole(args.get("registers per thread"))
     shared_bytes = _whole(args.get("shared memory"))
-    if block is None or registers_per_thread is None or shared_bytes is None:
+    if block is None or thread_registers is None or shared_bytes is None:
         return None
-    sm_threads = _whole(properties.get("maxThreadsPerMultiprocessor"))
-    sm_registers = _whole(properties.get("regsPerMultiprocessor"))
-    sm_shared_bytes = _whole(properties.get("sharedMemPerMultiprocessor"))
-    if sm_threads is None or sm_registers is None or sm_shared_bytes is None:
-        return None
+    warps = _ceil_div(math.prod(block), _WARP_THREADS)
+    return _BlockNeeds(warps, thread_registers, shared_bytes)
+
+
+def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
+    """What an SM has by the properties of its device; None if one is missing, or if the
+    limit of blocks is unknown."""
+    threads = _whole(properties.get("maxThreadsPerMultiprocessor"))
+    registers = _whole(properties.get("regsPerMultiprocessor"))
+    shared_bytes = _whole(properties.get("sharedMemPerMultiprocessor"))
     major = _whole(properties.get("computeMajor"))
     capability = f"{major}.{properties.get('computeMinor')}"
     max_blocks = _MAX_BLOCKS_PER_SM.get(capability)
+    if threads is None or registers is None or shared_bytes is None:
+        return None
     if major is None or max_blocks is None:
         return None
-    warps = _ceil_div(math.prod(block), _WARP_THREADS)
-    fitting = [max_blocks, sm_threads // (warps * _WARP_THREADS)]
-    register_units = _ceil_div(registers_per_thread * _WARP_THREADS, _REGISTER_UNIT)
-    warp_registers = register_units * _REGISTER_UNIT
-    if warp_registers:
-        partition_warps = sm_registers // _PARTITIONS // warp_registers
-        fitting.append(partition_warps * _PARTITIONS // warps)
-    if major >= 8:
-        shared_bytes += _RESERVED_BYTES_SINCE_8
-    if shared_bytes:
-        fitting.append(sm_shared_bytes // shared_bytes)
-    return min(fitting) or None
+    return _Multiprocessor(
+        max_blocks=max_blocks,
+        threads=threads,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        reserved_bytes=_RESERVED_BYTES_SINCE_8 if major >= 8 else 0,
+    )
 
 
 def _confirms(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -78,29 +78,18 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
         trace.elements, args_asked(trace, rows), KEPT_AS
     )
     inputs = _of_each(trace.op[rows], inputs_of_ops_read)
-    peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
     with_inputs = np.flatnonzero(inputs.number >= 0)
     # a launch configuration matters only for tiles
-    tiled_launch = np.where(_has_tiles(trace, rows), launches.number, -1)[with_inputs]
-    first, alike = _alike(
-        trace, rows[with_inputs], inputs.number[with_inputs], tiled_launch
+    tiled_launch = np.where(_has_tiles(trace, rows), launches.number, -1)
+    args = _KernelArgs(
+        rows=rows[with_inputs],
+        inputs=inputs,
+        input_number=inputs.number[with_inputs],
+        launches=launches,
+        launch_number=tiled_launch[with_inputs],
     )
-    distinct_jobs: list[KernelJob] = []
-    number_of_alike = np.full(len(first), -1, dtype=np.int32)
-    for n, place in enumerate(first.tolist()):
-        row_place = with_inputs[place]
-        row = int(rows[row_place])
-        launch = _args(LAUNCH, launches, int(tiled_launch[place]))
-        job = job_of(
-            trace,
-            row,
-            op_args=_args(INPUTS, inputs, int(inputs.number[row_place])),
-            own_args=partial(dict, launch),
-            peak=peaks[trace.track_of(row).pid],
-        )
-        if job is not None:
-            number_of_alike[n] = len(distinct_jobs)
-            distinct_jobs.append(job)
+    first, alike = _alike(trace, args.rows, args.input_number, args.launch_number)
+    number_of_alike, distinct_jobs = _distinct_jobs(trace, args, first, given)
     number = np.full(len(rows), -1, dtype=np.int32)
     if len(first):
         number[with_inputs] = number_of_alike[alike]
@@ -111,6 +100,43 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
         inputs=inputs,
         launches=launches,
     )
+
+
+class _KernelArgs(NamedTuple):
+    """The args of kernels whose ops have recorded inputs; arrays of shape [kernels]."""
+
+    rows: Rows
+    inputs: Arguments
+    input_number: NDArray[np.int32]
+    """The place of the op's inputs in `inputs.distinct`."""
+    launches: Arguments
+    launch_number: NDArray[np.int32]
+    """The place of the launch configuration in `launches.distinct`; -1 where it does
+    not matter."""
+
+
+def _distinct_jobs(
+    trace: Trace, args: _KernelArgs, places: Rows, given: Mapping[str, float]
+) -> tuple[NDArray[np.int32], list[KernelJob]]:
+    """For each of the kernels at these places the number of its job, -1 for none; and
+    these jobs."""
+    peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
+    numbers = np.full(len(places), -1, dtype=np.int32)
+    distinct_jobs: list[KernelJob] = []
+    for n, place in enumerate(places.tolist()):
+        row = int(args.rows[place])
+        launch = _args(LAUNCH, args.launches, int(args.launch_number[place]))
+        job = job_of(
+            trace,
+            row,
+            op_args=_args(INPUTS, args.inputs, int(args.input_number[place])),
+            own_args=partial(dict, launch),
+            peak=peaks[trace.track_of(row).pid],
+        )
+        if job is not None:
+            numbers[n] = len(distinct_jobs)
+            distinct_jobs.append(job)
+    return numbers, distinct_jobs
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
@@ -126,29 +152,30 @@ def peaks_of_devices(
 ) -> tuple[DevicePeak, ...]:
     """Every device that ran a kernel, in lane order."""
     tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
+    devices = dict.fromkeys(trace.tracks[track].pid for track in tracks)  # ordered set
     properties_of_devices = device_properties(trace)
     peaks = []
-    for device in dict.fromkeys(trace.tracks[track].pid for track in tracks):
+    for device in devices:
         properties = properties_of_devices.get(device, {})
         name = properties.get("name")
-        peaks.append(
-            DevicePeak(
-                device=device,
-                name=name if isinstance(name, str) and name else None,
-                peak=peak_of(properties, given),
-            )
+        has_name = isinstance(name, str) and name != ""
+        peak = DevicePeak(
+            device=device,
+            name=name if has_name else None,
+            peak=peak_of(properties, given),
         )
+        peaks.append(peak)
     return tuple(peaks)
 
 
 def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
     """Which kernels have a known share of peak, shape [rows]; not those that were faster
     than memory can deliver, from the cache: see `Limits.share`."""
-    ns = trace.dur[jobs.rows]
+    taken_ns = trace.dur[jobs.rows]
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
-    is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    has_limit = (ns > 0) & ~np.isnan(least_ns)
-    is_from_cache = is_by_memory & (least_ns > ns)
+    has_limit = (taken_ns > 0) & ~np.isnan(least_ns)
+    is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory"))
+    is_from_cache = (is_by_memory == 1) & (least_ns > taken_ns)
     has_share: NDArray[np.bool_] = has_limit & ~is_from_cache
     return has_share
 
@@ -173,18 +200,23 @@ def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
     """Two questions for `arguments_of`: INPUTS of the ops of some kernels, and LAUNCH
     of the kernels themselves. Each is (indices in traceEvents, names of args)."""
     ops = distinct(trace.op[rows])
-    return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
+    ops = ops[ops >= 0]
+    about_ops = (trace.order[ops], INPUTS)
+    about_kernels = (trace.order[rows], LAUNCH)
+    return about_ops, about_kernels
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     """Which kernels are matrix products whose name has the size of a tile; shape
     [rows]."""
-    of_name = np.zeros(len(trace.names), dtype=np.bool_)
-    for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+    name_of_row = trace.name[rows]
+    names = np.flatnonzero(np.bincount(name_of_row))
+    has_tile = np.zeros(len(trace.names), dtype=np.bool_)
+    for name in names.tolist():
         kernel = decode(trace.names[name])
         if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
-            of_name[name] = True
-    return of_name[trace.name[rows]]
+            has_tile[name] = True
+    return has_tile[name_of_row]
 
 
 def _alike(
@@ -225,18 +257,26 @@ def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
     owners, first_of_owner, kernel_counts = np.unique(
         owner[by_owner], return_index=True, return_counts=True
     )
-    # Owners with equally many kernels have equal sets if all columns are equal: the
-    # first name of each owner, the second name of each, and so on.
-    set_of_owner = np.zeros(len(owners), dtype=np.int64)
-    next_set = 0
-    for kernel_count in distinct(kernel_counts).tolist():
-        places = np.flatnonzero(kernel_counts == kernel_count)
-        first = first_of_owner[places]
-        columns = [names_by_owner[first + nth] for nth in range(kernel_count)]
-        _, set_among_these = distinct_rows(columns)
-        set_of_owner[places] = next_set + set_among_these
-        next_set += int(set_among_these.max()) + 1
+    set_of_owner = _numbers_of_runs(names_by_owner, first_of_owner, kernel_counts)
     return set_of_owner[np.searchsorted(owners, _owner(trace, rows))]
+
+
+def _numbers_of_runs(
+    values: NDArray[np.int32], first: Rows, counts: NDArray[np.integer]
+) -> Int64s:
+    """A number for each run of values, equal for equal runs; shape [runs]. `first`: the
+    place where each begins; `counts`: how many values it has."""
+    # Runs of one length are equal if all columns are equal: the first value of each
+    # run, the second value of each, and so on.
+    numbers = np.zeros(len(first), dtype=np.int64)
+    next_number = 0
+    for length in distinct(counts).tolist():
+        of_length = np.flatnonzero(counts == length)
+        columns = [values[first[of_length] + nth] for nth in range(length)]
+        number_among_these = distinct_rows(columns)[1]
+        numbers[of_length] = next_number + number_among_these
+        next_number += int(number_among_these.max()) + 1
+    return numbers
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
@@ -256,17 +296,23 @@ def blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
     launches = jobs.launches
     configurations = [_args(LAUNCH, launches, n) for n in range(len(launches.distinct))]
     configurations.append({})  # of number -1
-    blocks_by_grid = _block_counts(configurations, in_threads=False)
-    blocks_by_threads = _block_counts(configurations, in_threads=True)
+    if_in_blocks = _block_counts(configurations, in_threads=False)
+    if_in_threads = _block_counts(configurations, in_threads=True)
+    return np.where(
+        _grids_are_in_threads(trace, jobs.rows),
+        if_in_threads[launches.number],
+        if_in_blocks[launches.number],
+    )
+
+
+def _grids_are_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Whether the call that launched each kernel records its grid in threads instead of
+    blocks; shape [rows]."""
     # a trace may be without names
     counts_threads = np.array([name in IN_THREADS for name in trace.names] or [False])
-    launch = trace.launch[jobs.rows]
-    in_threads = (launch >= 0) & counts_threads[trace.name[launch]]
-    return np.where(
-        in_threads,
-        blocks_by_threads[launches.number],
-        blocks_by_grid[launches.number],
-    )
+    launch = trace.launch[rows]
+    in_threads: NDArray[np.bool_] = counts_threads[trace.name[launch]] & (launch >= 0)
+    return in_threads
 
 
 def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int64s:
@@ -300,9 +346,8 @@ def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     if not len(ops):
         return {}
     recorded = arguments(trace.elements, trace.order[ops], INPUTS)
-    distinct_args = [
-        _args(INPUTS, recorded, number) for number in range(len(recorded.distinct))
-    ]
+    numbers = range(len(recorded.distinct))
+    distinct_args = [_args(INPUTS, recorded, number) for number in numbers]
     inputs_by_row = {}
     for op, number in zip(ops.tolist(), recorded.number.tolist(), strict=True):
         if number < 0:

@@ -103,6 +103,15 @@ def _peaks() -> Iterator[Peak]:
             yield _device(line, sets)
 
 
+class _Figures(NamedTuple):
+    """The last column of a line of peaks.txt."""
+
+    teraflops: dict[str, float]
+    """TFLOP/s by kind of arithmetic."""
+    memory_gb: tuple[int, int] | None
+    """The least and the most memory, None if it does not matter."""
+
+
 def _device(line: str, sets: Mapping[str, str]) -> Peak:
     """The limits of the device in a line of peaks.txt. Its columns, with two blanks or
     more between them, are the pattern of the name, multiprocessors, bandwidth, cache,
@@ -110,20 +119,31 @@ def _device(line: str, sets: Mapping[str, str]) -> Peak:
     set by its name."""
     columns = [column.strip() for column in line.split("  ") if column.strip()]
     pattern, sms, bandwidth, cache, last_column = columns
-    figures: list[str] = []
-    for set_or_figure in last_column.split():
-        figures += sets.get(set_or_figure, set_or_figure).split()
-    rates = dict(figure.split("=") for figure in figures)
-    least_gb, _, most_gb = rates.pop("memory", "").partition("-")
-    half = rates.pop("half", None)  # see the head of this module
-    if half is not None:
-        rates = {"fp16": half, "bf16": half, **rates}
+    figures = _figures(last_column, sets)
     return Peak(
         pattern=pattern,
         sms=int(sms),
         gigabytes_per_s=_number(bandwidth),
         cache_mb=_number(cache),
-        teraflops={kind: float(rate) for kind, rate in rates.items()},
+        teraflops=figures.teraflops,
+        memory_gb=figures.memory_gb,
+    )
+
+
+def _figures(column: str, sets: Mapping[str, str]) -> _Figures:
+    """The figures of a column: `tf32=156 half=312 memory=70-85`, where a name of a set
+    stands for its figures, and a later figure replaces an earlier one."""
+    texts: list[str] = []
+    for set_or_figure in column.split():
+        texts += sets.get(set_or_figure, set_or_figure).split()
+    figures = dict(text.split("=") for text in texts)
+    memory = figures.pop("memory", "")
+    least_gb, _, most_gb = memory.partition("-")
+    half = figures.pop("half", None)  # see the head of this module
+    if half is not None:
+        figures = {"fp16": half, "bf16": half, **figures}
+    return _Figures(
+        teraflops={kind: float(rate) for kind, rate in figures.items()},
         memory_gb=(int(least_gb), int(most_gb)) if most_gb else None,
     )
 

@@ -108,16 +108,21 @@ def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
     """The sizes of a product, with the leading dimensions of A folded into M if B is
     one matrix; None for shapes that do not fit."""
     if op == "aten::linear":
-        b = b[::-1]
+        b = b[::-1]  # the weight is [out, in]
     if op in ("aten::mv", "aten::addmv"):
         b = (*b, 1)
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+    if len(a) < 2 or len(b) < 2:
         return None
-    if len(b) == 2:
-        return _ProductSizes(batch=1, m=math.prod(a[:-1]), n=b[1], k=a[-1])
-    if a[:-2] != b[:-2]:
+    *a_batch, a_rows, a_columns = a
+    *b_batch, b_rows, b_columns = b
+    if a_columns != b_rows:
         return None
-    return _ProductSizes(batch=math.prod(a[:-2]), m=a[-2], n=b[-1], k=a[-1])
+    if not b_batch:
+        rows = math.prod(a_batch) * a_rows
+        return _ProductSizes(batch=1, m=rows, n=b_columns, k=a_columns)
+    if a_batch != b_batch:
+        return None
+    return _ProductSizes(batch=math.prod(a_batch), m=a_rows, n=b_columns, k=a_columns)
 
 
 def _product_bytes(
@@ -324,8 +329,9 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Whether a backward convolution is known not to be transposed: by its flag or,
     where that was not recorded, because its channels fit to no transposed one. False
     too for tensors without an image or of different numbers of dimensions."""
-    have_equal_dimensions = len(x.shape) == len(grad.shape) == len(weight.shape)
-    if not have_equal_dimensions or len(x.shape) < 3:
+    dimensions = len(x.shape)
+    are_equal = len(grad.shape) == dimensions and len(weight.shape) == dimensions
+    if not are_equal or dimensions < 3:
         return False
     is_transposed = inputs.flag(_TRANSPOSED)
     if is_transposed is not None:
@@ -519,10 +525,11 @@ def _attention_flop(
     """The FLOP of an attention by the formulas at the head of this module; None if it
     is not known whether it is causal, and for a causal one with other numbers of
     queries and keys."""
-    forward = sizes.qk_dim + sizes.v_dim
-    backward = 3 * sizes.qk_dim + 2 * sizes.v_dim
+    flop_per_pair = 2 * (sizes.qk_dim + sizes.v_dim)
+    if is_backward:
+        flop_per_pair = 2 * (3 * sizes.qk_dim + 2 * sizes.v_dim)
     pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
-    full = 2 * pairs * (backward if is_backward else forward)
+    full = pairs * flop_per_pair
     if is_causal is False:
         return full
     if is_causal and sizes.queries == sizes.keys:

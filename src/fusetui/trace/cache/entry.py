@@ -120,23 +120,13 @@ def rest_of(record: type) -> type[msgspec.Struct]:
 
 
 def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
-    """Raises OSError, or ValueError for what cannot be stored."""
-    kind = type(record)
+    """Writes an entry: MAGIC, the checksum of what follows, the size of the header, the
+    header, and the columns. Raises OSError, or ValueError for what cannot be stored."""
     columns = {
-        name: np.ascontiguousarray(getattr(record, name)) for name in columns_of(kind)
+        name: np.ascontiguousarray(getattr(record, name))
+        for name in columns_of(type(record))
     }
-    rest = {name: getattr(record, name) for name in rest_of(kind).__struct_fields__}
-    header = msgspec.msgpack.encode(
-        Header(
-            version=VERSION,
-            origin=origin,
-            rest=msgspec.Raw(msgspec.msgpack.encode(rest, enc_hook=_stored_stretches)),
-            columns={
-                name: ColumnForm(dtype=column.dtype.str, shape=column.shape)
-                for name, column in columns.items()
-            },
-        )
-    )
+    header = _header_of(record, origin, columns)
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
     position = len(MAGIC) + 4 + 4 + len(header)  # in the file
     for column in columns.values():
@@ -148,6 +138,23 @@ def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     for part in body:
         crc = isal_zlib.crc32(part, crc)
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
+
+
+def _header_of(
+    record: msgspec.Struct, origin: Origin, columns: Mapping[str, NDArray[Any]]
+) -> bytes:
+    """The encoded header: everything but the values of the columns."""
+    names = rest_of(type(record)).__struct_fields__
+    rest = {name: getattr(record, name) for name in names}
+    encoded_rest = msgspec.msgpack.encode(rest, enc_hook=_stored_stretches)
+    forms = {
+        name: ColumnForm(dtype=column.dtype.str, shape=column.shape)
+        for name, column in columns.items()
+    }
+    header = Header(
+        version=VERSION, origin=origin, rest=msgspec.Raw(encoded_rest), columns=forms
+    )
+    return msgspec.msgpack.encode(header)
 
 
 def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
@@ -181,6 +188,7 @@ def _converted(kind: type, value: Any) -> Any:
 def _mapped_columns(
     mapped: mmap.mmap, forms: Mapping[str, ColumnForm], header_end: int
 ) -> dict[str, NDArray[Any]]:
+    """The columns of an entry by name, which are read when they are looked at."""
     columns: dict[str, NDArray[Any]] = {}
     at = header_end
     for name, form in forms.items():
@@ -196,6 +204,7 @@ def _mapped_columns(
 
 
 def _stored_stretches(events: Events) -> list[StoredStretch]:
+    """The stretches of events as an entry has them."""
     return [
         StoredStretch(
             start=stretch.start,
@@ -210,6 +219,7 @@ def _stored_stretches(events: Events) -> list[StoredStretch]:
 
 
 def _stretch(stored: StoredStretch) -> Stretch:
+    """A stretch from what an entry has of it."""
     places: Int64s | None = None
     if stored.places is not None:
         places = np.frombuffer(stored.places, np.int64).reshape(-1, 3)
@@ -286,13 +296,15 @@ class Entry(CacheRecord, frozen=True):
         return self._load(lambda file: self._trace_in(file, text_of))
 
     def _trace_in(self, file: IO[bytes], text_of: TextOf) -> Trace:
-        """Raises an Exception if there is none."""
+        """The trace in an entry. Raises an Exception if there is none."""
         fields = read(file, self.origin, Trace)
-        stretches = [_stretch(stored) for stored in fields.pop("elements")]
+        stored_stretches = fields.pop("elements")
         report = replace(fields.pop("report"), path=self.path)
+        stretches = [_stretch(stored) for stored in stored_stretches]
+        state = State(size=self.origin.size, mtime_ns=self.origin.mtime_ns)
         with Path(self.path).open("rb") as original:
-            state = State(size=self.origin.size, mtime_ns=self.origin.mtime_ns)
-            text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
+            file_of_text = OpenFile(original.fileno())
+            text = text_of(report.format, self.path, file_of_text, state)
         return Trace(report=report, elements=Elements(text, stretches), **fields)
 
     def recall(self, name: str, kind: type[T]) -> T | None:

@@ -25,7 +25,8 @@ class EntryState(IntEnum):
 
 
 class GroupName(msgspec.Struct, frozen=True, order=True):
-    """A process group, as every rank names it; `pg_id` is another number on each."""
+    """A process group by the name that all ranks share; `pg_id` differs between
+    ranks."""
 
     name: str
     description: str

@@ -65,6 +65,7 @@ class DumpTables:
     tables."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self._ranks: list[RankDump] = []
         self._columns = {name: array(code) for name, code in COLUMN_TYPES.items()}
         self._groups: dict[GroupName, int] = {}
@@ -122,6 +123,8 @@ class DumpTables:
         )
 
     def _row(self, entry: Any) -> dict[str, int]:
+        """The values of an entry by the names of COLUMN_TYPES; `dump` is set later.
+        Raises MalformedError."""
         if not isinstance(entry, dict):
             raise MalformedError("an entry is not a table of values")
         is_p2p = entry.get("is_p2p") is True
@@ -256,13 +259,16 @@ def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
 
 
 def _frame(fields: Any) -> Frame:
+    """A frame of a stack; its line is 0 if it has none. Raises MalformedError."""
     if not isinstance(fields, dict):
         raise MalformedError("a frame is not a table of values")
     line = fields.get("line")
+    if type(line) is not int or not 0 <= line <= MAX_NUMBER:
+        line = 0
     return Frame(
         function=str(fields.get("name", "")),
         file=str(fields.get("filename", "")),
-        line=line if type(line) is int and 0 <= line <= MAX_NUMBER else 0,
+        line=line,
     )
 
 
@@ -291,13 +297,14 @@ def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
 
 
 def _ranks_listed(listed: Any) -> tuple[int, ...]:
-    """Ranks in ascending order: torch writes them as text, "[0, 1]"."""
+    """The distinct ranks in ascending order: torch writes them as text, "[0, 1]"."""
     numbers: list[int] = []
     if isinstance(listed, str):
         numbers = [int(number) for number in RANK_NUMBER.findall(listed)]
     elif isinstance(listed, list):
         numbers = [rank for rank in listed if type(rank) is int]
-    return tuple(sorted({rank for rank in numbers if 0 <= rank < MAX_RANKS}))
+    ranks = {rank for rank in numbers if 0 <= rank < MAX_RANKS}
+    return tuple(sorted(ranks))
 
 
 def _status(
@@ -328,38 +335,53 @@ def _reported(fields: Mapping[str, Any], key: str) -> int:
 def joined(parts: Sequence[FlightDumps]) -> FlightDumps:
     """The dumps of several parts as one, in their order; each part has its own ranks,
     and tables of its own."""
-    groups: dict[GroupName, int] = {}
-    operations: dict[str, int] = {}
-    tensors: dict[Tensors, int] = {}
-    stacks: dict[tuple[Frame, ...], int] = {}
+    tables = _JoinedTables()
     columns: dict[str, list[Any]] = {name: [] for name in COLUMN_TYPES}
     dump_count = 0
     for part in parts:
-        entries = part.entries
-        renumbered = {
-            "dump": entries.dump + np.int32(dump_count),
-            "group": _renumbered(entries.group, part.groups, groups),
-            "operation": _renumbered(entries.operation, part.operations, operations),
-            "inputs": _renumbered(entries.inputs, part.tensors, tensors),
-            "outputs": _renumbered(entries.outputs, part.tensors, tensors),
-            "stack": _renumbered(entries.stack, part.stacks, stacks),
-        }
+        renumbered = tables.renumbered(part)
+        renumbered["dump"] = part.entries.dump + np.int32(dump_count)
         for name, column in columns.items():
-            column.append(renumbered.get(name, getattr(entries, name)))
+            values = renumbered.get(name, getattr(part.entries, name))
+            column.append(values)
         dump_count += len(part.ranks)
-    whole: dict[str, Any] = {
+    joined_columns: dict[str, Any] = {
         name: np.concatenate(column) for name, column in columns.items()
     }
     return FlightDumps(
         ranks=tuple(rank for part in parts for rank in part.ranks),
         ranks_from_order=any(part.ranks_from_order for part in parts),
         unread=tuple(file for part in parts for file in part.unread),
-        entries=FlightEntries(**whole),
-        groups=tuple(groups),
-        operations=tuple(operations),
-        tensors=tuple(tensors),
-        stacks=tuple(stacks),
+        entries=FlightEntries(**joined_columns),
+        groups=tuple(tables.groups),
+        operations=tuple(tables.operations),
+        tensors=tuple(tables.tensors),
+        stacks=tuple(tables.stacks),
     )
+
+
+class _JoinedTables:
+    """The tables of several parts as one each: the number of each entry."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupName, int] = {}
+        self.operations: dict[str, int] = {}
+        self.tensors: dict[Tensors, int] = {}
+        self.stacks: dict[tuple[Frame, ...], int] = {}
+
+    def renumbered(self, part: FlightDumps) -> dict[str, Any]:
+        """The columns of a part that have numbers of its tables, with those of the
+        joined ones, to which what is new in it is added."""
+        entries = part.entries
+        return {
+            "group": _renumbered(entries.group, part.groups, self.groups),
+            "operation": _renumbered(
+                entries.operation, part.operations, self.operations
+            ),
+            "inputs": _renumbered(entries.inputs, part.tensors, self.tensors),
+            "outputs": _renumbered(entries.outputs, part.tensors, self.tensors),
+            "stack": _renumbered(entries.stack, part.stacks, self.stacks),
+        }
 
 
 def _renumbered(column: Int32s, keys: Sequence[Key], table: dict[Key, int]) -> Int32s:

@@ -46,7 +46,8 @@ class PlainMachine(PickleMachine):
         self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
 
     def run(self) -> Any:  # noqa: C901
-        """As that of PickleMachine. The opcodes that are nearly all of a dump are carried out
+        """The value of the pickle. Raises MalformedError with what is wrong, as the end of a
+        sentence. The opcodes that are nearly all of a dump are carried out
         here, the others by their method: a job has thousands of dumps, and a call for
         each opcode takes three times as long."""
         data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
@@ -111,6 +112,8 @@ class PlainMachine(PickleMachine):
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
+        """Gives the value on top of the stack the next number, which the file must
+        say."""
         if number != len(self._things):
             raise MalformedError("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
@@ -118,6 +121,7 @@ class PlainMachine(PickleMachine):
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
+        """Adds values to the list on top of the stack."""
         items = self.stack[-1]
         if type(items) is not list:
             raise MalformedError("its opcodes do not fit together")
@@ -126,14 +130,16 @@ class PlainMachine(PickleMachine):
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
+        """Adds to the dict on top of the stack. `pairs`: keys and values in turn."""
         fields = self.stack[-1]
         keys = pairs[::2]
-        if type(fields) is not dict or len(pairs) % 2:
+        values = pairs[1::2]
+        if type(fields) is not dict or len(keys) != len(values):
             raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
             raise MalformedError("a key is no text")
-        fields.update(zip(keys, pairs[1::2], strict=True))
+        fields.update(zip(keys, values, strict=True))
         self.memo.take(TABLE_BYTES)
         return at
 

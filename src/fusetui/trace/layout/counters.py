@@ -112,6 +112,7 @@ class SeriesGroup:
             )
 
     def _left_out_text(self) -> str:
+        """How many series are not shown, as the end of a heading; "" if all are."""
         count = len(self._left_out)
         if not count:
             return ""
@@ -188,7 +189,7 @@ def _memory_counters(of_memory: SeriesGroup) -> Iterator[Counter]:
 
 
 def _plain_counters(of_counters: SeriesGroup) -> Iterator[Counter]:
-    """Labels name the series where a counter has several."""
+    """The counters of a group. Labels name the series where a counter has several."""
     series_of_counter = Counts(key._replace(series="") for key in of_counters.samples)
     labels: dict[Key, str] = {}
     for key in of_counters.samples:
@@ -196,7 +197,8 @@ def _plain_counters(of_counters: SeriesGroup) -> Iterator[Counter]:
         words = [key.name, key.id]
         if not is_only_series and key.series != key.name:
             words.append(key.series)
-        labels[key] = " ".join(word for word in words if word) or "counter"
+        label = " ".join(word for word in words if word)
+        labels[key] = label or "counter"
     return of_counters.counters("counters", "", labels)
 
 
@@ -257,18 +259,28 @@ def _largest_in_ranges(
     largest = np.full(len(first), -np.inf)
     for level in levels:
         if end[-1] - first[0] <= max_scanned:
-            ranges = np.flatnonzero(first < end)
-            if len(ranges):
-                # reduceat gives what is in [first, end), and in [end, next first)
-                cuts = np.stack([first[ranges], end[ranges]], axis=1).ravel()
-                in_ranges = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
-                largest[ranges] = np.maximum(largest[ranges], in_ranges)
+            _include_all(largest, level, first, end)
             break
-        _include(largest, level, first, (first < end) & (first % 2 == 1))
-        _include(largest, level, end - 1, (first < end) & (end % 2 == 1))
+        is_not_empty = first < end
+        begins_in_pair = first % 2 == 1
+        ends_in_pair = end % 2 == 1
+        _include(largest, level, first, is_not_empty & begins_in_pair)
+        _include(largest, level, end - 1, is_not_empty & ends_in_pair)
         first = (first + 1) // 2
         end = end // 2
     return largest
+
+
+def _include_all(largest: Floats, level: Floats, first: Int64s, end: Int64s) -> None:
+    """Raises each of `largest` to the largest value in its [first, end)."""
+    ranges = np.flatnonzero(first < end)
+    if not len(ranges):
+        return
+    # reduceat gives what is in [first, end), and in [end, next first)
+    cuts = np.stack([first[ranges], end[ranges]], axis=1).ravel()
+    in_and_between = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])
+    in_ranges = in_and_between[::2]
+    largest[ranges] = np.maximum(largest[ranges], in_ranges)
 
 
 def _include(largest: Floats, level: Floats, index: Int64s, which: Flags) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,10 @@ def device_numbers(
     from 0.
     """
     work_lanes: set[tuple[Id, int | None]] = set()
-    named_devices: dict[Id, set[int]] = {}  # by the pid of the work that names them
     for layer, (pid, _, device) in zip(layers, lanes, strict=True):
-        if layer not in WORK:
-            continue
-        work_lanes.add((pid, device))
-        if device is not None:
-            named_devices.setdefault(pid, set()).add(device)
-    only_device: dict[Id, Id] = {}
-    for pid, devices in named_devices.items():
-        if len(devices) == 1:
-            (only_device[pid],) = devices
+        if layer in WORK:
+            work_lanes.add((pid, device))
+    only_device = _only_devices(work_lanes)
 
     def number(pid: Id, device: int | None) -> Id:
         if device is not None:
@@ -55,8 +48,22 @@ def device_numbers(
         return pid
 
     numbered = {(pid, number(pid, device)) for pid, device in work_lanes}
-    two_pids_share_a_number = len({device for _, device in numbered}) < len(numbered)
+    distinct_numbers = {number for _, number in numbered}
+    two_pids_share_a_number = len(distinct_numbers) < len(numbered)
     return number_by_pid if two_pids_share_a_number else number
+
+
+def _only_devices(work_lanes: Iterable[tuple[Id, int | None]]) -> dict[Id, Id]:
+    """The device of each pid whose work names one and no other."""
+    named_devices: dict[Id, set[int]] = {}
+    for pid, device in work_lanes:
+        if device is not None:
+            named_devices.setdefault(pid, set()).add(device)
+    only_device: dict[Id, Id] = {}
+    for pid, devices in named_devices.items():
+        if len(devices) == 1:
+            (only_device[pid],) = devices
+    return only_device
 
 
 @memo()
@@ -120,11 +127,13 @@ def other_accelerator(trace: Trace) -> tuple[str, int]:
     rows_of_others = rows[~is_category_of_gpu[trace.cat[rows]]]
     if not len(rows_of_others):
         return "", len(rows)
-    row = int(rows_of_others[0])
-    properties = device_properties(trace).get(trace.track_of(row).pid, {})
-    name = properties.get("name")
+    first_row = int(rows_of_others[0])
+    device = trace.track_of(first_row).pid
+    name = device_properties(trace).get(device, {}).get("name")
     if not isinstance(name, str) or not name:
-        name = trace.category_of(row).partition("_")[0].upper()  # mtia_ccp_events: MTIA
+        # mtia_ccp_events: MTIA
+        beginning, _, _ = trace.category_of(first_row).partition("_")
+        name = beginning.upper()
     return name, len(rows_of_others)
 
 

@@ -33,20 +33,25 @@ def launch_calls(role: Kinds, correlation: Int64s, start: Int64s) -> Int32s:
     launch = np.full(len(role), -1, dtype=np.int32)
     # 0 and -1 mean none; it wraps at 32 bits, so other negative numbers are possible
     is_known = (correlation != 0) & (correlation != -1)
-    calls = np.flatnonzero((role == Role.CALL) & is_known)
-    events = np.flatnonzero(np.isin(role, GPU_ROLES) & is_known)
+    is_call = (role == Role.CALL) & is_known
+    is_gpu_event = np.isin(role, GPU_ROLES) & is_known
+    calls = np.flatnonzero(is_call)
+    events = np.flatnonzero(is_gpu_event)
     if not len(calls) or not len(events):
         return launch
     calls = calls[np.lexsort((start[calls], correlation[calls]))]
-    # the calls of each event: calls[first : last + 1]
-    first = np.searchsorted(correlation[calls], correlation[events], side="left")
-    last = np.searchsorted(correlation[calls], correlation[events], side="right") - 1
-    several = np.flatnonzero(last > first)
-    last[several] = last_before(
-        start[calls], first[several], last[several], start[events[several]]
+    correlation_of_calls = correlation[calls]
+    correlation_of_events = correlation[events]
+    # the calls of each event: calls[first:end]
+    first = np.searchsorted(correlation_of_calls, correlation_of_events, side="left")
+    end = np.searchsorted(correlation_of_calls, correlation_of_events, side="right")
+    taken = end - 1
+    several = np.flatnonzero(end - first > 1)
+    taken[several] = last_before(
+        start[calls], first[several], taken[several], start[events[several]]
     )
-    has_call = last >= first
-    launch[events[has_call]] = calls[last[has_call]]
+    has_call = end > first
+    launch[events[has_call]] = calls[taken[has_call]]
     return launch
 
 
@@ -69,15 +74,17 @@ def enclosing_ops(role: Kinds, track: Int32s, parent: Int32s, depth: Int32s) -> 
     """The innermost CPU op that is, or contains, each row on its own track; -1 for
     none. All arrays have shape [slices], sorted by track."""
     is_op = role == Role.OP
-    op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
-    tracks = int(track[-1]) + 1 if len(track) else 0
-    has_ops = np.bincount(track[is_op], minlength=tracks) > 0
-    inner = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
+    rows = np.arange(len(role), dtype=np.int32)
+    op = np.where(is_op, rows, np.int32(-1))
+    track_count = int(track[-1]) + 1 if len(track) else 0
+    track_has_ops = np.bincount(track[is_op], minlength=track_count) > 0
+    may_be_in_op = ~is_op & (parent >= 0) & track_has_ops[track]
+    inner = np.flatnonzero(may_be_in_op)
     by_depth, bounds = rows_by_depth(depth[inner])
     inner = inner[by_depth]
     for first, end in pairwise(bounds):  # outer rows first
-        rows = inner[first:end]
-        op[rows] = op[parent[rows]]
+        rows_of_depth = inner[first:end]
+        op[rows_of_depth] = op[parent[rows_of_depth]]
     return op
 
 

@@ -44,7 +44,8 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     if nested is not None:
         return _compiled(np.array([0, len(start)]), start, end).tree
     rows = np.arange(len(start))
-    end_row = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
+    first_after = np.searchsorted(start, end, side="left")
+    end_row = np.maximum(rows + 1, first_after)
     ending_at_row = np.bincount(end_row, minlength=len(start) + 1)
     ended_by_row = np.cumsum(ending_at_row)[:-1]
     depth = rows - ended_by_row  # the slices before that are still open
@@ -63,29 +64,38 @@ def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     """
     if nested is not None:
         return _compiled(bounds, start, end).tree
-    depth = np.zeros(len(start), dtype=np.int32)
-    parent = np.full(len(start), -1, dtype=np.int32)
-    end_row = np.arange(1, len(start) + 1, dtype=np.int32)
-    nesting_tracks = overlapping_tracks(bounds, start, end)
-    small = small_tracks(bounds, nesting_tracks)
+    # as if nothing were nested
+    nesting = Nesting(
+        depth=np.zeros(len(start), dtype=np.int32),
+        parent=np.full(len(start), -1, dtype=np.int32),
+        end_row=np.arange(1, len(start) + 1, dtype=np.int32),
+    )
+    overlapping = overlapping_tracks(bounds, start, end)
+    small = small_tracks(bounds, overlapping)
     if len(small):
-        rows, begins = rows_of_tracks(bounds, small)
-        tree = nest(*as_one_track(begins, start[rows], end[rows]))
-        depth[rows] = tree.depth
-        parent[rows] = np.where(tree.parent >= 0, rows[tree.parent], -1)
-        # rows of one track are neighbors in both numberings
-        end_row[rows] = tree.end_row + (rows - np.arange(len(rows)))
-    for track in np.setdiff1d(nesting_tracks, small, assume_unique=True).tolist():
-        first_row = int(bounds[track])
-        here = slice(first_row, int(bounds[track + 1]))
-        tree = nest(start[here], end[here])
-        depth[here] = tree.depth
-        parent[here] = np.where(tree.parent >= 0, tree.parent + first_row, -1)
-        end_row[here] = tree.end_row + first_row
-    return Nesting(depth=depth, parent=parent, end_row=end_row)
+        rows, bounds_in_rows = rows_of_tracks(bounds, small)
+        starts, ends = as_one_track(bounds_in_rows, start[rows], end[rows])
+        _set_tree(nesting, rows, nest(starts, ends))
+    large = np.setdiff1d(overlapping, small, assume_unique=True)
+    for track in large.tolist():
+        rows = np.arange(bounds[track], bounds[track + 1])
+        _set_tree(nesting, rows, nest(start[rows], end[rows]))
+    return nesting
+
+
+def _set_tree(nesting: Nesting, rows: Rows, tree: Nesting) -> None:
+    """Sets these rows of `nesting` to a tree that counts its rows from 0. The rows of
+    one track are neighbors in both."""
+    first_rows = rows - np.arange(len(rows))  # what a number in the tree lacks
+    has_parent = tree.parent >= 0
+    nesting.depth[rows] = tree.depth
+    nesting.parent[rows] = np.where(has_parent, rows[tree.parent], -1)
+    nesting.end_row[rows] = tree.end_row + first_rows
 
 
 class _CompiledNesting(NamedTuple):
+    """What nested.c computes."""
+
     tree: Nesting  # rows count from the first of all
     crossing: Rows  # rows that are not inside their parent
 
@@ -131,7 +141,8 @@ def rows_by_depth(depth: Int32s | Int64s) -> RowsByDepth:
     keys = depth.astype(np.int16) if fits_16_bits else depth  # sorts in linear time
     order = np.argsort(keys, kind="stable")
     depths = np.arange(deepest + 2, dtype=keys.dtype)
-    return RowsByDepth(rows=order, bounds=keys[order].searchsorted(depths).tolist())
+    bounds = np.searchsorted(keys[order], depths)
+    return RowsByDepth(rows=order, bounds=bounds.tolist())
 
 
 def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
@@ -145,26 +156,24 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
     crossing = _crossing_rows(start, end, call, flat)
     if not len(crossing):
         return subrow
-    latest_end = np.maximum.accumulate(end)
-    first_rows = np.flatnonzero(start[1:] >= latest_end[:-1]) + 1
     # a cluster: consecutive rows that overlap each other, directly or through others
+    latest_end = np.maximum.accumulate(end)
+    begins_cluster = start[1:] >= latest_end[:-1]
+    first_rows = np.flatnonzero(begins_cluster) + 1
     bounds = np.concatenate(([0], first_rows, [len(start)]))
     cluster_of_crossing = np.searchsorted(bounds, crossing, side="right") - 1
     for cluster in np.flatnonzero(np.bincount(cluster_of_crossing)).tolist():
         rows = slice(int(bounds[cluster]), int(bounds[cluster + 1]))
-        slices = map(
-            Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist()
-        )
-        subrow[rows] = first_fit(slices, flat)
+        columns = start[rows].tolist(), end[rows].tolist(), call[rows].tolist()
+        subrow[rows] = first_fit(map(Slice, *columns), flat)
     return subrow
 
 
 def _crossing_rows(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Rows:
     """The rows that cannot be where they are if all rows are on one sub-row; see
     `arrange`."""
-    if flat:  # those that begin before an earlier one has ended
-        latest_end = np.maximum.accumulate(end)
-        return np.flatnonzero(start[1:] < latest_end[:-1]) + 1
+    if flat:
+        return _rows_begun_early(start, end)
     if nested is not None:
         return _compiled(np.array([0, len(start)]), start, end, call).crossing
     tree = nest(start, end)
@@ -176,19 +185,29 @@ def _crossing_rows(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Rows:
     return inner[ends_later | are_equal_calls]
 
 
+def _rows_begun_early(start: Int64s, end: Int64s) -> Rows:
+    """The rows that begin before an earlier one has ended."""
+    latest_end = np.maximum.accumulate(end)
+    begins_early = start[1:] < latest_end[:-1]
+    return np.flatnonzero(begins_early) + 1
+
+
 def _parents(depth: Int64s) -> Int32s:
     """For each row the last earlier row that is one level less deep; -1 for those of
     depth 0. `depth` is that of properly nested rows: before one of depth n there is one
     of depth n - 1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
     rows, bounds = rows_by_depth(depth)
+    if not len(rows):
+        return parent
     # By depth, then by row, as the rows are: in ascending order.
     keys = depth[rows] * len(depth) + rows
-    not_outermost = slice(bounds[1] if len(bounds) > 1 else 0, None)
-    # What this row's key would be one level up: its parent is the last key before it.
-    keys_one_level_up = keys[not_outermost] - len(depth)
-    before = np.searchsorted(keys, keys_one_level_up) - 1
-    parent[rows[not_outermost]] = rows[np.maximum(before, 0)]
+    outermost_count = bounds[1]
+    inner = rows[outermost_count:]
+    # What the key of an inner row would be one level up: its parent is the last before.
+    keys_one_level_up = keys[outermost_count:] - len(depth)
+    places_of_parents = np.searchsorted(keys, keys_one_level_up) - 1
+    parent[inner] = rows[places_of_parents]
     return parent
 
 
@@ -197,9 +216,11 @@ NO_ROOM = -UNLIMITED_ROOM
 
 
 class Slice(NamedTuple):
+    """A slice for which a sub-row is looked for."""
+
     start: int  # ns
-    end: int
-    call: bool
+    end: int  # ns
+    call: bool  # is a runtime call
 
 
 def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
@@ -210,46 +231,67 @@ def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
     unless that is a call that starts now. A slice needs twice its end, a call one more.
     So a slice fits if it ends no later, and a call with equal times does not.
     """
-    rooms = FirstFit()
-    open_slices: dict[int, list[Slice]] = {}  # of each sub-row, outer ones first
-    ends: list[tuple[int, int]] = []  # a heap of (end of a slice, its sub-row)
-    with_fresh_call: list[
-        int
-    ] = []  # sub-rows whose innermost is a call that starts now
-    subrows: list[int] = []
-    now = NO_ROOM
-    for slice_ in slices:
-        if slice_.start != now:
-            now = slice_.start
-            while with_fresh_call:
-                subrow = with_fresh_call.pop()
-                rooms.set(subrow, _room(open_slices[subrow], now, flat))
-        while ends and ends[0][0] <= now:
-            _, subrow = heappop(ends)
-            inside = open_slices[subrow]
-            while inside and inside[-1].end <= now:
-                inside.pop()
-            rooms.set(subrow, _room(inside, now, flat))
-        subrow = rooms.first(2 * slice_.end + slice_.call)
-        inside = open_slices.setdefault(subrow, [])
-        inside.append(slice_)
-        heappush(ends, (slice_.end, subrow))
-        rooms.set(subrow, _room(inside, now, flat))
+    subrows = _OpenSubrows(flat)
+    return [subrows.place(slice_) for slice_ in slices]
+
+
+class _OpenSubrows:
+    """The slices that are open at a time, by sub-row."""
+
+    def __init__(self, flat: bool) -> None:
+        """`flat`: see `arrange`."""
+        self._flat = flat
+        self._now = NO_ROOM  # ns: the start of the last slice
+        self._rooms = FirstFit()
+        self._open: dict[int, list[Slice]] = {}  # of each sub-row, outer ones first
+        self._ends: list[
+            tuple[int, int]
+        ] = []  # a heap of (end of a slice, its sub-row)
+        # sub-rows whose innermost slice is a call that starts now
+        self._with_fresh_call: list[int] = []
+
+    def place(self, slice_: Slice) -> int:
+        """Opens a slice on the first sub-row that it fits in, which is returned. It
+        starts no earlier than the one before."""
+        if slice_.start != self._now:
+            self._advance(slice_.start)
+        # also between slices with equal starts: one without duration ends at once
+        self._close_ended()
+        subrow = self._rooms.first(2 * slice_.end + slice_.call)
+        self._open.setdefault(subrow, []).append(slice_)
+        heappush(self._ends, (slice_.end, subrow))
+        self._set_room(subrow)
         if slice_.call:
-            with_fresh_call.append(subrow)
-        subrows.append(subrow)
-    return subrows
+            self._with_fresh_call.append(subrow)
+        return subrow
 
+    def _advance(self, now: int) -> None:
+        """Goes on to the time `now`, at which no call has started yet."""
+        self._now = now
+        while self._with_fresh_call:
+            self._set_room(self._with_fresh_call.pop())
 
-def _room(open_slices: list[Slice], now: int, flat: bool) -> int:
-    """The room of a sub-row; see `first_fit`."""
-    if not open_slices:
-        return UNLIMITED_ROOM
-    if flat:
-        return NO_ROOM
-    innermost = open_slices[-1]
-    is_fresh_call = innermost.call and innermost.start == now
-    return 2 * innermost.end + (not is_fresh_call)
+    def _close_ended(self) -> None:
+        """Closes the slices that have ended by now."""
+        while self._ends and self._ends[0][0] <= self._now:
+            _, subrow = heappop(self._ends)
+            open_slices = self._open[subrow]
+            while open_slices and open_slices[-1].end <= self._now:
+                open_slices.pop()
+            self._set_room(subrow)
+
+    def _set_room(self, subrow: int) -> None:
+        """Sets the room of a sub-row from its open slices; see `first_fit`."""
+        open_slices = self._open[subrow]
+        if not open_slices:
+            room = UNLIMITED_ROOM
+        elif self._flat:
+            room = NO_ROOM
+        else:
+            innermost = open_slices[-1]
+            is_fresh_call = innermost.call and innermost.start == self._now
+            room = 2 * innermost.end + (not is_fresh_call)
+        self._rooms.set(subrow, room)
 
 
 class FirstFit:
@@ -275,14 +317,18 @@ class FirstFit:
         return node - self._leaves
 
     def _double(self) -> None:
-        """Twice the leaves; the new ones are UNLIMITED_ROOM."""
-        leaves = self._tree[self._leaves :] + [UNLIMITED_ROOM] * self._leaves
+        """Doubles the number of leaves; the new ones are UNLIMITED_ROOM."""
+        old_leaves = self._tree[self._leaves :]
+        new_leaves = [UNLIMITED_ROOM] * self._leaves
         self._leaves *= 2
-        self._tree = [UNLIMITED_ROOM] * self._leaves + leaves
+        inner_nodes = [UNLIMITED_ROOM] * self._leaves
+        tree = [*inner_nodes, *old_leaves, *new_leaves]
         for node in range(self._leaves - 1, 0, -1):
-            self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
+            tree[node] = max(tree[2 * node], tree[2 * node + 1])
+        self._tree = tree
 
     def set(self, index: int, room: int) -> None:
+        """Sets the room of a sub-row."""
         tree = self._tree
         node = index + self._leaves
         tree[node] = room

@@ -247,8 +247,9 @@ def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
 
 
 def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
-    """The numbers at the ends of the names; () unless all have one: those of the
-    profiler, or names that differ only in a number that grows."""
+    """The numbers at the ends of the names, if they number the steps: those of the
+    profiler, or names that differ only in a number that grows. () if they do not, or
+    if a name has no number."""
     stems = {name.rstrip(DIGITS) for name in names}
     if len(stems) != 1:
         return ()
@@ -259,8 +260,10 @@ def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
     numbers = tuple(int(text) for text in texts)
     if stem == STEP_PREFIX:
         return numbers
-    grows = len(numbers) > 1 and all(a < b for a, b in pairwise(numbers))
-    return numbers if grows and not is_of_server(stem) else ()
+    grows = all(earlier < later for earlier, later in pairwise(numbers))
+    if len(numbers) < 2 or not grows or is_of_server(stem):
+        return ()
+    return numbers
 
 
 def labels_of(names: Sequence[str]) -> Sequence[str]:
@@ -361,10 +364,11 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
 def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
     """The starts of slices in order of time; of one that begins before the end of the
     one before by no more than rounding explains, that end."""
-    starts = start.copy()
-    overlap_ns = end[:-1] - start[1:]
+    end_before = end[:-1]
+    overlap_ns = end_before - start[1:]
     is_rounding = (overlap_ns > 0) & (overlap_ns <= ROUNDING_NS)
-    starts[1:][is_rounding] = end[:-1][is_rounding]
+    starts = start.copy()
+    starts[1:] = np.where(is_rounding, end_before, start[1:])
     return starts
 
 
@@ -389,8 +393,23 @@ def _around_the_work(trace: Trace) -> Rows:
 def _recurring(trace: Trace) -> list[Rows]:
     """Outermost annotations in groups with equal names except for numbers, those with
     the most time first. The rows of a group are in order of time."""
-    rows = _complete(trace, trace.rows_of(Role.ANNOTATION))
-    rows = rows[trace.parent[rows] < 0]
+    annotations = _complete(trace, trace.rows_of(Role.ANNOTATION))
+    outermost = annotations[trace.parent[annotations] < 0]
+    group_of_outermost = _groups_of_names(trace, outermost)[trace.name[outermost]]
+    is_in_group = group_of_outermost >= 0
+    rows = outermost[is_in_group]
+    group = group_of_outermost[is_in_group]
+    in_order = np.lexsort((trace.start[rows], group))
+    is_next_group = np.diff(group[in_order]) != 0
+    groups = np.split(rows[in_order], np.flatnonzero(is_next_group) + 1)
+    recurring = [group for group in groups if len(group) > 1]
+    return sorted(recurring, key=lambda rows: -int(trace.dur[rows].sum()))
+
+
+def _groups_of_names(trace: Trace, rows: Rows) -> Int64s:
+    """The group of each name of these rows: names that differ only in numbers are in
+    one. -1 for names of the compiler, of parts of a step, and of other rows. Shape
+    [names]."""
     group_of_stem: dict[str, int] = {}
     group_of_name = np.full(len(trace.names), -1)
     for number in distinct(trace.name[rows]).tolist():
@@ -399,21 +418,14 @@ def _recurring(trace: Trace) -> list[Rows]:
             continue
         stem = re.sub(r"\d+", "#", name[:MAX_STEM_CHARS])
         group_of_name[number] = group_of_stem.setdefault(stem, len(group_of_stem))
-    rows = rows[group_of_name[trace.name[rows]] >= 0]
-    group = group_of_name[trace.name[rows]]
-    order = np.lexsort((trace.start[rows], group))
-    is_next_group = np.diff(group[order]) != 0
-    groups = np.split(rows[order], np.flatnonzero(is_next_group) + 1)
-    recurring = [group for group in groups if len(group) > 1]
-    return sorted(recurring, key=lambda group: -int(trace.dur[group].sum()))
+    return group_of_name
 
 
 class _Work(NamedTuple):
     """Pieces of work; arrays of shape [pieces], in ns."""
 
-    requested_ns: (
-        Int64s  # ns of the file: the launch of a GPU event, the start of an op
-    )
+    # ns of the file: the launch of a GPU event, the start of an op
+    requested_ns: Int64s
     dur: Int64s
 
 
@@ -434,12 +446,13 @@ def _share_inside(trace: Trace, group: Rows, work: _Work) -> float:
     the slices overlap."""
     end = trace.end[group]
     start = _starts_after_ends(trace.start[group], end)
-    total_ns = int(work.dur.sum())
     overlap = bool((start[1:] < end[:-1]).any())
+    total_ns = int(work.dur.sum())
     if not total_ns or overlap:
         return 0.0
-    is_inside = Cover(start, end).place_of(work.requested_ns) >= 0
-    return float(work.dur[is_inside].sum()) / total_ns
+    slice_of_work = Cover(start, end).place_of(work.requested_ns)
+    inside_ns = work.dur[slice_of_work >= 0].sum()
+    return float(inside_ns) / total_ns
 
 
 def _iterations(trace: Trace) -> Steps:
@@ -447,31 +460,44 @@ def _iterations(trace: Trace) -> Steps:
     begins where the recording of that thread begins; it is left out if that is in the
     middle of it, which the key CLIPPED tells. Of several optimizers, the one that steps
     most often, and last, ends an iteration."""
-    rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
-    names = trace.name[rows]
-    occurrences = np.bincount(names, minlength=1)
-    most_frequent = names[occurrences[names] == occurrences.max()]
-    if len(most_frequent):
-        last_to_step = most_frequent[-1]
-        rows = rows[names == last_to_step]
+    rows = _steps_of_last_optimizer(trace)
     if len(rows) < 2:
         return _annotated(trace, rows[:0], "")
-    thread_of_track = trace.thread_of_track
-    thread = thread_of_track[trace.track[rows[0]]]
-    tracks = np.flatnonzero(thread_of_track == thread).tolist()
-    first_rows = [trace.tracks[track].first_row for track in tracks]
-    recording_begins = trace.start[first_rows].min()
+    first_start = _recording_begins(trace, int(rows[0]))
     numbers = tuple(range(1, len(rows) + 1))
     steps = msgspec.structs.replace(
         _annotated(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
         names=tuple(f"#{number}" for number in numbers),
-        start=np.append(recording_begins, trace.end[rows[:-1]]),
+        start=np.append(first_start, trace.end[rows[:-1]]),
         numbers=numbers,
         printed=False,
     )
     if CLIPPED in trace.keys:
         return steps.only(np.arange(1, len(rows)))
     return steps
+
+
+def _steps_of_last_optimizer(trace: Trace) -> Rows:
+    """The annotations of the optimizer that steps most often, and last of those; in
+    order of time."""
+    rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
+    if not len(rows):
+        return rows
+    names = trace.name[rows]
+    occurrences = np.bincount(names)
+    most_frequent = names[occurrences[names] == occurrences.max()]
+    last_to_step = most_frequent[-1]
+    steps: Rows = rows[names == last_to_step]
+    return steps
+
+
+def _recording_begins(trace: Trace, row: int) -> int:
+    """When the first slice of the thread of a row starts (ns)."""
+    thread_of_track = trace.thread_of_track
+    thread = thread_of_track[trace.track[row]]
+    tracks = np.flatnonzero(thread_of_track == thread).tolist()
+    first_rows = [trace.tracks[track].first_row for track in tracks]
+    return int(trace.start[first_rows].min())
 
 
 def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:

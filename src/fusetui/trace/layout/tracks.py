@@ -51,7 +51,7 @@ from fusetui.trace.model.intervals import (
     rows_of_tracks,
     small_tracks,
 )
-from fusetui.trace.model.raw import Label, Raw, Thread
+from fusetui.trace.model.raw import Label, Lane, Raw, Thread
 
 THREAD_NAME = lazy_pattern(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 """What torch calls a thread: `thread 7 (pt_autograd_0)`."""
@@ -89,6 +89,7 @@ class SortedSlices(NamedTuple):
     dur: Int64s
 
     def reordered(self, places: Rows) -> SortedSlices:
+        """The slices at these places, in this order."""
         return SortedSlices(
             order=self.order[places],
             group=self.group[places],
@@ -110,34 +111,37 @@ def lay_out(raw: Raw) -> Layout:
         subrow = subrow[by_track]
     subrows_of_group = int(subrow.max(initial=0)) + 1
     if subrows_of_group == 1:
-        key = slices.group
+        track_key = slices.group
     else:
-        key = slices.group.astype(np.int64) * subrows_of_group + subrow
-    track_keys, track = small_unique(key)
+        track_key = slices.group.astype(np.int64) * subrows_of_group + subrow
+    track_keys, track = small_unique(track_key)
     bounds = np.searchsorted(track, np.arange(len(track_keys) + 1))
-    tracks = []
-    row_ranges = pairwise(bounds.tolist())
-    for track_key, (first_row, end_row) in zip(
-        track_keys.tolist(), row_ranges, strict=True
-    ):
-        number, subrow_of_track = divmod(track_key, subrows_of_group)
-        tracks.append(
-            replace(
-                groups[number],
-                subrow=subrow_of_track,
-                first_row=first_row,
-                end_row=end_row,
-            )
-        )
     return Layout(
         order=slices.order,
         start=slices.start,
         dur=slices.dur,
         track=track,
         role=slices.role,
-        tracks=tuple(tracks),
+        tracks=_tracks(groups, track_keys, subrows_of_group, bounds),
         bounds=bounds,
     )
+
+
+def _tracks(
+    groups: Sequence[Track], track_keys: Rows, subrows_of_group: int, bounds: Rows
+) -> tuple[Track, ...]:
+    """The tracks with their sub-rows and rows. The key of a track is the number of its
+    group times `subrows_of_group`, plus its sub-row; track n has the rows
+    [bounds[n], bounds[n + 1])."""
+    tracks = []
+    row_ranges = pairwise(bounds.tolist())
+    for key, (first_row, end_row) in zip(track_keys.tolist(), row_ranges, strict=True):
+        group, subrow = divmod(key, subrows_of_group)
+        track = replace(
+            groups[group], subrow=subrow, first_row=first_row, end_row=end_row
+        )
+        tracks.append(track)
+    return tuple(tracks)
 
 
 def _sorted(
@@ -179,48 +183,57 @@ def _order(raw: Raw, roles: Kinds, group: NDArray[np.int16] | Int32s) -> Rows:
     is_like_last = np.concatenate(([False], is_as_before))
     is_like_next = np.concatenate((is_as_before, [False]))
     run = np.cumsum(~is_like_last)  # of slices with equal group and start
-    among = np.flatnonzero(is_like_last | is_like_next)
-    rows = order[among]
-    rank_of_role = np.array(
-        [NESTING_RANKS.get(role, LAST_NESTING_RANK) for role in Role], np.int8
+    tied_places = np.flatnonzero(is_like_last | is_like_next)
+    tied = order[tied_places]
+    by_rank = np.lexsort(
+        (
+            raw.external_id[tied],
+            _nesting_ranks()[roles[tied]],
+            -raw.dur[tied],
+            run[tied_places],  # the first key of the order, as lexsort has it
+        )
     )
-    keys = (
-        raw.external_id[rows],
-        rank_of_role[roles[rows]],
-        -raw.dur[rows],
-        run[among],
-    )
-    order[among] = rows[np.lexsort(keys)]
+    order[tied_places] = tied[by_rank]
     return order
 
 
+def _nesting_ranks() -> NDArray[np.int8]:
+    """The nesting rank of each role; shape [roles]."""
+    ranks = [NESTING_RANKS.get(role, LAST_NESTING_RANK) for role in Role]
+    return np.array(ranks, np.int8)
+
+
 def _roles(raw: Raw) -> Kinds:
-    """Roles by category, except that some files record annotations as operators (see
-    NO_OPS)."""
+    """The role of each slice in file order, by its category; except that some files
+    record annotations as operators (see NO_OPS)."""
     role_of_category = [role(category) for category in raw.categories]
     roles = np.array(role_of_category, dtype=np.uint8)[raw.category]
     _add_legacy_roles(raw, roles)
     names_no_op = _flags([name.startswith(NO_OPS) for name in raw.names])
-    roles[names_no_op[raw.name] & (roles == Role.OP)] = Role.ANNOTATION
+    is_op = roles == Role.OP
+    is_no_op = names_no_op[raw.name]
+    roles[is_op & is_no_op] = Role.ANNOTATION
     return roles
 
 
 def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
     """Sets the roles of slices without a category where the process tells them; see
-    LEGACY_CPU."""
-    is_uncategorized = _flags([not category for category in raw.categories])
+    LEGACY_CPU. On the GPU, a slice with the name of an op is the time of that op."""
+    names_no_category = _flags([not category for category in raw.categories])
     is_cpu_lane = _flags([pid == LEGACY_CPU for pid, _, _ in raw.threads])
     is_gpu_lane = _flags([pid == LEGACY_GPU for pid, _, _ in raw.threads])
-    on_cpu = is_uncategorized[raw.category] & is_cpu_lane[raw.thread]
-    on_gpu = is_uncategorized[raw.category] & is_gpu_lane[raw.thread]
-    roles[on_cpu] = Role.OP
-    is_name_of_op = np.zeros(len(raw.names), dtype=np.bool_)
-    is_name_of_op[raw.name[on_cpu]] = True
-    is_time_of_op = is_name_of_op[raw.name[on_gpu]]
-    roles[on_gpu] = np.where(is_time_of_op, Role.GPU_ANNOTATION, Role.KERNEL)
+    is_uncategorized = names_no_category[raw.category]
+    is_on_cpu = is_uncategorized & is_cpu_lane[raw.thread]
+    is_on_gpu = is_uncategorized & is_gpu_lane[raw.thread]
+    roles[is_on_cpu] = Role.OP
+    names_op = np.zeros(len(raw.names), dtype=np.bool_)
+    names_op[raw.name[is_on_cpu]] = True
+    is_time_of_op = names_op[raw.name[is_on_gpu]]
+    roles[is_on_gpu] = np.where(is_time_of_op, Role.GPU_ANNOTATION, Role.KERNEL)
 
 
 def _flags(values: list[bool]) -> Flags:
+    """An array of flags, also of an empty list."""
     return np.array(values, dtype=np.bool_)
 
 
@@ -228,50 +241,71 @@ def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
     """Tracks without sub-rows, in screen order, their rows unknown; and the index among
     them of each slice, in file order. Lanes that differ only in whether an event says
     its device are one track."""
-    layer_of_role = np.array(
-        [LAYER_ORDER.index(LAYERS[role]) for role in Role], np.int32
-    )
+    layer_numbers = [LAYER_ORDER.index(LAYERS[role]) for role in Role]
+    layer_of_role = np.array(layer_numbers, np.int32)
+    # one number for the lane and the layer of a slice
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of_role[roles]
     keys, key_of_slice = small_unique(key)
-    begins = np.full(len(raw.threads), np.iinfo(np.int64).max)
-    np.minimum.at(begins, raw.thread, raw.start)
-    lane_numbers, layer_numbers = np.divmod(keys, len(LAYER_ORDER))
-    lanes = [raw.threads[number] for number in lane_numbers.tolist()]
-    layers = [LAYER_ORDER[number] for number in layer_numbers.tolist()]
+    lanes, layers = np.divmod(keys, len(LAYER_ORDER))
+    tracks = _tracks_of_lanes(
+        raw,
+        lanes=[raw.threads[lane] for lane in lanes.tolist()],
+        layers=[LAYER_ORDER[layer] for layer in layers.tolist()],
+    )
+    first_start_of_lane = np.full(len(raw.threads), np.iinfo(np.int64).max)
+    np.minimum.at(first_start_of_lane, raw.thread, raw.start)
+    groups, group_of_key = _in_screen_order(tracks, first_start_of_lane[lanes])
+    return groups, group_of_key[key_of_slice]
+
+
+def _in_screen_order(
+    tracks: Sequence[Track], first_start: Int64s
+) -> tuple[list[Track], Int32s]:
+    """The distinct tracks in screen order, and the index among them of each track.
+    `first_start` (ns) has shape [tracks]; of equal tracks the last one counts."""
+    sort_keys: dict[Track, tuple[object, ...]] = {}
+    for track, start in zip(tracks, first_start.tolist(), strict=True):
+        sort_keys[track] = _sort_key(track, start)
+    in_order = sorted(sort_keys, key=sort_keys.__getitem__)
+    index_of_track = {track: index for index, track in enumerate(in_order)}
+    indices = [index_of_track[track] for track in tracks]
+    return in_order, np.array(indices, dtype=np.int32)
+
+
+def _tracks_of_lanes(
+    raw: Raw, lanes: Sequence[Lane], layers: Sequence[Layer]
+) -> list[Track]:
+    """The track of each pair of a lane and a layer; equal ones are one track."""
     device_number = device_numbers(layers, lanes)
     naming = Naming(raw.labels)
-    tracks: list[Track] = []  # of each key
+    tracks: list[Track] = []
     for layer, (pid, tid, device) in zip(layers, lanes, strict=True):
         owner = device_number(pid, device) if layer in GPU_LAYERS else pid
-        label = naming.label(layer, pid, tid, owner)
-        tracks.append(
-            Track(
-                layer=layer,
-                pid=owner,
-                tid=tid,
-                label=label,
-                subrow=0,
-                first_row=0,
-                end_row=0,
-            )
+        track = Track(
+            layer=layer,
+            pid=owner,
+            tid=tid,
+            label=naming.label(layer, pid, tid, owner),
+            subrow=0,
+            first_row=0,
+            end_row=0,
         )
-    sort_keys: dict[Track, tuple[object, ...]] = {}
-    for track, begin in zip(tracks, begins[lane_numbers].tolist(), strict=True):
-        sort_keys[track] = _sort_key(track, begin)
-    in_order = sorted(sort_keys, key=sort_keys.__getitem__)
-    place = {track: number for number, track in enumerate(in_order)}
-    place_of_key = np.array([place[track] for track in tracks], dtype=np.int32)
-    return in_order, place_of_key[key_of_slice]
+        tracks.append(track)
+    return tracks
 
 
-def _sort_key(track: Track, begin: int) -> tuple[object, ...]:
-    """What the screen order sorts tracks by; `begin`: the first start on the lane."""
+def _sort_key(track: Track, first_start: int) -> tuple[object, ...]:
+    """What the screen order sorts tracks by: CPU threads by their first start (ns),
+    then GPUs by device and stream, then the rest by their first start."""
     layer = LAYER_ORDER.index(track.layer)
+    pid_text = str(track.pid)
+    tid_text = str(track.tid)
     if track.layer in GPU_LAYERS:
-        stream = (_number_in(track.tid), str(track.tid))
-        return (1, _number_in(track.pid), str(track.pid), *stream, layer)
+        device = _number_in(track.pid)
+        stream = _number_in(track.tid)
+        return (1, device, pid_text, stream, tid_text, layer)
     section = 0 if track.layer in CPU_LAYERS else 2
-    return (section, begin, str(track.pid), str(track.tid), layer)
+    return (section, first_start, pid_text, tid_text, layer)
 
 
 def _number_in(value: Id) -> int:
@@ -281,60 +315,91 @@ def _number_in(value: Id) -> int:
 
 
 def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
-    """The sub-row of each slice; shape [slices]."""
-    start = slices.start
+    """The sub-row of each slice; shape [slices].
+
+    Groups without overlapping slices have one sub-row. Of the others, the small ones
+    are arranged together, as if they were one track; then each large one in a thread.
+    """
     end = slices.start + slices.dur
-    is_call = slices.role == Role.CALL
+    subrow = np.zeros(len(end), dtype=np.int32)
     bounds = np.searchsorted(slices.group, np.arange(len(groups) + 1))
-    is_stream = np.array([group.layer is Layer.STREAM for group in groups], np.bool_)
-    left = overlapping_tracks(
-        bounds, start, end
-    )  # groups that are still to be arranged
-    subrow = np.zeros(len(start), dtype=np.int32)
-    for flat in (True, False):
-        small = small_tracks(bounds, left[is_stream[left] == flat])
-        if len(small):
-            rows, begins = rows_of_tracks(bounds, small)
-            starts, ends = as_one_track(begins, start[rows], end[rows])
-            subrow[rows] = arrange(starts, ends, is_call[rows], flat)
-            left = np.setdiff1d(left, small, assume_unique=True)
-    slices_of_left = [slice(int(bounds[n]), int(bounds[n + 1])) for n in left]
+    overlapping = overlapping_tracks(bounds, slices.start, end)
+    is_stream = _flags([group.layer is Layer.STREAM for group in groups])
+    small_streams = small_tracks(bounds, overlapping[is_stream[overlapping]])
+    small_others = small_tracks(bounds, overlapping[~is_stream[overlapping]])
+    _arrange_small(subrow, slices, bounds, small_streams, flat=True)
+    _arrange_small(subrow, slices, bounds, small_others, flat=False)
+    small = np.concatenate((small_streams, small_others))
+    large = np.setdiff1d(overlapping, small, assume_unique=True)
+    _arrange_large(subrow, slices, bounds, large, is_stream)
+    return subrow
+
+
+def _arrange_small(
+    subrow: Int32s, slices: SortedSlices, bounds: Rows, groups: Rows, flat: bool
+) -> None:
+    """Sets the sub-rows of the slices of these groups, all at once; `flat`: see
+    `arrange`. Group n has the slices [bounds[n], bounds[n + 1])."""
+    if not len(groups):
+        return
+    rows, bounds_in_rows = rows_of_tracks(bounds, groups)
+    start = slices.start[rows]
+    end = start + slices.dur[rows]
+    starts, ends = as_one_track(bounds_in_rows, start, end)
+    is_call = slices.role[rows] == Role.CALL
+    subrow[rows] = arrange(starts, ends, is_call, flat)
+
+
+def _arrange_large(
+    subrow: Int32s,
+    slices: SortedSlices,
+    bounds: Rows,
+    groups: Rows,
+    is_stream: Flags,
+) -> None:
+    """Sets the sub-rows of the slices of these groups, each in a thread of its own.
+    `is_stream` has shape [all groups]."""
+    row_ranges = [slice(int(bounds[n]), int(bounds[n + 1])) for n in groups]
 
     def arranged(number: int) -> Int32s:
-        here = slices_of_left[number]
-        flat = bool(is_stream[left[number]])
-        return arrange(start[here], end[here], is_call[here], flat)
+        """The sub-rows of the slices of one group."""
+        rows = row_ranges[number]
+        start = slices.start[rows]
+        end = start + slices.dur[rows]
+        is_call = slices.role[rows] == Role.CALL
+        return arrange(start, end, is_call, flat=bool(is_stream[groups[number]]))
 
-    sizes = [here.stop - here.start for here in slices_of_left]
-    subrows_of_left = in_threads(arranged, sizes)
-    for here, subrows in zip(slices_of_left, subrows_of_left, strict=True):
-        subrow[here] = subrows
-    return subrow
+    sizes = [rows.stop - rows.start for rows in row_ranges]
+    subrows_of_groups = in_threads(arranged, sizes)
+    for rows, subrows in zip(row_ranges, subrows_of_groups, strict=True):
+        subrow[rows] = subrows
 
 
 def small_unique(keys: Int64s | Int32s) -> tuple[Rows, Int32s]:
     """The distinct keys, sorted, and the index of each key among them. Keys are not
     negative; time and memory grow with the largest."""
-    distinct_keys = np.flatnonzero(np.bincount(keys))
-    largest = int(distinct_keys[-1]) if len(distinct_keys) else -1
-    place_of_key = np.empty(largest + 1, dtype=np.int32)
-    place_of_key[distinct_keys] = np.arange(len(distinct_keys), dtype=np.int32)
-    return distinct_keys, place_of_key[keys]
+    occurrences = np.bincount(keys)  # up to the largest key
+    distinct_keys = np.flatnonzero(occurrences)
+    index_of_key = np.empty(len(occurrences), dtype=np.int32)
+    index_of_key[distinct_keys] = np.arange(len(distinct_keys), dtype=np.int32)
+    return distinct_keys, index_of_key[keys]
 
 
 class Naming:
     """The labels of a file, looked up one track at a time."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
+        """The first label of a process counts; of a thread, see `_name_thread`."""
         self._threads: dict[Thread, str] = {}
         self._processes: dict[Id, str] = {}
         for label in labels:
             if not label.value:
                 continue
+            text = str(label.value)
             if label.kind == "thread_name":
-                self._name_thread((label.pid, label.tid), str(label.value))
+                self._name_thread((label.pid, label.tid), text)
             elif label.kind == "process_labels":
-                self._processes.setdefault(label.pid, str(label.value))
+                self._processes.setdefault(label.pid, text)
 
     def _name_thread(self, thread: Thread, name: str) -> None:
         """Keeps the name that says most: `thread 7 (pt_autograd_0)` says more than

@@ -19,13 +19,43 @@ Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
 
+def at(values: NDArray[Any], places: Any, missing: Any) -> NDArray[Any]:
+    """The value at each place, `missing` at the places -1 and len(values), where there
+    is none: what a search finds where nothing comes before, or after.
+
+    >>> at(np.array([5, 6]), np.array([-1, 0, 1, 2]), missing=0).tolist()
+    [0, 5, 6, 0]
+    """
+    found: NDArray[Any] = np.append(values, missing)[places]
+    return found
+
+
+def begins_runs(*columns: NDArray[Any]) -> Flags:
+    """Which rows begin a run of equal ones: the first row, and each that differs from
+    the one before in one of the columns.
+
+    >>> begins_runs(np.array([7, 7, 5, 7])).tolist()
+    [True, False, True, True]
+    """
+    begins = np.zeros(len(columns[0]), dtype=np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
+
+
+def ends_runs(*columns: NDArray[Any]) -> Flags:
+    """Which rows end a run of equal ones (`begins_runs`)."""
+    ends = np.ones(len(columns[0]), dtype=np.bool_)
+    ends[:-1] = begins_runs(*columns)[1:]
+    return ends
+
+
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
     """The different values of an array of one dimension, sorted. np.unique does the
     same, but its first call imports numpy.ma, which takes longer than a small trace."""
     ordered = np.sort(values)
-    keep = np.ones(len(ordered), dtype=np.bool_)
-    keep[1:] = ordered[1:] != ordered[:-1]
-    return ordered[keep]
+    return ordered[begins_runs(ordered)]
 
 
 def ordinals(keys: NDArray[np.integer]) -> Int64s:
@@ -49,13 +79,9 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
     number of each row, shape [rows]. Much faster than np.unique along an axis.
     """
     order = np.lexsort(columns[::-1])
-    differs_from_last = np.zeros(len(order), dtype=np.bool_)
-    for column in columns:
-        differs_from_last[1:] |= np.diff(column[order]) != 0
+    is_first = begins_runs(*[column[order] for column in columns])
     number_of_row = np.empty(len(order), dtype=np.intp)
-    number_of_row[order] = np.cumsum(differs_from_last)
-    is_first = differs_from_last
-    is_first[:1] = True
+    number_of_row[order] = np.cumsum(is_first) - 1
     return order[is_first], number_of_row
 
 

@@ -118,11 +118,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         without those that the profiler wrote about itself: exporters of one profile
         place them differently. In a file without other slices, the span of those; 0 in
         an empty trace."""
-        recorded = self.recorded()
-        of_program = np.flatnonzero(self.role[:recorded] != Role.PROFILER)
+        recorded_roles = self.role[: self.recorded()]
+        of_program = np.flatnonzero(recorded_roles != Role.PROFILER)
         if not len(of_program):
             return self.end_ns - self.begin_ns
-        return int(self.end[of_program].max() - self.start[of_program].min())
+        first_start = self.start[of_program].min()
+        last_end = self.end[of_program].max()
+        return int(last_end - first_start)
 
     @cached_property
     def process_of_track(self) -> Int32s:

@@ -221,7 +221,7 @@ class Wanted:
 
     def together(self, parts: Iterable[Numbered]) -> Arguments:
         """The args of all events, from those of all stretches, in order."""
-        number = np.full(len(self._ascending), -1, dtype=np.int32)
+        number_of_event = np.full(len(self._ascending), -1, dtype=np.int32)
         number_of_text: dict[bytes, int] = {}
         for stretch, (number_in_stretch, texts) in enumerate(parts):
             numbers = []
@@ -229,10 +229,12 @@ class Wanted:
                 new_number = len(number_of_text)
                 numbers.append(number_of_text.setdefault(text, new_number))
             numbers.append(-1)  # of events without the args
-            of_stretch = slice(self._bounds[stretch], self._bounds[stretch + 1])
-            events = self._by_order[of_stretch]
-            number[events] = np.array(numbers, dtype=np.int32)[number_in_stretch]
-        return Arguments(number=number, texts=tuple(number_of_text))
+            first = self._bounds[stretch]
+            end = self._bounds[stretch + 1]
+            events = self._by_order[first:end]
+            number = np.array(numbers, dtype=np.int32)
+            number_of_event[events] = number[number_in_stretch]
+        return Arguments(number=number_of_event, texts=tuple(number_of_text))
 
 
 def arguments_of(

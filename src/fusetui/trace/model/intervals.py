@@ -60,9 +60,11 @@ def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int6
     times = np.concatenate((start, end))
     track = np.concatenate((track_of_slice, track_of_slice))
     order = np.lexsort((times, track))
-    is_new = (np.diff(times[order]) != 0) | (np.diff(track[order]) != 0)
+    is_new_time = np.diff(times[order]) != 0
+    is_new_track = np.diff(track[order]) != 0
+    number_in_order = np.cumsum(is_new_time | is_new_track)
     number = np.empty(len(times), dtype=np.int64)
-    number[order] = np.concatenate(([0], np.cumsum(is_new)))
+    number[order] = np.concatenate(([0], number_in_order))
     return number[: len(start)], number[len(start) :]
 
 
@@ -106,13 +108,16 @@ def union(start: Int64s, end: Int64s) -> Cover:
     """The time that intervals cover, which may be in any order; shape [n]."""
     if not len(start):
         return Cover(start, end)
-    if (start[1:] < start[:-1]).any():
+    is_sorted = not (start[1:] < start[:-1]).any()
+    if not is_sorted:
         order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    latest = np.maximum.accumulate(end)
-    first = np.concatenate(([True], start[1:] > latest[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return Cover(start[first], latest[last])
+        start = start[order]
+        end = end[order]
+    latest_end = np.maximum.accumulate(end)
+    begins_behind_gap = start[1:] > latest_end[:-1]
+    is_first = np.concatenate(([True], begins_behind_gap))
+    is_last = np.concatenate((begins_behind_gap, [True]))
+    return Cover(start[is_first], latest_end[is_last])
 
 
 def union_length(start: Int64s, end: Int64s) -> int:
@@ -145,13 +150,15 @@ def covered_until(
     `times`. `number`: how often each interval counts."""
     if not len(starts):
         return np.zeros(times.shape, dtype=np.int64)
-    before_interval = np.concatenate(([0], np.cumsum((ends - starts) * number)))
+    until_end_of_each = np.cumsum((ends - starts) * number)
+    until_start_of_each = np.concatenate(([0], until_end_of_each))
     last_begun = np.searchsorted(starts, times, side="right") - 1
     interval = np.maximum(last_begun, 0)
     length = ends[interval] - starts[interval]
-    in_interval = np.clip(times - starts[interval], 0, length)
-    in_interval *= number if isinstance(number, int) else number[interval]
-    return np.where(last_begun < 0, 0, before_interval[interval] + in_interval)
+    within_interval = np.clip(times - starts[interval], 0, length)
+    within_interval *= number if isinstance(number, int) else number[interval]
+    covered = until_start_of_each[interval] + within_interval
+    return np.where(last_begun < 0, 0, covered)
 
 
 def joined(*covers: Cover) -> Cover:
@@ -238,40 +245,49 @@ class EnclosingIndex:
     """
 
     def __init__(self, end: Int64s) -> None:
+        """`end` has the end of each interval; the intervals are in order of their
+        starts."""
         self._levels = [end]
-        while len(self._levels[-1]) > 1:
-            below = self._levels[-1]
+        below = end
+        while len(below) > 1:
             even_length = len(below) // 2 * 2
-            pairs = below[:even_length].reshape(-1, 2).max(axis=1)
-            self._levels.append(np.concatenate((pairs, below[even_length:])))
+            later_of_pairs = below[:even_length].reshape(-1, 2).max(axis=1)
+            without_neighbor = below[even_length:]
+            level = np.concatenate((later_of_pairs, without_neighbor))
+            self._levels.append(level)
+            below = level
 
     def last(self, until: Rows, times: Int64s) -> Rows:
         """For each pair of an index and a time: the last interval that is not after the
         index `until` and ends after the time; -1 for none. All three arrays have the
         same shape; `until` may be -1."""
-        node, level = self._climb(until, times)
-        for number in range(int(level.max(initial=0)), 0, -1):
-            descending = np.flatnonzero(level >= number)
-            right = 2 * node[descending] + 1  # the later one of its two children
-            is_in_right = self._levels[number - 1][right] > times[descending]
-            node[descending] = np.where(is_in_right, right, right - 1)
+        node, level_of_node = self._climb(until, times)
+        highest = int(level_of_node.max(initial=0))
+        for level in range(highest, 0, -1):
+            descending = np.flatnonzero(level_of_node >= level)
+            later_child = 2 * node[descending] + 1
+            end_of_later = self._levels[level - 1][later_child]
+            is_in_later = end_of_later > times[descending]
+            node[descending] = np.where(is_in_later, later_child, later_child - 1)
         return node
 
     def _climb(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
-        """The last node that contains no interval after `until` but one that ends after
-        the time: its index in its level, -1 for none; and that level."""
+        """For each pair the last node that contains no interval after `until` but one
+        that ends after the time: its index in its level, -1 for none; and that
+        level."""
         node_of_pair = np.full(len(until), -1, dtype=np.intp)
         level_of_pair = np.zeros(len(until), dtype=np.intp)
-        pairs = np.flatnonzero(until >= 0)  # that are still looking
-        node = until[pairs].astype(np.intp)  # where each of them is on this level
-        times = times[pairs]
+        climbing = np.flatnonzero(until >= 0)  # the pairs without a node so far
+        node = until[climbing].astype(np.intp)  # where each of them is on this level
+        time = times[climbing]
         for level, ends in enumerate(self._levels):
-            ends_later = ends[node] > times
-            node_of_pair[pairs[ends_later]] = node[ends_later]
-            level_of_pair[pairs[ends_later]] = level
+            ends_later = ends[node] > time
+            arrived = climbing[ends_later]
+            node_of_pair[arrived] = node[ends_later]
+            level_of_pair[arrived] = level
             # to the last node of the next level that contains none after this node
             climbs = ~ends_later & (node > 0)
-            pairs = pairs[climbs]
+            climbing = climbing[climbs]
             node = (node[climbs] + 1) // 2 - 1
-            times = times[climbs]
+            time = time[climbs]
         return node_of_pair, level_of_pair

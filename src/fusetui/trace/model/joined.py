@@ -27,7 +27,8 @@ CAPTURE, ANNOTATIONS = "capture", "annotations"
 
 
 class Join(msgspec.Struct, frozen=True):
-    """What was joined with one capture, or with annotations, and what was not."""
+    """The replays that were joined with one capture or with annotations, and those
+    that were not."""
 
     path: str  # of the capture, or of the file with the annotations
     replays: int  # graph launches that were joined

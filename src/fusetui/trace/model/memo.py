@@ -30,8 +30,11 @@ def memo(max_results: int = 1) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
+        """The function with a memo."""
+
         @wraps(function)
         def with_memo(owner: object, *arguments: Hashable) -> Any:
+            """The kept result of these arguments, or that of the function."""
             results = _results_of(owner, key=with_memo)
             # one lookup, because another thread may remove the result after a test
             result = results.get(arguments, MISSING)
@@ -76,6 +79,7 @@ def _keep(
     result: object,
     max_results: int,
 ) -> None:
+    """Keeps a result, and removes the oldest ones beyond `max_results`."""
     if arguments not in results:
         surplus = len(results) + 1 - max_results
         for oldest in list(results)[: max(0, surplus)]:

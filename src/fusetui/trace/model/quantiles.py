@@ -55,14 +55,16 @@ def medians_of_groups(values: Floats, group: Rows, groups: int) -> Floats:
     """The median of the values of each group, not rounded; nan where it is empty.
     `group`: the number of the group of each value, 0 <= group < groups."""
     order = np.lexsort((values, group))
+    ordered_values = values[order]
     ordered_groups = group[order]
     first = np.flatnonzero(np.diff(ordered_groups, prepend=-1))
     last = np.append(first[1:], len(order)) - 1
-    lower = values[order[(first + last) // 2]]
-    upper = values[order[(first + last + 1) // 2]]
-    middle = np.full(groups, np.nan)
-    middle[ordered_groups[first]] = (lower + upper) / 2
-    return middle
+    # the two middle values, which are one if their number is odd
+    lower = ordered_values[(first + last) // 2]
+    upper = ordered_values[(first + last + 1) // 2]
+    medians = np.full(groups, np.nan)
+    medians[ordered_groups[first]] = (lower + upper) / 2
+    return medians
 
 
 def percentile(values: Int64s | Sequence[int], percent: int) -> int:

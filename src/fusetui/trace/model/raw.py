@@ -120,19 +120,20 @@ def with_directions(raw: Raw) -> Raw:
     rows = np.flatnonzero(np.isin(raw.name, bare))
     if not len(rows):
         return raw
-    read = arguments(raw.elements, raw.order[rows], MEMORY_ARGS)
+    args = arguments(raw.elements, raw.order[rows], MEMORY_ARGS)
     number_of_name = {name: number for number, name in enumerate(raw.names)}
     # the full name by the bare one and by the args; the last column is without args
-    full = np.empty((len(bare), len(read.distinct) + 1), dtype=np.int32)
+    full = np.empty((len(bare), len(args.distinct) + 1), dtype=np.int32)
     full[:, -1] = bare
     for line, number in enumerate(bare):
-        for column, texts in enumerate(read.distinct):
-            name = _full_name(raw.names[number], texts)
+        for column, texts in enumerate(args.distinct):
+            full_name = _full_name(raw.names[number], texts)
             new_number = len(number_of_name)
-            full[line, column] = number_of_name.setdefault(name, new_number)
-    name_of_row = raw.name.copy()
-    name_of_row[rows] = full[np.searchsorted(bare, raw.name[rows]), read.number]
-    return replace(raw, name=name_of_row, names=tuple(number_of_name))
+            full[line, column] = number_of_name.setdefault(full_name, new_number)
+    line_of_row = np.searchsorted(bare, raw.name[rows])
+    name = raw.name.copy()
+    name[rows] = full[line_of_row, args.number]
+    return replace(raw, name=name, names=tuple(number_of_name))
 
 
 def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
@@ -145,7 +146,8 @@ def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
         return bare_name
     if not _is_memory_kind(source) or not _is_memory_kind(target):
         return f"{bare_name} {direction}"
-    return f"{bare_name} {direction} ({source.capitalize()} -> {target.capitalize()})"
+    kinds = f"{source.capitalize()} -> {target.capitalize()}"
+    return f"{bare_name} {direction} ({kinds})"
 
 
 def _is_memory_kind(value: object) -> bool:

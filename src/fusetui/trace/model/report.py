@@ -13,7 +13,7 @@ from fusetui.text.printable import without_credentials
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """One element that could not be read."""
+    """One unreadable element."""
 
     byte: int  # in the unpacked document
     reason: str

@@ -68,22 +68,25 @@ class Export:
                 "The file was cut short: the rows in its last part are missing."
             )
         try:
-            with ExitStack() as unless_read:
-                self._connection = unless_read.enter_context(closing(_connected(place)))
-                _prepare(self._connection, place)
-                self._connection.set_progress_handler(
-                    self._is_over, INSTRUCTIONS_BETWEEN_LOOKS
-                )
-                self._columns = self._tables()
-                self.tables = {
-                    table: frozenset(columns)
-                    for table, columns in self._columns.items()
-                }
-                unless_read.pop_all()
+            self._open(place)
         except FAILURES as error:
             raise CannotReadError(
                 f"{place.path} is a damaged SQLite database ({error})."
             ) from None
+
+    def _open(self, place: ExportFile) -> None:
+        """Connects, and reads which tables and columns there are. Raises FAILURES."""
+        with ExitStack() as unless_read:
+            self._connection = unless_read.enter_context(closing(_connected(place)))
+            _prepare(self._connection, place)
+            self._connection.set_progress_handler(
+                self._is_over, INSTRUCTIONS_BETWEEN_LOOKS
+            )
+            self._columns = self._tables()
+            self.tables = {
+                table: frozenset(columns) for table, columns in self._columns.items()
+            }
+            unless_read.pop_all()
 
     def close(self) -> None:
         self._connection.close()
@@ -161,10 +164,12 @@ class Export:
         }
 
     def _columns_of(self, table: str) -> tuple[str, ...]:
-        columns = []
+        """The columns of a table, without hidden and computed ones."""
+        columns: list[str] = []
         for row in self._connection.execute(f'pragma table_xinfo("{table}")'):
             _number, name, _type, _not_null, _default, _primary_key, hidden = row
-            if hidden == 0 and '"' not in str(name):  # neither computed nor hidden
+            is_stored = hidden == 0  # others are hidden or computed
+            if is_stored and '"' not in str(name):
                 columns.append(str(name))
         return tuple(columns)
 
@@ -194,6 +199,7 @@ class Export:
 
 
 def _connected(place: ExportFile) -> sqlite3.Connection:
+    """An open connection, to the file or to an empty database in memory."""
     if place.data is None:
         address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
     else:
@@ -219,14 +225,22 @@ def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
     of its last page for zeros. Raises OSError."""
     with Path(path).open("rb") if data is None else BytesIO(data) as file:
         header = file.read(HEADER_BYTES)
-        page_bytes = int.from_bytes(header[16:18], "big")
-        if page_bytes == 1:
-            page_bytes = 1 << 16
-        pages = int.from_bytes(header[28:32], "big")
-        # versions before 3.7 leave an old number of pages, with another change counter
-        are_pages_known = header[24:28] == header[92:96]
-        if not are_pages_known or size >= pages * page_bytes:
+        whole_bytes = _whole_bytes_if_cut(header, size)
+        if whole_bytes is None:
             return ExportFile(path=path, size=size, data=data)
-        bytes_of_whole_pages = size // page_bytes * page_bytes
-        rest = file.read(max(0, bytes_of_whole_pages - len(header)))
+        rest = file.read(max(0, whole_bytes - len(header)))
     return ExportFile(path=path, size=size, data=header + rest, is_cut=True)
+
+
+def _whole_bytes_if_cut(header: bytes, size: int) -> int | None:
+    """How many of the `size` bytes of a file are whole pages, if it has fewer pages
+    than its header says (sqlite.org/fileformat.html); else None."""
+    page_bytes = int.from_bytes(header[16:18], "big")
+    if page_bytes == 1:
+        page_bytes = 1 << 16
+    pages = int.from_bytes(header[28:32], "big")
+    # versions before 3.7 leave an old number of pages, with another change counter
+    are_pages_known = header[24:28] == header[92:96]
+    if not are_pages_known or size >= pages * page_bytes:
+        return None
+    return size // page_bytes * page_bytes

@@ -14,7 +14,7 @@ the work in their context.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,34 +59,39 @@ class Processes:
     """Who did what, by the numbers of an export."""
 
     def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
+        """Reads which processes, devices and streams these tables of events name."""
         work, calling = _places_and_processes(db, sources)
         working = {place.process for place in work}
         # those with GPU work first; below zero only where no process is recorded
-        keys = [*sorted(working), *sorted(calling - working)]
-        keys = [key for key in keys if key >= 0]
+        in_order = [*sorted(working), *sorted(calling - working)]
+        keys = [key for key in in_order if key >= 0]
         self.working = sorted({key & PID_MASK for key in working if key >= 0})
         """The pids of processes with GPU work."""
         self._db = db
-        self._device_of_context = {
-            (place.process, place.context): place.device for place in work
-        }
         self._number = {key: number for number, key in enumerate(keys)}
         self._processes_with_pid = Counter(key & PID_MASK for key in keys)
         self._gpus = _gpus(db)
-        devices = {
-            (place.process, place.device) for place in work if place.device != NONE
-        }
-        self._are_gpus_known = all(
-            (process & PID_MASK, device) in self._gpus for process, device in devices
-        )
-        distinct_numbers = {device for _, device in devices}
-        self._are_numbers_shared = not self._are_gpus_known and len(
-            distinct_numbers
-        ) < len(devices)
+        self._note_devices(work)
         self._uses_of_stream: Counter[tuple[Id, int]] = Counter()
         for place in work:
             pid, _ = self._gpu(place.process, place.device)
             self._uses_of_stream[pid, place.stream] += 1
+
+    def _note_devices(self, work: Collection[WorkPlace]) -> None:
+        """Notes which device each context is of, and whether the GPU of each device is
+        known; if not, whether two processes have a device of the same number."""
+        self._device_of_context: dict[tuple[int, int], int] = {}
+        devices: set[tuple[int, int]] = set()  # process and device
+        for place in work:
+            self._device_of_context[place.process, place.context] = place.device
+            if place.device != NONE:
+                devices.add((place.process, place.device))
+        self._are_gpus_known = all(
+            (process & PID_MASK, device) in self._gpus for process, device in devices
+        )
+        distinct_numbers = {device for _, device in devices}
+        is_number_shared = len(distinct_numbers) < len(devices)
+        self._are_numbers_shared = not self._are_gpus_known and is_number_shared
 
     def pid(self, key: int) -> Id:
         """The pid of a process; where two machines have one of the same pid, with the
@@ -101,17 +106,20 @@ class Processes:
     def unique(
         self, owner: NDArray[np.int64], value: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Numbers of a process as numbers of the trace, -1 for none; shape [n]."""
+        """Numbers of a process as numbers of the trace, -1 for none; shape [n]. `owner`
+        has the globalPid or globalTid of each."""
         keys, key_of_row = np.unique(owner >> 24, return_inverse=True)
-        number_of_key = np.array([self.number(key) for key in keys.tolist()], np.int64)
-        number = number_of_key[key_of_row]
+        numbers = [self.number(key) for key in keys.tolist()]
+        number = np.array(numbers, np.int64)[key_of_row]
         is_sound = (value > 0) & (value < NUMBERS_A_PROCESS)
-        return np.where(is_sound, value + number * NUMBERS_A_PROCESS, -1)
+        unique_value = value + number * NUMBERS_A_PROCESS
+        return np.where(is_sound, unique_value, -1)
 
     def number(self, key: int) -> int:
-        """Of a process; one that was met only in damage is given a number beyond the
-        others."""
-        return self._number.get(key, PID_MASK + (key & PID_MASK))
+        """The number of a process; one that was met only in damage is given a number
+        beyond the others."""
+        number_beyond = PID_MASK + (key & PID_MASK)
+        return self._number.get(key, number_beyond)
 
     def lane(
         self, source: EventTable, owner: int, device: int, stream: int, context: int
@@ -123,22 +131,22 @@ class Processes:
             return self.pid(key), tid, None
         if not source.is_gpu_work:
             device = self._device_of_context.get((key, context), NONE)
-        pid, number = self._gpu(key, device)
-        return (
-            pid,
-            self._stream(pid, key, stream, context),
-            number if source.is_gpu_work else None,
-        )
+        pid, gpu = self._gpu(key, device)
+        lane_stream = self._stream(pid, key, stream, context)
+        return pid, lane_stream, gpu if source.is_gpu_work else None
 
     def _stream(self, gpu: Id, key: int, stream: int, context: int) -> Id:
+        """The tid of the lane of a stream; None if the event has no stream."""
         if stream == NONE:
             return None
-        if self._uses_of_stream[gpu, stream] > 1:
+        is_shared = self._uses_of_stream[gpu, stream] > 1
+        if is_shared:
             return f"stream {stream} of process {self.pid(key)}, context {context}"
         return stream
 
     def _gpu(self, key: int, device: int) -> tuple[Id, int | None]:
-        """The pid of the lanes of a device of a process, and its number."""
+        """The pid of the lanes of a device of a process, and the number of the GPU;
+        None if that is unknown."""
         if not 0 <= device < MAX_DEVICES:
             return "GPU", None
         if self._are_gpus_known:
@@ -152,12 +160,14 @@ class Processes:
         """The names of processes and threads that have events."""
         for owner, name in self._db.records("PROCESSES", "globalPid", "name"):
             if self._has_events(owner) and isinstance(name, str):
-                yield Label("process_name", self.pid(owner >> 24), 0, name)
+                pid = self.pid(owner >> 24)
+                yield Label("process_name", pid, 0, name)
         for owner, name_id in self._db.records("ThreadNames", "globalTid", "nameId"):
             if self._has_events(owner) and name_id in strings:
+                pid = self.pid(owner >> 24)
                 tid = owner & PID_MASK
                 name = f"thread {tid} ({strings[name_id]})"
-                yield Label("thread_name", self.pid(owner >> 24), tid, name)
+                yield Label("thread_name", pid, tid, name)
 
     def _has_events(self, owner: object) -> bool:
         """Whether the process of a globalPid or a globalTid has events."""
@@ -216,6 +226,7 @@ def keys_of(db: Export, begin: int, end: int) -> dict[str, Any]:
 
 
 def _device_properties(db: Export) -> list[dict[str, Any]]:
+    """What the export says of each GPU, as torch writes `deviceProperties`."""
     devices = []
     columns = ("id", *COLUMN_OF_PROPERTY.values())
     for number, *values in db.records("TARGET_INFO_GPU", *columns):

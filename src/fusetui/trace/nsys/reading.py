@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -120,6 +120,8 @@ def processes(path: str) -> list[int]:
 def _read(
     db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
 ) -> Raw:
+    """The columns of all tables of events that `db` can read. Raises NotATraceError if
+    there are none, CannotReadError, and NothingReadError if it is stopped."""
     sources = present_tables(db)
     if not sources:
         raise NotATraceError(
@@ -140,65 +142,14 @@ def _read(
     labels = tuple(processes.labels(words.strings))
     slices = slices_of(tables, len(labels), list(texts), words, processes)
     check_durations(place.path, slices.dur)
-
-    # how many events each stretch has, and how many of them are values; the first one
-    # has the labels
-    event_counts = [len(labels)]
-    value_counts = [0]
-    for table in tables:
-        event_counts += table.counts
-        no_values = [0] * len(table.counts)
-        value_counts += table.counts if table.source.is_metrics else no_values
-    slice_count = len(slices.start)
-    phases = Counter(
-        X=slice_count - slices.unfinished,
-        B=slices.unfinished,
-        M=len(labels),
-        C=sum(value_counts),
-    )
-    first_ns = int(slices.start.min()) if slice_count else 0
-    last_ns = int((slices.start + slices.dur).max()) if slice_count else 0
+    counts = _stretch_counts(len(labels), tables)
+    # the report comes last, as each of these queries may find more damage
     left_out = _left_out(db)
-    keys = keys_of(db, first_ns, last_ns)
-    unreadable = sum(table.unreadable for table in tables)
-    remarks = list(_remarks(tables, words, unreadable))
-    pending = _pending(place)
-    diagnostics = list(_diagnostics(db))
-    shared_names = set(words.strings.values()) & set(slices.names)
-    report = Report(
-        path=stored.path,
-        bytes=stored.size,
-        events=phases.total() + unreadable,
-        phases=+phases,
-        unreadable=unreadable,
-        skipped=(),
-        complete=not db.damage,
-        cut=None,
-        negative_durations=slices.negative,
-        unfinished=slices.unfinished,
-        format="nsys",
-        left_out=left_out,
-        remarks=(
-            *db.damage,
-            *remarks,
-            *remarks_of_cut_names(shared_names),
-            *diagnostics,
-            *pending,
-        ),
-        pending=bool(pending),
-    )
-    problem: Callable[[], str] = str  # none: it is held in memory
-    if place.data is None:
-        problem = partial(_problem, place.path, stored.state)
-    # rowids may be far off
-    stretches = [
-        stretch
-        for stretch in stretches_of(event_counts, value_counts)
-        if stretch.events
-    ]
+    keys = _keys(db, slices)
+    report = _report(db, place, stored, tables, words, slices, counts)
     return Raw(
-        report=report,
-        elements=Elements(Rendered(writer(place), problem), stretches),
+        report=replace(report, left_out=left_out),
+        elements=_elements(place, stored, counts),
         names=slices.names,
         categories=slices.categories,
         threads=slices.threads,
@@ -213,6 +164,91 @@ def _read(
         order=slices.order,
         keys=keys,
         copies_named=True,
+    )
+
+
+class _StretchCounts(NamedTuple):
+    """How many events each stretch has, and how many of them are values of counters;
+    the first stretch has the labels."""
+
+    events: list[int]
+    values: list[int]
+
+
+def _stretch_counts(label_count: int, tables: Sequence[TableEvents]) -> _StretchCounts:
+    """The counts of all stretches: one of the labels, then one of each batch."""
+    counts = _StretchCounts(events=[label_count], values=[0])
+    for table in tables:
+        no_values = [0] * len(table.counts)
+        counts.events.extend(table.counts)
+        counts.values.extend(table.counts if table.source.is_metrics else no_values)
+    return counts
+
+
+def _elements(place: ExportFile, stored: Stored, counts: _StretchCounts) -> Elements:
+    """The text of the events, which is written on demand."""
+    problem: Callable[[], str] = str  # none: it is held in memory
+    if place.data is None:
+        problem = partial(_problem, place.path, stored.state)
+    # rowids may be far apart, with batches without events between them
+    stretches = [
+        stretch
+        for stretch in stretches_of(counts.events, counts.values)
+        if stretch.events
+    ]
+    return Elements(Rendered(writer(place), problem), stretches)
+
+
+def _keys(db: Export, slices: Slices) -> dict[str, Any]:
+    """The keys around the events, which depend on when the slices begin and end."""
+    if not len(slices.start):
+        return keys_of(db, 0, 0)
+    first_ns = int(slices.start.min())
+    last_ns = int((slices.start + slices.dur).max())
+    return keys_of(db, first_ns, last_ns)
+
+
+def _report(
+    db: Export,
+    place: ExportFile,
+    stored: Stored,
+    tables: Sequence[TableEvents],
+    words: Words,
+    slices: Slices,
+    counts: _StretchCounts,
+) -> Report:
+    """The counts of this reading, without `left_out`, and what has to be known of what
+    was read."""
+    label_count = counts.events[0]
+    phases = Counter(
+        X=len(slices.start) - slices.unfinished,
+        B=slices.unfinished,
+        M=label_count,
+        C=sum(counts.values),
+    )
+    unreadable = sum(table.unreadable for table in tables)
+    pending = _pending(place)
+    shared_names = set(words.strings.values()) & set(slices.names)
+    remarks = [
+        *_remarks(tables, words, unreadable),
+        *remarks_of_cut_names(shared_names),
+        *_diagnostics(db),
+        *pending,
+    ]
+    return Report(
+        path=stored.path,
+        bytes=stored.size,
+        events=phases.total() + unreadable,
+        phases=+phases,  # without zeros
+        unreadable=unreadable,
+        skipped=(),
+        complete=not db.damage,
+        cut=None,
+        negative_durations=slices.negative,
+        unfinished=slices.unfinished,
+        format="nsys",
+        remarks=(*db.damage, *remarks),
+        pending=bool(pending),
     )
 
 
@@ -235,9 +271,17 @@ def _place(stored: Stored) -> tuple[ExportFile, str | None]:
             named = os.stat(stored.path)
             if (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino):
                 return place_of(stored.path, stored.size), stored.cut
+    data, cut = _bytes_in_memory(stored)
+    if data[VERSIONS_AT] == WITH_LOG:
+        data[VERSIONS_AT] = WITHOUT_LOG
+    return place_of(stored.path, len(data), bytes(data)), cut
+
+
+def _bytes_in_memory(stored: Stored) -> tuple[bytearray, str | None]:
+    """The unpacked bytes of a file, and how it is cut. Raises CannotReadError if memory
+    does not suffice."""
     max_bytes = min(limit_for(stored.size), memory_left() // 2)
     data = bytearray()
-    cut = stored.cut
     try:
         if stored.packing is None:
             data += stored.document[: stored.size]
@@ -247,10 +291,8 @@ def _place(stored: Stored) -> tuple[ExportFile, str | None]:
     except TooLargeError:
         raise too_large(stored.path, max_bytes) from None
     except DamagedError as damage:
-        cut = str(damage)
-    if data[VERSIONS_AT] == WITH_LOG:
-        data[VERSIONS_AT] = WITHOUT_LOG
-    return place_of(stored.path, len(data), bytes(data)), cut
+        return data, str(damage)
+    return data, stored.cut
 
 
 def _problem(path: str, state: State) -> str:
@@ -287,16 +329,7 @@ def _diagnostics(db: Export) -> Iterator[str]:
     not trace the GPU, or lost events. What it merely informs of is left out."""
     if not db.has(DIAGNOSTICS, "severity", "text"):
         return
-    severity = db.integer(DIAGNOSTICS, "severity")
-    text = db.typed(DIAGNOSTICS, "text", "'text'", "NULL")
-    beginning = f"substr({text}, 1, {MAX_DIAGNOSTIC_CHARS})"
-    severities = ", ".join(map(str, SEVERITIES))
-    is_of_process = f"{_is_of_process(db, DIAGNOSTICS)}{_or_of_none(db)}"
-    condition = f"where {severity} in ({severities}) and ({is_of_process})"
-    times: Counter[tuple[int, str]] = Counter()
-    for level, message in db.rows(DIAGNOSTICS, (severity, beginning), condition):
-        if message:
-            times[level, " ".join(message.split())] += 1
+    times = _times_of_diagnostics(db)
     # sorted() keeps the order of equal levels
     diagnostics = sorted(times, key=lambda diagnostic: -diagnostic[0])
     for level, sentence in diagnostics[:MAX_DIAGNOSTICS]:
@@ -311,6 +344,23 @@ def _diagnostics(db: Export) -> Iterator[str]:
         yield f"Nsight Systems recorded {plural(more, 'more warning')}."
 
 
+def _times_of_diagnostics(db: Export) -> Counter[tuple[int, str]]:
+    """How often each text was recorded, by its severity and itself, in the order of the
+    table."""
+    severity = db.integer(DIAGNOSTICS, "severity")
+    text = db.typed(DIAGNOSTICS, "text", "'text'", "NULL")
+    beginning = f"substr({text}, 1, {MAX_DIAGNOSTIC_CHARS})"
+    severities = ", ".join(map(str, SEVERITIES))
+    is_of_process = f"{_is_of_process(db, DIAGNOSTICS)}{_or_of_none(db)}"
+    condition = f"where {severity} in ({severities}) and ({is_of_process})"
+    times: Counter[tuple[int, str]] = Counter()
+    for level, message in db.rows(DIAGNOSTICS, (severity, beginning), condition):
+        if message:
+            sentence = " ".join(message.split())
+            times[level, sentence] += 1
+    return times
+
+
 def _or_of_none(db: Export) -> str:
     """The rest of a condition, for diagnostics that are of no process."""
     if not db.has(DIAGNOSTICS, "globalPid"):
@@ -319,7 +369,8 @@ def _or_of_none(db: Export) -> str:
 
 
 def _is_of_process(db: Export, table: str) -> str:
-    """The condition for a row to be one of the process that is read."""
+    """The condition for a row to be one of the process that is read; `1` if all are
+    read, or the table does not say whose its rows are."""
     owner = next((column for column in OWNER_COLUMNS if db.has(table, column)), None)
     if db.process is None or owner is None:
         return "1"
@@ -389,38 +440,48 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     They are read batch by batch, as they are when their args are asked for: in a
     damaged table a row that one query finds may be hidden from another.
     """
-    source = batches.source
     damage_before = len(db.damage)
     columns_of_batches = [np.empty((len(FIELDS), 0), np.int64)]
     texts_of_batches = [np.empty(0, np.int32)]
     counts = [0] * batches.count
     for number in _with_rows(db, batches):
-        batch_columns, batch_texts = _batch_of(db, batches, number, texts)
-        columns_of_batches.append(batch_columns)
-        texts_of_batches.append(batch_texts)
-        counts[number] = len(batch_texts)
+        batch = _batch_of(db, batches, number, texts)
+        columns_of_batches.append(batch.columns)
+        texts_of_batches.append(batch.text)
+        counts[number] = len(batch.text)
         if len(db.damage) > damage_before or db.stopped:
             break
     columns = np.concatenate(columns_of_batches, axis=1)
-    sums = db.rows(
-        source.table,
-        (f"sum({batches.sound_condition})", "sum(1)"),
-        f"where {batches.shown_condition}",
-    )
-    # each sum is None without rows, and both are missing if the table cannot be read
-    sound_sum, row_sum = next(sums, (None, None))
-    sound_rows = sound_sum or 0
-    rows = row_sum or 0
-    hidden = sound_rows - columns.shape[1]
+    row_counts = _row_counts(db, batches)
+    hidden = row_counts.sound - columns.shape[1]
     if hidden and len(db.damage) == damage_before:
-        db.hidden(source.table, hidden)
+        db.hidden(batches.source.table, hidden)
     return TableEvents(
         batches=batches,
         columns=dict(zip(FIELDS, columns, strict=True)),
         text=np.concatenate(texts_of_batches),
         counts=counts,
-        unreadable=rows - sound_rows,
+        unreadable=row_counts.shown - row_counts.sound,
     )
+
+
+class _RowCounts(NamedTuple):
+    """How many rows a table has."""
+
+    shown: int  # that should be events
+    sound: int  # that can be read as events
+
+
+def _row_counts(db: Export, batches: Batches) -> _RowCounts:
+    """The rows of a table; 0 if it cannot be read."""
+    sums = db.rows(
+        batches.source.table,
+        (f"sum({batches.sound_condition})", "sum(1)"),
+        f"where {batches.shown_condition}",
+    )
+    # each sum is None without rows, and both are missing if the table cannot be read
+    sound, shown = next(sums, (None, None))
+    return _RowCounts(shown=shown or 0, sound=sound or 0)
 
 
 def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
@@ -438,33 +499,51 @@ def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
         number = batches.number_of(rowid)
 
 
+class _BatchEvents(NamedTuple):
+    """The events of one batch."""
+
+    columns: NDArray[np.int64]  # shape [FIELDS, events]
+    text: NDArray[np.int32]  # as in TableEvents; shape [events]
+
+
 def _batch_of(
     db: Export, batches: Batches, number: int, texts: Interner
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The columns of the events of one batch, shape [FIELDS, events], and their texts,
-    up to the first row that is out of order: nowhere in a sound table."""
+) -> _BatchEvents:
+    """The events of one batch, up to the first row that is out of order: nowhere in a
+    sound table."""
     source = batches.source
     expressions = fields(db, source)
     bounds = batches.bounds(number)
     queried = [*(expressions[name] for name in FIELDS), db.header(source.table)]
     columns = db.integers(source.table, queried, batches.condition, bounds)[:-1]
-    text = np.full(columns.shape[1], NO_TEXT, np.int32)
+    row_count = columns.shape[1]
     if source.is_nvtx and db.has(NVTX, "text"):
-        # the length of the payload is asked for because its pages may be damaged
-        payload = db.typed(NVTX, "jsonText", "'text'", "NULL")
-        rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
-        text = texts.ids(name for name, _ in rows)
-        number_of_none = texts.get(None, NO_TEXT)
-        text[text == number_of_none] = NO_TEXT
-    first, _ = bounds
-    sound_rows = min(_ascending(columns[FIELDS.index("row")], first), len(text))
-    if sound_rows < columns.shape[1]:
+        text = _range_texts(db, batches, bounds, texts)
+    else:
+        text = np.full(row_count, NO_TEXT, np.int32)
+    first_rowid, _ = bounds
+    ascending = _ascending(columns[FIELDS.index("row")], first_rowid)
+    sound_rows = min(ascending, len(text))
+    if sound_rows < row_count:
         db.damaged(source.table, "its rows are out of order")
-    return columns[:, :sound_rows], text[:sound_rows]
+    return _BatchEvents(columns=columns[:, :sound_rows], text=text[:sound_rows])
+
+
+def _range_texts(
+    db: Export, batches: Batches, bounds: tuple[int, int], texts: Interner
+) -> NDArray[np.int32]:
+    """The number of the text of each range in `texts`, NO_TEXT if it has none."""
+    # the length of the payload is asked for because its pages may be damaged
+    payload = db.typed(NVTX, "jsonText", "'text'", "NULL")
+    rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
+    text = texts.ids(name for name, _ in rows)
+    number_of_none = texts.get(None, NO_TEXT)
+    text[text == number_of_none] = NO_TEXT
+    return text
 
 
 def _ascending(rowids: NDArray[np.int64], least: int) -> int:
-    """How many of them ascend from `least` on."""
+    """How many of the first rowids ascend, from `least` on."""
     if len(rowids) and rowids[0] < least:
         return 0
     falls = np.flatnonzero(rowids[1:] <= rowids[:-1])
@@ -493,6 +572,7 @@ class Numbers:
     """The numbers of the names, categories and lanes of all slices."""
 
     def __init__(self, texts: Sequence[str], words: Words, processes: Processes):
+        """`texts` are those of ranges."""
         self.names = Interner()
         self.categories = Interner()
         self.threads = Interner()
@@ -504,7 +584,6 @@ class Numbers:
         self, table: TableEvents
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The numbers of the name and of the category of each event of a table."""
-        source = table.source
         named_by = (table.text, table.columns["name"], table.columns["kind"])
         distinct_names, which = _distinct(*named_by)
         names = []
@@ -513,12 +592,12 @@ class Numbers:
             if text != NO_TEXT:
                 name = self._texts[text]
             else:
-                name = source.name_of(self._words, number)
+                name = table.source.name_of(self._words, number)
             names.append(name)
-            if source.is_nvtx:
+            if table.source.is_nvtx:
                 categories.append(category(kind, name))
             else:
-                categories.append(source.categories[kind])
+                categories.append(table.source.categories[kind])
         return self.names.ids(names)[which], self.categories.ids(categories)[which]
 
     def of_lanes(self, table: TableEvents) -> NDArray[np.int32]:
@@ -544,36 +623,16 @@ def slices_of(
     """The slices of all tables; `first` is the index of their first event in
     traceEvents, `texts` are those of ranges."""
     numbers = Numbers(texts, words, processes)
-    columns: dict[str, list[NDArray[Any]]] = {
-        "start": [np.empty(0, np.int64)],
-        "end": [np.empty(0, np.int64)],
-        "order": [np.empty(0, np.int64)],
-        "correlation": [np.empty(0, np.int64)],
-        "external_id": [np.empty(0, np.int64)],
-        "name": [np.empty(0, np.int32)],
-        "category": [np.empty(0, np.int32)],
-        "thread": [np.empty(0, np.int32)],
-    }
+    parts: list[dict[str, NDArray[Any]]] = [_NO_SLICES]
     for table in tables:
         order = first + np.arange(len(table))
         first += len(table)
-        if table.source.is_metrics:
-            continue
-        owner = table.columns["owner"]
-        name, kind = numbers.of_names(table)
-        columns["start"].append(table.columns["start"])
-        columns["end"].append(table.columns["end"])
-        columns["order"].append(order)
-        columns["correlation"].append(
-            processes.unique(owner, table.columns["correlation"])
-        )
-        columns["external_id"].append(
-            processes.unique(owner, table.columns["external"])
-        )
-        columns["name"].append(name)
-        columns["category"].append(kind)
-        columns["thread"].append(numbers.of_lanes(table))
-    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        if not table.source.is_metrics:
+            parts.append(_columns_of_slices(table, order, numbers, processes))
+    joined = {
+        name: np.concatenate([columns[name] for columns in parts])
+        for name in _NO_SLICES
+    }
     start = joined["start"]
     end = joined.pop("end")
     is_open = end == NONE
@@ -588,6 +647,39 @@ def slices_of(
         negative=int((dur < 0).sum()),
         unfinished=int(is_open.sum()),
     )
+
+
+_NO_SLICES: dict[str, NDArray[Any]] = {
+    "start": np.empty(0, np.int64),
+    "end": np.empty(0, np.int64),  # NONE if the slice has no end
+    "order": np.empty(0, np.int64),
+    "correlation": np.empty(0, np.int64),
+    "external_id": np.empty(0, np.int64),
+    "name": np.empty(0, np.int32),
+    "category": np.empty(0, np.int32),
+    "thread": np.empty(0, np.int32),
+}
+"""The columns of slices, of none."""
+
+
+def _columns_of_slices(
+    table: TableEvents, order: NDArray[np.int64], numbers: Numbers, processes: Processes
+) -> dict[str, NDArray[Any]]:
+    """The columns of the slices of one table, as in _NO_SLICES; `order` has the index
+    of each in traceEvents."""
+    columns = table.columns
+    owner = columns["owner"]
+    name, category_number = numbers.of_names(table)
+    return {
+        "start": columns["start"],
+        "end": columns["end"],
+        "order": order,
+        "correlation": processes.unique(owner, columns["correlation"]),
+        "external_id": processes.unique(owner, columns["external"]),
+        "name": name,
+        "category": category_number,
+        "thread": numbers.of_lanes(table),
+    }
 
 
 def _distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:

@@ -423,17 +423,25 @@ def _only_process(db: Export) -> int:
     """The globalPid of the process that called CUDA, if there is one only; NONE
     otherwise, and if every table names the processes of its events."""
     sources = [source for source in present_tables(db) if not source.is_metrics]
-    gpu_sources = [source for source in sources if source.on_gpu]
-    if all(db.has(source.table, source.owner_by) for source in gpu_sources):
+    of_gpu = [source for source in sources if source.on_gpu]
+    if all(_names_owner(db, source) for source in of_gpu):
         return NONE
     processes: set[int] = set()
     for source in sources:
-        if source.table.startswith(CUPTI) and db.has(source.table, source.owner_by):
+        if source.table.startswith(CUPTI) and _names_owner(db, source):
             owner = db.integer(source.table, source.owner_by)
             rows = db.rows(source.table, (f"distinct ({owner}) >> 24",))
             processes.update(process for (process,) in rows)
     processes.discard(NONE >> 24)
-    return processes.pop() << 24 if len(processes) == 1 else NONE
+    if len(processes) != 1:
+        return NONE
+    (process,) = processes
+    return process << 24
+
+
+def _names_owner(db: Export, source: EventTable) -> bool:
+    """Whether the table says whose its events are."""
+    return db.has(source.table, source.owner_by)
 
 
 def _texts(db: Export, table: str, column: str) -> dict[int, str]:

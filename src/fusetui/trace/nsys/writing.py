@@ -51,38 +51,32 @@ class BatchContext:
     """What every batch needs; worked out once."""
 
     def __init__(self, place: ExportFile) -> None:
+        """Raises CannotReadError."""
         self.place = place if place.owner != NONE else with_owner(place)
         with closing(Export(self.place)) as db:
             sources = present_tables(db)
-            metrics = db.records(
-                "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
-            )
-            self.batches = [
-                Batch(batches, number)
-                for batches in plan(db, sources)
-                for number in range(batches.count)
-            ]
+            self.batches: list[Batch] = []
+            for batches in plan(db, sources):
+                numbers = range(batches.count)
+                self.batches += [Batch(batches, number) for number in numbers]
             self.words = words_of(db)
             self._processes = Processes(db, sources)
             labels = self._processes.labels(self.words.strings)
             self.labels = [label_text(label) for label in labels]
             self.domains = nvtx.domains_of(db)
-        self.metrics = {
-            (kind, number): shared_name(name, number)
-            for kind, number, name in metrics
-            if isinstance(name, str)
-        }
+            self.metrics = _metric_names(db)
         self.lane = cache(self._lane)
         self.head = lru_cache(MAX_KEPT_HEADS)(self._head)
 
     def _lane(
         self, source: EventTable, owner: int, device: int, stream: int, context: int
     ) -> WrittenLane:
+        """The lane of an event with these fields."""
         pid, tid, gpu = self._processes.lane(source, owner, device, stream, context)
+        members = encode({"pid": pid, "tid": tid})[1:-1]  # without the braces
+        process_number = self._processes.number(owner >> 24)
         return WrittenLane(
-            text=encode({"pid": pid, "tid": tid})[1:-1],
-            offset=self._processes.number(owner >> 24) * NUMBERS_A_PROCESS,
-            gpu=gpu,
+            text=members, offset=process_number * NUMBERS_A_PROCESS, gpu=gpu
         )
 
     def _head(
@@ -96,6 +90,16 @@ class BatchContext:
         else:
             category = source.categories[kind]
         return encode({"cat": category, "name": name})[1:-1]
+
+
+def _metric_names(db: Export) -> dict[tuple[int, int], str]:
+    """The name of each counter, by its type and its number."""
+    names: dict[tuple[int, int], str] = {}
+    columns = ("typeId", "metricId", "metricName")
+    for kind, number, name in db.records("TARGET_INFO_GPU_METRICS", *columns):
+        if isinstance(name, str):
+            names[kind, number] = shared_name(name, number)
+    return names
 
 
 def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
@@ -113,6 +117,7 @@ def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
 
 
 def _elements(context: BatchContext, batch: Batch) -> Iterator[bytes]:
+    """The elements of traceEvents of one batch."""
     source = batch.batches.source
     write = _metric if source.is_metrics else _slice
     with closing(Export(context.place)) as db:
@@ -160,26 +165,24 @@ def _slice(
         )
     else:
         args |= _lane_args(event, lane)
-        values = dict(zip(source.args, more, strict=True))
-        present_values = {c: value for c, value in values.items() if value != NONE}
-        args_of_table = ARGS_OF_TABLES.get(source.table, _named)
-        args |= args_of_table(present_values)
+        args |= _table_args(source, more)
     head = context.head(source, event.kind, event.name, title)
-    start = micros(event.start)
+    place = b'%b,%b,"ts":%b' % (head, lane.text, micros(event.start))
     if event.end == NONE:
-        return b'{"ph":"B",%b,%b,"ts":%b,"args":%b}' % (
-            head,
-            lane.text,
-            start,
-            encode(args),
-        )
-    return b'{"ph":"X",%b,%b,"ts":%b,"dur":%b,"args":%b}' % (
-        head,
-        lane.text,
-        start,
-        micros(event.end - event.start),
-        encode(args),
-    )
+        return b'{"ph":"B",%b,"args":%b}' % (place, encode(args))
+    dur = micros(event.end - event.start)
+    return b'{"ph":"X",%b,"dur":%b,"args":%b}' % (place, dur, encode(args))
+
+
+def _table_args(source: EventTable, values: tuple[Any, ...]) -> dict[str, Any]:
+    """The args of an event from the columns `source.args` of its table."""
+    present_values = {
+        column: value
+        for column, value in zip(source.args, values, strict=True)
+        if value != NONE
+    }
+    args_of_table = ARGS_OF_TABLES.get(source.table, _named)
+    return args_of_table(present_values)
 
 
 def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
@@ -197,6 +200,7 @@ def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
 
 
 def _kernel(values: dict[str, int]) -> dict[str, Any]:
+    """The args of a kernel: registers, shared memory and sizes, by Kineto's names."""
     args: dict[str, Any] = {}
     if "registersPerThread" in values:
         args["registers per thread"] = values["registersPerThread"]
@@ -248,6 +252,7 @@ def _named(values: dict[str, int]) -> dict[str, Any]:
 
 
 def _copy(values: dict[str, int]) -> dict[str, Any]:
+    """The args of a copy or a set."""
     args: dict[str, Any] = {}
     for column, value in values.items():
         if column not in ARG_OF_COLUMN:

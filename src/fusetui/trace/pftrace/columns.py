@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
@@ -50,6 +53,7 @@ class _Slices(msgspec.Struct, frozen=True, eq=False):
 
 
 def columns_of(index: PacketIndex) -> Columns:
+    """The columns of all begins and stages of a scanned document."""
     names, categories, threads = Interner(), Interner(), Interner()
     begins = _begins(index, names, categories, threads)
     stages, lane_labels = _stages(index, names, categories, threads)
@@ -67,114 +71,163 @@ def columns_of(index: PacketIndex) -> Columns:
 
 
 def _joined(of_begins: Int64s, of_stages: Int64s) -> Int32s:
+    """One column of all begins, then all stages."""
     return np.concatenate((of_begins, of_stages)).astype(np.int32)
 
 
-def _is_true(numbers: Int64s, by_number: list[bool]) -> Flags:
-    """What is true of the entry of a table with each of these numbers; the table may be
-    empty, then there are none."""
-    return np.array(by_number or [False])[numbers]
+def _is_true(numbers: Int64s, flag_of_number: list[bool]) -> Flags:
+    """The flag of each number, shape [numbers]; `flag_of_number` may be empty if there
+    are no numbers."""
+    return np.array(flag_of_number or [False])[numbers]
 
 
 def _name(index: PacketIndex, key: int) -> str:
+    """The name with this key in the file, "" if it has none."""
     return index.tables.names.get(key, "")
 
 
 def _begins(
     index: PacketIndex, names: Interner, categories: Interner, threads: Interner
 ) -> _Slices:
+    """The numbers of the begins in the three tables, to which their names, categories
+    and lanes are added."""
     tables = index.tables
     begins = index.begins
-    tracks = tables.threads()
+    lane_of_track = tables.threads()
+
+    def name_of(key: int) -> str:
+        return _name(index, key)
+
+    def category_of(key: int) -> str:
+        return tables.categories.get(key, "")
 
     def lane_of(track: int) -> Lane:
-        if track not in tracks:
+        if track not in lane_of_track:
             return None, f"track {track}", None
-        (pid, tid), _ = tracks[track]
+        (pid, tid), _ = lane_of_track[track]
         return pid, tid, None
 
-    name = numbered(begins.name, lambda key: _name(index, key), names)
-    category = numbered(
-        begins.category, lambda key: tables.categories.get(key, ""), categories
-    )
+    name = numbered(begins.name, name_of, names)
+    category = numbered(begins.category, category_of, categories)
     category[begins.is_sync] = categories["cuda_sync"]
     thread = numbered(begins.track, lane_of, threads)
+    # the process of what torch calls overhead, see tables.py
     is_overhead = _is_true(thread, [pid == -1 for pid, _, _ in threads])
-    category[is_overhead & (begins.category < 0)] = categories["overhead"]
+    has_no_category = begins.category < 0
+    category[is_overhead & has_no_category] = categories["overhead"]
     return _Slices(name=name, category=category, thread=thread, written=thread)
 
 
 def _stages(
     index: PacketIndex, names: Interner, categories: Interner, threads: Interner
 ) -> tuple[_Slices, list[Label]]:
-    """The events of GPUs, and the names of their lanes."""
+    """The numbers of the events of GPUs in the three tables, to which their names,
+    categories and lanes are added; and the names of their lanes."""
+    queues = index.tables.queues
+
+    def category_of(kind_key: int) -> str:
+        kind = _stage_kind(queues, kind_key)
+        return CATEGORIES.get(kind, kind)
+
+    category = numbered(index.stages.kind, category_of, categories)
+    name = _stage_names(index, names)
+    is_work = _is_true(category, [role(name) in GPU_ROLES for name in categories])
+    lanes = _lanes(index, is_work, threads)
+    slices = _Slices(
+        name=name, category=category, thread=lanes.ran_on, written=lanes.written
+    )
+    return slices, lanes.labels
+
+
+def _stage_kind(queues: Mapping[int, str], kind_key: int) -> str:
+    """What the file calls a kind of stages: `Kernel`."""
+    return queues.get(kind_key, f"stage {kind_key}")
+
+
+def _stage_names(index: PacketIndex, names: Interner) -> Int64s:
+    """The number of the name of each stage in `names`; one without a name is called by
+    its kind, as `Memset (Device)`. Shape [stages]."""
     stages = index.stages
+    memory_kind = np.clip(stages.memory, 0, MAX_MEMORY_KINDS - 1)
+    kind_and_memory = stages.kind * MAX_MEMORY_KINDS + memory_kind
 
-    def kind_of(key: int) -> str:
-        return index.tables.queues.get(key, f"stage {key}")
+    def name_of(key: int) -> str:
+        return _name(index, key)
 
-    def category_of(key: int) -> str:
-        return CATEGORIES.get(kind_of(key), kind_of(key))
-
-    def name_of_kind(key: int) -> str:
-        kind_key, memory_kind = divmod(key, MAX_MEMORY_KINDS)
-        kind = kind_of(kind_key)
+    def name_of_kind(kind_and_memory: int) -> str:
+        """What a stage without a name is called."""
+        kind_key, memory_kind = divmod(kind_and_memory, MAX_MEMORY_KINDS)
+        kind = _stage_kind(index.tables.queues, kind_key)
         if kind == "Memset" and memory_kind in MEMORY_KINDS:
             return f"{kind} ({MEMORY_KINDS[memory_kind]})"
         return kind
 
-    category = numbered(stages.kind, category_of, categories)
     has_name = stages.name >= 0
-    memory_kind = np.clip(stages.memory, 0, MAX_MEMORY_KINDS - 1)
-    kind_key = stages.kind * MAX_MEMORY_KINDS + memory_kind
     name = np.empty(len(stages.at), np.int64)
-    name[has_name] = numbered(
-        stages.name[has_name], lambda key: _name(index, key), names
-    )
-    name[~has_name] = numbered(kind_key[~has_name], name_of_kind, names)
-    is_work = _is_true(category, [role(name) in GPU_ROLES for name in categories])
-    written, thread, labels = _lanes(index, is_work, threads)
-    slices = _Slices(name=name, category=category, thread=thread, written=written)
-    return slices, labels
+    name[has_name] = numbered(stages.name[has_name], name_of, names)
+    name[~has_name] = numbered(kind_and_memory[~has_name], name_of_kind, names)
+    return name
 
 
-def _lanes(
-    index: PacketIndex, is_work: Flags, threads: Interner
-) -> tuple[Int64s, Int64s, list[Label]]:
-    """The lane of each event of a GPU as the file says it, and that of the stream it
-    ran on, as numbers in `threads`; and the names of all lanes."""
-    gpus, queues, streams = Interner(), Interner(), Interner()
-    gpu = numbered(index.stages.gpu, lambda key: key, gpus)
-    queue = numbered(index.stages.queue, lambda key: key, queues)
-    stream = numbered(index.stages.stream, lambda key: key, streams)
-    gpu_of_number, queue_of_number = list(gpus), list(queues)
-    stream_of_number = list(streams)
-    labels: list[Label] = []
+class _StageLanes(NamedTuple):
+    """The lanes of the events of GPUs as numbers of lanes; arrays of shape [stages]."""
 
-    # Both keys have the digits of one number: GPU, queue, is it work, and the stream.
-    lane_key = (gpu * len(queues) + queue) * 2 + is_work
-    stream_key = lane_key * len(streams) + stream
+    written: Int64s  # as the file says it
+    ran_on: Int64s  # of the stream that the event ran on
+    labels: list[Label]  # of all lanes; one may be there several times
 
-    def written_lane(lane_key: int) -> Lane:
-        place, is_work = divmod(lane_key, 2)
-        gpu_number, queue_number = divmod(place, len(queue_of_number))
-        device = gpu_of_number[gpu_number]
-        tid, name = index.tables.queue(queue_of_number[queue_number])
-        labels.append(Label("process_labels", device, 0, device_label(device)))
+
+class _LaneKeys:
+    """One number for each lane of the events of GPUs, of which ascending ones are
+    lanes by GPU, queue, whether the event is work, and stream."""
+
+    def __init__(self, index: PacketIndex, is_work: Flags) -> None:
+        """`is_work` has shape [stages]."""
+        self.labels: list[Label] = []  # of all lanes that were asked for
+        self._tables = index.tables
+        gpus, queues, streams = Interner(), Interner(), Interner()
+        gpu = numbered(index.stages.gpu, _unchanged, gpus)
+        queue = numbered(index.stages.queue, _unchanged, queues)
+        stream = numbered(index.stages.stream, _unchanged, streams)
+        self._gpus = list(gpus)
+        self._queues = list(queues)
+        self._streams = list(streams)
+        # each part is the next digit of the key, which the methods below take off
+        gpu_and_queue = gpu * len(self._queues) + queue
+        self.written = gpu_and_queue * 2 + is_work
+        self.ran_on = self.written * len(self._streams) + stream
+
+    def written_lane(self, key: int) -> Lane:
+        """The lane that the file says, of a key of `written`."""
+        gpu_and_queue, is_work = divmod(key, 2)
+        gpu, queue = divmod(gpu_and_queue, len(self._queues))
+        device = self._gpus[gpu]
+        tid, name = self._tables.queue(self._queues[queue])
+        self.labels.append(Label("process_labels", device, 0, device_label(device)))
         if name:
-            labels.append(Label("thread_name", device, tid, name))
+            self.labels.append(Label("thread_name", device, tid, name))
         is_on_device = is_work and 0 <= device < MAX_DEVICES
         return device, tid, device if is_on_device else None
 
-    def stream_lane(stream_key: int) -> Lane:
-        lane_key, stream_number = divmod(stream_key, len(stream_of_number))
-        pid, tid, device = written_lane(lane_key)
-        is_work = lane_key % 2
-        stream = stream_of_number[stream_number]
-        if is_work and stream >= 0:
-            tid = stream
+    def stream_lane(self, key: int) -> Lane:
+        """The lane of the stream that the event ran on, of a key of `ran_on`."""
+        written_key, stream = divmod(key, len(self._streams))
+        pid, tid, device = self.written_lane(written_key)
+        stream_id = self._streams[stream]
+        is_work = written_key % 2
+        if is_work and stream_id >= 0:
+            tid = stream_id
         return pid, tid, device
 
-    written = numbered(lane_key, written_lane, threads)
-    ran_on = numbered(stream_key, stream_lane, threads)
-    return written, ran_on, labels
+
+def _lanes(index: PacketIndex, is_work: Flags, threads: Interner) -> _StageLanes:
+    """The lanes of the events of GPUs, which are added to `threads`. `is_work` has shape
+    [stages]."""
+    keys = _LaneKeys(index, is_work)
+    written = numbered(keys.written, keys.written_lane, threads)
+    ran_on = numbered(keys.ran_on, keys.stream_lane, threads)
+    return _StageLanes(written=written, ran_on=ran_on, labels=keys.labels)
+
+
+def _unchanged(key: int) -> int:
+    return key

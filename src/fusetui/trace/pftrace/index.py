@@ -106,6 +106,8 @@ def paired(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
 
 
 def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
+    """Whether begins and ends come in groups of n begins and then their n ends, each
+    group in the same order of tracks; of a `cut` file, the last ends may be missing."""
     begin_count = len(begins.at)
     end_count = len(ends.at)
     if begin_count == 0:
@@ -128,16 +130,18 @@ def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
 
 
 def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
-    """The number of the end of each begin, -1 if it has none: like brackets, per track
-    in the order of time."""
+    """The number of the end of each begin, -1 if it has none, if the slices of a track
+    nest like brackets in the order of time. Shape [begins]."""
     begin_count = len(begins.at)
-    end_of = np.full(begin_count, -1, np.int64)
+    # marks are the begins, then the ends
     track = np.concatenate((begins.track, ends.track))
     time = np.concatenate((begins.time, ends.time))
     at = np.concatenate((begins.at, ends.at))
-    order = np.lexsort((at, time, track))
+    marks = np.lexsort((at, time, track))
+
+    end_of = np.full(begin_count, -1, np.int64)
     open_begins: dict[int, list[int]] = {}  # by track
-    for mark, track_id in zip(order.tolist(), track[order].tolist(), strict=True):
+    for mark, track_id in zip(marks.tolist(), track[marks].tolist(), strict=True):
         if mark < begin_count:
             open_begins.setdefault(track_id, []).append(mark)
         elif open_begins.get(track_id):
@@ -146,94 +150,125 @@ def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
     return end_of
 
 
+class _PieceReader:
+    """Scans a document piece by piece, and keeps what its pieces hold."""
+
+    def __init__(self, part: Callable[[int, int], Any]) -> None:
+        """`part` returns the bytes of the document from one byte to another."""
+        self.tables = Tables()
+        self.pieces = [_without_text(scan(b""))]
+        self.lost: list[Skipped] = []  # the first packets that are no readable event
+        self.lost_in_all = 0
+        self.read = 0  # bytes
+        self.damaged = False  # no packet can begin at byte `read`
+        self._part = part
+
+    def read_until(self, progress: Callable[[int], bool]) -> None:
+        """Scans up to the end of the document, or to damage behind which no packet can
+        be found, or until `progress`, called with the bytes read, returns True."""
+        wanted_bytes = PIECE_BYTES
+        while not self.damaged and not progress(self.read):
+            data = bytes(self._part(self.read, self.read + wanted_bytes))
+            if not data:
+                return
+            piece = scan(data, self.read)
+            self._add(piece)
+            is_at_end = len(data) < wanted_bytes
+            if is_at_end and not piece.rest:  # the end of the last packet is missing
+                return
+            self.read += piece.rest
+            # a packet that is larger than a piece is read as one
+            wanted_bytes = max(PIECE_BYTES, piece.next_end - piece.rest)
+
+    def _add(self, piece: TracePiece) -> None:
+        """Keeps what a piece holds, except its text."""
+        skipped_tables, skipped_count = self.tables.add(piece.tables)
+        self.lost = [*self.lost, *skipped_tables, *piece.lost][:MOST_LISTED]
+        self.lost_in_all += skipped_count + piece.lost_in_all
+        if not self.tables.exporter:
+            self.tables.exporter = _exporter(piece)
+        self.damaged = piece.next_end < 0
+        self.pieces.append(_without_text(piece))
+
+
 def index(
     part: Callable[[int, int], Any],
     progress: Callable[[int], bool] = lambda read: False,
 ) -> PacketIndex:
     """Scans a document, of which `part` gives some bytes, until `progress`, called with
     the bytes read, returns True. Raises TraceError or OSError."""
-    tables = Tables()
-    pieces = [_without_text(scan(b""))]
-    lost: list[Skipped] = []
-    lost_in_all = 0
-    read = 0
-    wanted_bytes = PIECE_BYTES
-    damaged = False
-    while not damaged and not progress(read):
-        data = bytes(part(read, read + wanted_bytes))
-        if not data:
-            break
-        piece = scan(data, read)
-        damaged = piece.next_end < 0
-        skipped_tables, skipped_count = tables.add(piece.tables)
-        lost = [*lost, *skipped_tables, *piece.lost][:MOST_LISTED]
-        lost_in_all += skipped_count + piece.lost_in_all
-        tables.exporter = tables.exporter or _exporter(piece)
-        pieces.append(_without_text(piece))
-        is_at_end = len(data) < wanted_bytes
-        if is_at_end and not piece.rest:  # the end of the last packet is missing
-            break
-        read += piece.rest
-        # a packet that is larger than a piece is read as one
-        wanted_bytes = max(PIECE_BYTES, piece.next_end - piece.rest)
-
-    begins = _joined(Begins, [piece.begins for piece in pieces])
-    ends = _joined(SliceMarks, [piece.ends for piece in pieces])
-    stages = _joined(Stages, [piece.stages for piece in pieces])
-    counters = _joined(Counters, [piece.counters for piece in pieces])
-    pairs = paired(begins, ends, cut=not lost_in_all)
+    reader = _PieceReader(part)
+    reader.read_until(progress)
+    begins = _joined(Begins, [piece.begins for piece in reader.pieces])
+    ends = _joined(SliceMarks, [piece.ends for piece in reader.pieces])
+    stages = _joined(Stages, [piece.stages for piece in reader.pieces])
+    counters = _joined(Counters, [piece.counters for piece in reader.pieces])
+    # a file that has lost no packet may still be cut, so that only last ends are missing
+    pairs = paired(begins, ends, cut=not reader.lost_in_all)
+    lost = reader.lost
     if lost and not pairs.by_runs:
         lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
-    has_end = pairs.end >= 0
 
+    order, layout = _laid_out(begins, ends, stages, counters, pairs)
+    return PacketIndex(
+        tables=reader.tables,
+        layout=layout,
+        begins=begins,
+        stages=stages,
+        counters=counters,
+        unmatched=len(ends.at) - int(layout.has_end.sum()),
+        order=order,
+        lost=tuple(lost),
+        lost_in_all=reader.lost_in_all,
+        read=reader.read,
+        damaged=reader.damaged,
+    )
+
+
+def _laid_out(
+    begins: Begins, ends: SliceMarks, stages: Stages, counters: Counters, pairs: Pairs
+) -> tuple[EventNumbers, StretchLayout]:
+    """The number of each event in the order of the packets, and the stretches that
+    these events are divided into."""
     at = np.concatenate((begins.at, stages.at, counters.at))
     end = np.concatenate((begins.end, stages.end, counters.end))
     in_order = np.argsort(at, kind="stable")
     at = at[in_order]
     end = end[in_order]
     order = _event_numbers(in_order, begins=len(begins.at), stages=len(stages.at))
-    firsts = _first_events(at, end)
-    bounds = np.append(firsts, len(at))
-    begins_before = np.searchsorted(order.begins, firsts)
-    stages_before = np.searchsorted(order.stages, firsts)
-    return PacketIndex(
-        tables=tables,
-        layout=StretchLayout(
-            begins=len(begins.at),
-            dur=_durations(begins, ends, pairs.end),
-            has_end=has_end,
-            flows=_flows(stages),
-            bounds=bounds,
-            places=np.stack((at[firsts], end[bounds[1:] - 1]), axis=1),
-            firsts=np.stack((begins_before, stages_before), axis=1),
-        ),
-        begins=begins,
-        stages=stages,
-        counters=counters,
-        unmatched=len(ends.at) - int(has_end.sum()),
-        order=order,
-        lost=tuple(lost),
-        lost_in_all=lost_in_all,
-        read=read,
-        damaged=damaged,
+    first_events = _first_events(at, end)
+    bounds = np.append(first_events, len(at))
+    last_events = bounds[1:] - 1
+    begins_before = np.searchsorted(order.begins, first_events)
+    stages_before = np.searchsorted(order.stages, first_events)
+    layout = StretchLayout(
+        begins=len(begins.at),
+        dur=_durations(begins, ends, pairs.end),
+        has_end=pairs.end >= 0,
+        flows=_flows(stages),
+        bounds=bounds,
+        places=np.stack((at[first_events], end[last_events]), axis=1),
+        firsts=np.stack((begins_before, stages_before), axis=1),
     )
+    return order, layout
 
 
 def _exporter(piece: TracePiece) -> dict[str, str]:
-    """What the first event of a GPU says of the process that exported."""
+    """What the first event of a GPU says of the process that exported, by the keys
+    EXPORTER; empty if the piece has no such event."""
     extra = piece.stages.extra
-    of_first_stage = extra.message == 0
-    start = extra.at[of_first_stage]
-    end = start + extra.value[of_first_stage]
-    said = dict(
-        key_and_text(piece.data[begin:until])
-        for begin, until in zip(start.tolist(), end.tolist(), strict=True)
-    )
-    return {key: said[key] for key in EXPORTER if key in said}
+    is_of_first_stage = extra.message == 0
+    starts = extra.at[is_of_first_stage]
+    ends = starts + extra.value[is_of_first_stage]
+    texts: dict[str, str] = {}
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        key, text = key_and_text(piece.data[start:end])
+        texts[key] = text
+    return {key: texts[key] for key in EXPORTER if key in texts}
 
 
 def _without_text(piece: TracePiece) -> TracePiece:
-    """Without what is needed only while the text of a stretch is written."""
+    """The piece without what is needed only while the text of a stretch is written."""
     return replace(
         piece,
         data=b"",
@@ -260,6 +295,8 @@ def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
 def _joined_fields(
     parts: Sequence[Repeated], messages_before: Sequence[int]
 ) -> Repeated:
+    """The fields of all parts; the messages of a part are numbered from the number of
+    messages before it on."""
     messages = [
         part.message + before
         for part, before in zip(parts, messages_before, strict=True)
@@ -272,13 +309,14 @@ def _joined_fields(
 
 
 def _flows(stages: Stages) -> GraphFlows:
-    """From the events that others wait for, where they are in the file, in the order of
-    those that wait."""
+    """The arrows from the stages that others wait for, where they are in the file, in
+    the order of those that wait."""
     waits = stages.waits
     by_id = np.argsort(stages.id, kind="stable")
     ids = stages.id[by_id]
     place = np.searchsorted(ids, waits.value)
-    is_in_file = np.append(ids, -1)[place] == waits.value
+    id_at_place = np.append(ids, -1)[place]  # -1: all ids are smaller
+    is_in_file = id_at_place == waits.value
     source = by_id[place[is_in_file]]
     target = waits.message[is_in_file]
     return GraphFlows(
@@ -290,8 +328,11 @@ def _flows(stages: Stages) -> GraphFlows:
 
 
 def _event_numbers(in_order: Int64s, begins: int, stages: int) -> EventNumbers:
-    """`in_order`: the begins, then the stages, then the values, by their number in this
-    sequence, in the order of their packets; so many of them are begins and stages."""
+    """The number of each event in the order of the packets.
+
+    `in_order` lists the events in that order, as numbers in the sequence of all
+    `begins` begins, then all `stages` stages, then all values.
+    """
     number = np.empty(len(in_order), np.int64)
     number[in_order] = np.arange(len(in_order))
     of_begins, of_stages, of_values = np.split(number, (begins, begins + stages))
@@ -305,11 +346,15 @@ def _durations(begins: Begins, ends: SliceMarks, end: Int64s) -> Int64s:
 
 
 def _first_events(at: Int64s, end: Int64s) -> Int64s:
-    """The events with which stretches begin; the packets of all events, in order, begin
-    and end at these bytes."""
+    """The numbers of the events with which stretches begin, in ascending order; the
+    packets of all events, in order, begin at the bytes `at` and end at `end`."""
     is_first = np.arange(len(at)) % STRETCH_EVENTS == 0
-    is_first[1:] |= at[1:] >> STRETCH_BITS != at[:-1] >> STRETCH_BITS
-    is_first[1:] |= at[1:] - end[:-1] > MAX_GAP_BYTES
-    is_first |= end - at > MAX_GAP_BYTES
-    is_first[1:] &= at[1:] != at[:-1]  # values of one packet stay together
+    block = at >> STRETCH_BITS
+    is_in_new_block = block[1:] != block[:-1]
+    is_behind_gap = at[1:] - end[:-1] > MAX_GAP_BYTES
+    is_large = end - at > MAX_GAP_BYTES
+    is_in_same_packet = at[1:] == at[:-1]
+    is_first[1:] |= is_in_new_block | is_behind_gap
+    is_first |= is_large
+    is_first[1:] &= ~is_in_same_packet  # values of one packet stay together
     return np.flatnonzero(is_first)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
@@ -107,96 +108,121 @@ class Scanned(Rendered):
         return bytes(self._writer.part(0, 0))  # scanned and at hand from now on
 
 
+class _SliceRows:
+    """Which begins and stages are slices, in which order: begins with an end, and
+    stages, are; other begins are instants."""
+
+    def __init__(self, scanned: PacketIndex, labels: int) -> None:
+        """The `labels` stand first in the document."""
+        order = scanned.order
+        stage_count = len(scanned.stages.at)
+        is_stage_slice = np.ones(stage_count, np.bool_)
+        self._is_slice = np.concatenate((scanned.layout.has_end, is_stage_slice))
+        event_number = np.concatenate((order.begins, order.stages))
+        place_of_slice = labels + event_number[self._is_slice]
+        # torch writes them in this order already
+        self._by_place = np.argsort(place_of_slice, kind="stable")
+        self.order = place_of_slice[self._by_place]  # of traceEvents; shape [slices]
+        self.instants = len(self._is_slice) - len(place_of_slice)
+
+    def column(self, *parts: NDArray[Any]) -> Any:
+        """The values of the slices, shape [slices]; `parts` are those of all begins and
+        stages, or of all begins, then of all stages."""
+        return np.concatenate(parts)[self._is_slice][self._by_place]
+
+
 def _raw(
     source: Source, scanned: PacketIndex, prefix: Prefix | None, changed: bool
 ) -> Raw:
+    """The columns of a scanned document."""
     columns = columns_of(scanned)
     document = text_of(source)
     writer = PacketWriter(scanned, columns, document.part)
     begins = scanned.begins
     stages = scanned.stages
-    layout = scanned.layout
-
-    # Begins with an end, and stages, are slices; other begins are instants.
-    is_slice = np.concatenate((layout.has_end, np.ones(len(stages.at), np.bool_)))
-    dur = np.concatenate((layout.dur, stages.dur))[is_slice]
-    event_number = np.concatenate((scanned.order.begins, scanned.order.stages))
-    order = len(columns.labels) + event_number[is_slice]  # the labels stand first
+    rows = _SliceRows(scanned, labels=len(columns.labels))
+    dur = rows.column(scanned.layout.dur, stages.dur)
     check_durations(source.path, dur)
-    # torch writes them in this order already
-    by_order = np.argsort(order, kind="stable")
 
-    def of_slices(*parts: NDArray[Any]) -> Any:
-        """A column of the begins and stages, or one of each, as one of the slices."""
-        return np.concatenate(parts)[is_slice][by_order]
-
-    category_of_stage = columns.category[len(begins.at) :]
-    is_note = _has_category(columns, ANNOTATION)[category_of_stage]
+    is_note = _is_note(scanned, columns)
     stage_correlation = np.where(is_note, -1, stages.correlation)
     no_external_id = np.full(len(stages.at), -1)
-
-    slice_count = len(order)
-    instant_count = len(is_slice) - slice_count
-    flow_count = len(layout.flows.source)
-    phases = Counter(
-        M=len(columns.labels),
-        X=slice_count,
-        i=instant_count,
-        C=len(scanned.counters.at),
-        s=flow_count,
-        f=flow_count,
-    )
-    cut_ends = _cut_ends(stages, is_note)
-    is_read_to_its_end = prefix is None and scanned.read == len(source.document)
-    report = Report(
-        path=source.path,
-        bytes=source.size,
-        events=phases.total() + scanned.lost_in_all,
-        phases=+phases,
-        unreadable=scanned.lost_in_all,
-        skipped=scanned.lost,
-        complete=source.cut is None and is_read_to_its_end,
-        cut=source.cut,
+    report = replace(
+        _report(source, scanned, prefix, columns, rows),
         negative_durations=int((dur < 0).sum()),
-        unfinished=instant_count,
-        unmatched_ends=scanned.unmatched,
-        prefix=prefix,
-        too_damaged=scanned.read if scanned.damaged else -1,
         changed=changed,
-        format=NAME,
-        remarks=(
-            *_remarks(instant_count, cut_ends),
-            *remarks_of_cut_names(columns.names),
-        ),
-        cut_ends=cut_ends,
     )
+    text_of_document = Scanned(document, lambda: writer)
     base = scanned.tables.base
     return Raw(
         report=report,
-        elements=Elements(
-            Scanned(document, lambda: writer), _stretches(scanned, columns)
-        ),
+        elements=Elements(text_of_document, _stretches(scanned, columns)),
         names=columns.names,
         categories=columns.categories,
         threads=columns.threads,
         labels=columns.labels,
-        start=of_slices(begins.time, stages.time) - base,
-        dur=np.maximum(dur, 0)[by_order],
-        name=of_slices(columns.name),
-        category=of_slices(columns.category),
-        thread=of_slices(columns.thread),
-        correlation=of_slices(begins.correlation, stage_correlation),
-        external_id=of_slices(begins.external_id, no_external_id),
-        order=order[by_order],
+        start=rows.column(begins.time, stages.time) - base,
+        dur=np.maximum(dur, 0),
+        name=rows.column(columns.name),
+        category=rows.column(columns.category),
+        thread=rows.column(columns.thread),
+        correlation=rows.column(begins.correlation, stage_correlation),
+        external_id=rows.column(begins.external_id, no_external_id),
+        order=rows.order,
         keys={"baseTimeNanoseconds": base, **scanned.tables.exporter},
         copies_named=True,
     )
 
 
-def _has_category(columns: Columns, category: str) -> Flags:
-    """For the number of each category whether it is this one; the table may be empty,
-    then there are no numbers."""
-    return np.array([name == category for name in columns.categories] or [False])
+def _report(
+    source: Source,
+    scanned: PacketIndex,
+    prefix: Prefix | None,
+    columns: Columns,
+    rows: _SliceRows,
+) -> Report:
+    """The counts of this reading, without those of negative durations."""
+    flow_count = len(scanned.layout.flows.source)
+    phases = Counter(
+        M=len(columns.labels),
+        X=len(rows.order),
+        i=rows.instants,
+        C=len(scanned.counters.at),
+        s=flow_count,
+        f=flow_count,
+    )
+    cut_ends = _cut_ends(scanned.stages, _is_note(scanned, columns))
+    remarks = [
+        *_remarks(rows.instants, cut_ends),
+        *remarks_of_cut_names(columns.names),
+    ]
+    is_read_to_its_end = prefix is None and scanned.read == len(source.document)
+    return Report(
+        path=source.path,
+        bytes=source.size,
+        events=phases.total() + scanned.lost_in_all,
+        phases=+phases,  # without zeros
+        unreadable=scanned.lost_in_all,
+        skipped=scanned.lost,
+        complete=source.cut is None and is_read_to_its_end,
+        cut=source.cut,
+        negative_durations=0,
+        unfinished=rows.instants,
+        unmatched_ends=scanned.unmatched,
+        prefix=prefix,
+        too_damaged=scanned.read if scanned.damaged else -1,
+        format=NAME,
+        remarks=tuple(remarks),
+        cut_ends=cut_ends,
+    )
+
+
+def _is_note(scanned: PacketIndex, columns: Columns) -> Flags:
+    """Which stages are annotations; shape [stages]."""
+    category_of_stage = columns.category[len(scanned.begins.at) :]
+    # without categories there are no stages either
+    is_note = [category == ANNOTATION for category in columns.categories] or [False]
+    return np.array(is_note)[category_of_stage]
 
 
 def _remarks(instants: int, cut_ends: int) -> Iterator[str]:
@@ -215,15 +241,16 @@ def _remarks(instants: int, cut_ends: int) -> Iterator[str]:
 
 def _cut_ends(stages: Stages, is_note: Flags) -> int:
     """How many events other than annotations end where the next one of their lane
-    begins, as torch cuts longer ones."""
+    begins, as torch cuts longer ones. `is_note` has shape [stages]."""
     work = np.flatnonzero(~is_note)
     by_lane = np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))
-    here = work[by_lane][:-1]
-    after = work[by_lane][1:]
-    same_gpu = stages.gpu[here] == stages.gpu[after]
-    same_queue = stages.queue[here] == stages.queue[after]
-    end = stages.time[here] + stages.dur[here]
-    is_cut = same_gpu & same_queue & (end == stages.time[after])
+    in_order = work[by_lane]
+    gpu = stages.gpu[in_order]
+    queue = stages.queue[in_order]
+    start = stages.time[in_order]
+    end = start + stages.dur[in_order]
+    is_same_lane = (gpu[:-1] == gpu[1:]) & (queue[:-1] == queue[1:])
+    is_cut = is_same_lane & (end[:-1] == start[1:])
     return int(is_cut.sum())
 
 
@@ -231,12 +258,13 @@ def _stretches(scanned: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
     """The stretches that PacketWriter writes: the labels, the events, the flows."""
     layout = scanned.layout
     events = np.diff(layout.bounds).tolist()
-    values = np.diff(np.searchsorted(scanned.order.values, layout.bounds)).tolist()
+    values_before = np.searchsorted(scanned.order.values, layout.bounds)
+    values = np.diff(values_before).tolist()
     flow_count = len(layout.flows.source)
-    flow_ends = [
-        2 * min(STRETCH_EVENTS, flow_count - at)
-        for at in range(0, flow_count, STRETCH_EVENTS)
-    ]
+    flow_ends: list[int] = []  # two of each flow
+    for first in range(0, flow_count, STRETCH_EVENTS):
+        flows_of_stretch = min(STRETCH_EVENTS, flow_count - first)
+        flow_ends.append(2 * flows_of_stretch)
     no_values = [0] * len(flow_ends)
     return stretches_of(
         events=[len(columns.labels), *events, *flow_ends],

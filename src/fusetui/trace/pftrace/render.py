@@ -96,6 +96,7 @@ def _arg_text(data: bytes) -> bytes:
 
 
 def _decoded_arg(data: bytes) -> bytes:
+    """As `_arg_text`; a damaged one becomes a member that says so."""
     try:
         return _member([*decoded(data)], DEEPEST)
     except ValueError:
@@ -108,12 +109,13 @@ _kept_arg = lru_cache(maxsize=MAX_KEPT_ARGS)(_decoded_arg)
 
 def grouped(data: bytes, parts: Repeated, count: int) -> Iterator[list[bytes]]:
     """The fields of each of `count` messages, as their bytes."""
-    begins = parts.at.tolist()
+    starts = parts.at.tolist()
     ends = (parts.at + parts.value).tolist()
-    contents = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    bounds = np.searchsorted(parts.message, np.arange(count + 1)).tolist()
-    for first, last in pairwise(bounds):
-        yield contents[first:last]
+    contents = [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    messages = np.arange(count + 1)
+    bounds = np.searchsorted(parts.message, messages).tolist()
+    for first, end in pairwise(bounds):
+        yield contents[first:end]
 
 
 def gpu_args(
@@ -123,57 +125,68 @@ def gpu_args(
     extras: Sequence[bytes],
     tables: Tables,
 ) -> dict[str, Any]:
-    """The args of an event of a GPU, of the category `kind`; `lane` is its device and
+    """The args of an event of a GPU of the category `kind`; `lane` is its device and
     its stream, or a lane for display.
 
     What torch writes itself ends with the name of the process; the keys of an
     annotation or of a collective follow, which may be any, also one that torch has
     written before.
     """
-    args: dict[str, Any] = dict.fromkeys(ARGS_WITHOUT_ZERO.get(kind, ()), 0)
+    of_torch, noted = _divided_extras(kind, extras, tables)
+    device, lane_stream = lane
+    stream = of_torch.get("stream", lane_stream)
+    args: dict[str, Any] = {}
+    if kind != NOTE:
+        args = {**of_torch, "device": device, "stream": lane_stream}
+    if stream != lane_stream:  # the lane has a name of its own
+        args["original_stream"] = stream
+    args.update(_launch_args(launch, tables.arg_names))
+    noted_args: dict[str, Any] = {}
+    for key, value in noted.items():
+        name = f"{key} (annotation)" if key in args else key
+        noted_args[name] = value
+    return args | noted_args
+
+
+def _divided_extras(
+    kind: str, extras: Sequence[bytes], tables: Tables
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The args that torch writes itself, with Kineto's names, and those that were noted
+    of an annotation or of a collective."""
+    of_torch: dict[str, Any] = dict.fromkeys(ARGS_WITHOUT_ZERO.get(kind, ()), 0)
     noted: dict[str, Any] = {}
     is_of_torch = True
     for key, text in map(key_and_text, extras):
         if is_of_torch and key in ARG_OF_EXTRA:
-            args[ARG_OF_EXTRA[key]] = _number(text)
+            of_torch[ARG_OF_EXTRA[key]] = _number(text)
         elif not is_of_torch or tables.exporter.get(key) != text:
             noted[key] = text
         if key == EXPORTER[-1]:
             is_of_torch = False
-    if "func" in noted:
+    is_collective = "func" in noted
+    if is_collective:
         for key in NUMBERS_OF_COLLECTIVES:
             if key in noted:
                 noted[key] = _number(noted[key])
-    device, lane_stream = lane
-    stream = args.get("stream", lane_stream)
-    if kind == NOTE:
-        args = {}
-    else:
-        args["device"] = device
-        args["stream"] = lane_stream
-    if stream != lane_stream:  # the lane has a name of its own
-        args["original_stream"] = stream
-    args.update(_launch_args(launch, tables.arg_names))
-    named_apart = {
-        f"{key} (annotation)" if key in args else key: value
-        for key, value in noted.items()
-    }
-    return args | named_apart
+    return of_torch, noted
 
 
 def _launch_args(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
-    """Grid, block and so on; torch leaves out zeros."""
+    """The grid, the block and so on of a launch, by the name of the arg; torch leaves
+    out zeros."""
     args: dict[str, Any] = {}
     try:
         for number, _, part in decoded(launch):
             values = {field: value for field, value, _ in decoded(part)}
-            if number in (LAUNCH_GRID, LAUNCH_BLOCK):
-                name = "grid" if number == LAUNCH_GRID else "block"
-                args[name] = [values.get(axis, 0) for axis in AXES]
+            if number == LAUNCH_GRID:
+                args["grid"] = [values.get(axis, 0) for axis in AXES]
+            elif number == LAUNCH_BLOCK:
+                args["block"] = [values.get(axis, 0) for axis in AXES]
             elif number == LAUNCH_ARG:
-                written = names.get(values.get(LAUNCH_ARG_NAME, 0), "")
-                if written in ARG_OF_LAUNCH:
-                    args[ARG_OF_LAUNCH[written]] = values.get(LAUNCH_ARG_VALUE, 0)
+                written_name = names.get(values.get(LAUNCH_ARG_NAME, 0), "")
+                if written_name in ARG_OF_LAUNCH:
+                    arg = ARG_OF_LAUNCH[written_name]
+                    args[arg] = values.get(LAUNCH_ARG_VALUE, 0)
     except ValueError:
         return {"unreadable": "launch"}
     if not args:
@@ -299,16 +312,19 @@ class PacketWriter:
         """The begins of a piece, of which `first` is the number among all."""
         count = len(piece.begins.at)
         rows = slice(first, first + count)
-        heads = self._heads(rows, piece.begins.time)
-        has_ends = self._layout.has_end[rows].tolist()
-        durs = self._layout.dur[rows].tolist()
-        args = args_texts(piece.data, piece.begins.args, count)
-        for head, has_end, dur, arg in zip(heads, has_ends, durs, args, strict=True):
+        columns_of_slices = zip(
+            self._heads(rows, piece.begins.time),
+            self._layout.has_end[rows].tolist(),
+            self._layout.dur[rows].tolist(),
+            args_texts(piece.data, piece.begins.args, count),
+            strict=True,
+        )
+        for head, has_end, dur, args in columns_of_slices:
             if has_end:
                 dur_text = micros(max(dur, 0))
-                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, dur_text, arg)
+                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, dur_text, args)
             else:
-                yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, arg)
+                yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, args)
 
     def _stages(self, piece: TracePiece, first: int) -> Iterator[bytes]:
         """The stages of a piece, of which `first` is the number among all."""
@@ -373,15 +389,12 @@ class PacketWriter:
         )
         for descriptor, number, time, integer, double, is_whole in columns_of_values:
             described = self._tables.counters.get(descriptor)
+            name = orjson.dumps(_counter_name(described, number))
             gpu = b"%d" % described.gpu if described else b"?"
+            value = b"%d" % integer if is_whole else json_float(double)
             yield (
                 b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}'
-                % (
-                    orjson.dumps(_counter_name(described, number)),
-                    gpu,
-                    micros(time),
-                    b"%d" % integer if is_whole else json_float(double),
-                )
+                % (name, gpu, micros(time), value)
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
@@ -413,6 +426,7 @@ class PacketWriter:
 
 
 def _counter_name(described: GpuCounters | None, number: int) -> str:
+    """The name of the counter with this number in its descriptor."""
     unnamed = f"counter {number}"
     return described.names.get(number, unnamed) if described else unnamed
 

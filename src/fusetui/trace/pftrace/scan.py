@@ -7,6 +7,7 @@ so the columns and the text that is written later agree on which events there ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 import msgspec
@@ -135,6 +136,10 @@ class Counters(Placed, frozen=True, eq=False):
     is_whole: Flags
 
 
+TablePacket = tuple[int, int, bytes]
+"""The byte where a packet begins, which of TABLES it holds, and its content."""
+
+
 class TracePiece(msgspec.Struct, frozen=True, eq=False):
     """What some bytes hold."""
 
@@ -143,8 +148,7 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
     ends: SliceMarks
     stages: Stages
     counters: Counters
-    # packets that are few: byte, field and content
-    tables: tuple[tuple[int, int, bytes], ...]
+    tables: tuple[TablePacket, ...]  # they are few
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     rest: int  # the bytes that were used
@@ -179,8 +183,8 @@ class Lost:
 
 
 def scan(data: bytes, first: int = 0) -> TracePiece:
-    """The events in whole packets at the beginning of `data`, which is at byte
-    `first`."""
+    """The events in whole packets at the beginning of `data`, whose first byte is byte
+    `first` of the document."""
     words = words_of(data)
     bounds = packets(words, data)
     packet = fields(
@@ -191,46 +195,36 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     )
     lost = Lost()
     by_kind = _packets_by_kind(packet, bounds.end, first, lost)
-
-    events = by_kind[EVENT]
-    event = fields(
-        words,
-        events.content,
-        events.content_end,
-        single={
-            EventField.TYPE: VARINT,
-            EventField.NAME: VARINT,
-            EventField.TRACK: VARINT,
-            EventField.CATEGORY: VARINT,
-        },
-        repeated={EventField.ARGS: BYTES},
-    )
-    event_type = event.value[EventField.TYPE]
-    is_begin_or_end = np.isin(event_type, (BEGIN, END))
-    marks = _readable(events, event.whole & is_begin_or_end, lost)
+    begins, ends = _begins_and_ends(words, by_kind[EVENT], lost)
     stages = _stages(words, by_kind[STAGE], lost)
     counters = _counters(words, by_kind[COUNTER], lost)
     return TracePiece(
         data=data,
-        begins=_begins(words, events, event, marks[event_type[marks] == BEGIN]),
-        ends=_ends(events, event, marks[event_type[marks] == END]),
+        begins=begins,
+        ends=ends,
         stages=stages,
         counters=counters,
-        tables=tuple(
-            (byte, kind, data[content:content_end])
-            for kind in TABLES
-            for byte, content, content_end in zip(
-                by_kind[kind].at.tolist(),
-                by_kind[kind].content.tolist(),
-                by_kind[kind].content_end.tolist(),
-                strict=True,
-            )
-        ),
+        tables=_packets_of_tables(data, by_kind),
         lost=lost.first(),
         lost_in_all=lost.count,
         rest=bounds.rest,
         next_end=bounds.next_end,
     )
+
+
+def _packets_of_tables(
+    data: bytes, by_kind: Mapping[int, PacketsOfKind]
+) -> tuple[TablePacket, ...]:
+    """The packets with one of TABLES: kind by kind, each kind in the order of the
+    document."""
+    tables: list[TablePacket] = []
+    for kind in TABLES:
+        rows = by_kind[kind]
+        starts_of_packets = rows.at.tolist()
+        contents = zip(rows.content.tolist(), rows.content_end.tolist(), strict=True)
+        for byte, (start, end) in zip(starts_of_packets, contents, strict=True):
+            tables.append((byte, kind, data[start:end]))
+    return tuple(tables)
 
 
 def _packets_by_kind(
@@ -262,26 +256,55 @@ def _packets_by_kind(
 
 
 def _readable(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
-    """The rows of events that are good and have a time; the others are lost."""
-    is_good = is_good & events.is_in_time
-    lost.add(events.at[~is_good], "a damaged event")
-    return np.flatnonzero(is_good)
+    """The rows of the events that are good and have a time, in ascending order; the
+    others are added to `lost`. `is_good` has shape [events]."""
+    is_readable = is_good & events.is_in_time
+    lost.add(events.at[~is_readable], "a damaged event")
+    return np.flatnonzero(is_readable)
 
 
 def _of_messages(parts: Repeated, rows: Rows, count: int) -> Repeated:
-    """Those fields that are of these of `count` messages, which are numbered anew."""
-    new_number = np.full(count, -1, np.intp)
+    """The fields of the messages `rows` out of `count` messages; in the result the
+    message `rows[n]` has the number n."""
+    new_number = np.full(count, -1, np.intp)  # -1: the message is left out
     new_number[rows] = np.arange(len(rows))
     message = new_number[parts.message]
-    keep = message >= 0
-    return Repeated(message=message[keep], at=parts.at[keep], value=parts.value[keep])
+    is_kept = message >= 0
+    return Repeated(
+        message=message[is_kept], at=parts.at[is_kept], value=parts.value[is_kept]
+    )
+
+
+def _begins_and_ends(
+    words: Words, events: PacketsOfKind, lost: Lost
+) -> tuple[Begins, SliceMarks]:
+    """The begins and the ends of slices; unreadable ones are added to `lost`."""
+    event = fields(
+        words,
+        events.content,
+        events.content_end,
+        single={
+            EventField.TYPE: VARINT,
+            EventField.NAME: VARINT,
+            EventField.TRACK: VARINT,
+            EventField.CATEGORY: VARINT,
+        },
+        repeated={EventField.ARGS: BYTES},
+    )
+    event_type = event.value[EventField.TYPE]
+    is_begin_or_end = np.isin(event_type, (BEGIN, END))
+    marks = _readable(events, event.whole & is_begin_or_end, lost)
+    type_of_mark = event_type[marks]
+    begins = _begins(words, events, event, marks[type_of_mark == BEGIN])
+    ends = _ends(events, event, marks[type_of_mark == END])
+    return begins, ends
 
 
 def _begins(words: Words, events: PacketsOfKind, event: Fields, rows: Rows) -> Begins:
+    """The begins of slices in the packets `rows` of `events`; arrays of shape
+    [rows]."""
+    count = len(rows)
     args = _of_messages(event.repeated[EventField.ARGS], rows, len(event.whole))
-    has_sync_kind = np.zeros(len(rows), np.bool_)
-    sync_kinds = _keyed(words, args, ARG_NAME, b"cuda_sync_kind", ARG_TEXT)
-    has_sync_kind[args.message[sync_kinds]] = True
     has_category = event.has(EventField.CATEGORY)[rows]
     return Begins(
         at=events.at[rows],
@@ -290,14 +313,24 @@ def _begins(words: Words, events: PacketsOfKind, event: Fields, rows: Rows) -> B
         track=event.value[EventField.TRACK][rows],
         name=event.value[EventField.NAME][rows],
         category=event.value[EventField.CATEGORY][rows],
-        correlation=_integers(words, args, len(rows), b"correlation"),
-        external_id=_integers(words, args, len(rows), b"External id", b"external id"),
-        is_sync=has_sync_kind & ~has_category,
+        correlation=_integers(words, args, count, b"correlation"),
+        external_id=_integers(words, args, count, b"External id", b"external id"),
+        is_sync=_has_sync_kind(words, args, count) & ~has_category,
         args=args,
     )
 
 
+def _has_sync_kind(words: Words, args: Repeated, count: int) -> Flags:
+    """For each of `count` slices whether it has the arg `cuda_sync_kind`, as waits for
+    the GPU do."""
+    is_sync_kind = _keyed(words, args, ARG_NAME, b"cuda_sync_kind", ARG_TEXT)
+    has_sync_kind = np.zeros(count, np.bool_)
+    has_sync_kind[args.message[is_sync_kind]] = True
+    return has_sync_kind
+
+
 def _ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
+    """The ends of slices in the packets `rows` of `events`; arrays of shape [rows]."""
     return SliceMarks(
         at=events.at[rows],
         end=events.end[rows],
@@ -307,7 +340,41 @@ def _ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
 
 
 def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
-    stage = fields(
+    """The events of GPUs; unreadable ones are added to `lost`."""
+    stage = _stage_fields(words, events)
+    has_duration = stage.has(StageField.DURATION)
+    dur = np.where(has_duration, stage.value[StageField.DURATION], 0)
+    ends = events.time + np.clip(dur, -1, LIMIT_NS)
+    is_in_range = (dur >= 0) & (ends <= LIMIT_NS)
+    rows = _readable(events, stage.whole & is_in_range, lost)
+
+    count = len(rows)
+    messages = len(stage.whole)
+    extra = _of_messages(stage.repeated[StageField.EXTRA], rows, messages)
+    waits = _of_messages(stage.repeated[StageField.WAITS], rows, messages)
+    return Stages(
+        at=events.at[rows],
+        end=events.end[rows],
+        time=events.time[rows],
+        dur=dur[rows],
+        id=stage.value[StageField.ID][rows],
+        gpu=stage.value[StageField.GPU][rows],
+        queue=stage.value[StageField.QUEUE][rows],
+        kind=stage.value[StageField.KIND][rows],
+        name=stage.value[StageField.NAME][rows],
+        correlation=_numbers(words, extra, count, b"correlation"),
+        memory=_numbers(words, extra, count, b"memory kind"),
+        stream=_numbers(words, extra, count, b"stream id", missing=-1),
+        launch=stage.at[StageField.LAUNCH][rows],
+        launch_size=stage.value[StageField.LAUNCH][rows],
+        extra=extra,
+        waits=waits,
+    )
+
+
+def _stage_fields(words: Words, events: PacketsOfKind) -> Fields:
+    """The fields of all packets with an event of a GPU."""
+    return fields(
         words,
         events.content,
         events.content_end,
@@ -322,33 +389,11 @@ def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
         },
         repeated={StageField.EXTRA: BYTES, StageField.WAITS: VARINT},
     )
-    dur = np.where(stage.has(StageField.DURATION), stage.value[StageField.DURATION], 0)
-    ends = events.time + np.clip(dur, -1, LIMIT_NS)
-    rows = _readable(events, stage.whole & (dur >= 0) & (ends <= LIMIT_NS), lost)
-    count = len(stage.whole)
-    extra = _of_messages(stage.repeated[StageField.EXTRA], rows, count)
-    return Stages(
-        at=events.at[rows],
-        end=events.end[rows],
-        time=events.time[rows],
-        dur=dur[rows],
-        id=stage.value[StageField.ID][rows],
-        gpu=stage.value[StageField.GPU][rows],
-        queue=stage.value[StageField.QUEUE][rows],
-        kind=stage.value[StageField.KIND][rows],
-        name=stage.value[StageField.NAME][rows],
-        correlation=_numbers(words, extra, len(rows), b"correlation"),
-        memory=_numbers(words, extra, len(rows), b"memory kind"),
-        stream=_numbers(words, extra, len(rows), b"stream id", missing=-1),
-        launch=stage.at[StageField.LAUNCH][rows],
-        launch_size=stage.value[StageField.LAUNCH][rows],
-        extra=extra,
-        waits=_of_messages(stage.repeated[StageField.WAITS], rows, count),
-    )
 
 
 def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
-    """The values of all packets, which may have several each."""
+    """The values of all packets with counters, which may have several each; unreadable
+    ones are added to `lost`."""
     counter = fields(
         words,
         events.content,
@@ -367,13 +412,9 @@ def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
         values.at + values.value,
         {ValueField.ID: VARINT, ValueField.INTEGER: VARINT, ValueField.DOUBLE: FIXED64},
     )
-    is_whole = value.has(ValueField.INTEGER)
-    is_good = value.whole & (is_whole | value.has(ValueField.DOUBLE))
+    is_integer = value.has(ValueField.INTEGER)
+    is_good = value.whole & (is_integer | value.has(ValueField.DOUBLE))
     lost.add(events.at[row_of_value[~is_good]], "a damaged value")
-    double_at = np.maximum(value.at[ValueField.DOUBLE], 0)
-    bits = np.where(
-        is_whole, value.value[ValueField.INTEGER], words[double_at].view(np.int64)
-    )
     rows = row_of_value[is_good]
     return Counters(
         at=events.at[rows],
@@ -381,24 +422,34 @@ def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
         time=events.time[rows],
         descriptor=counter.value[CounterField.DESCRIPTOR][rows],
         id=np.maximum(value.value[ValueField.ID], 0)[is_good],
-        bits=bits[is_good],
-        is_whole=is_whole[is_good],
+        bits=_bits_of_values(words, value)[is_good],
+        is_whole=is_integer[is_good],
     )
+
+
+def _bits_of_values(words: Words, value: Fields) -> Int64s:
+    """The integer of each value, or the bits of its float64; shape [values]."""
+    # a value without a float64 has place -1: any word may stand for it
+    double_at = np.maximum(value.at[ValueField.DOUBLE], 0)
+    bits_of_double = words[double_at].view(np.int64)
+    is_integer = value.has(ValueField.INTEGER)
+    return np.where(is_integer, value.value[ValueField.INTEGER], bits_of_double)
 
 
 def _keyed(
     words: Words, messages: Repeated, key_tag: bytes, key: bytes, value_tag: bytes
 ) -> Flags:
     """Which messages begin with this key, of at most 22 bytes, and then have a value;
-    both with these tags."""
-    text = key_tag + bytes([len(key)]) + key + value_tag
-    is_same = messages.value > len(text)
-    for offset in range(0, len(text), 8):
-        eight = text[offset : offset + 8]
-        mask = np.uint64((1 << 8 * len(eight)) - 1)
+    both with these tags. Shape [messages]."""
+    beginning = key_tag + bytes([len(key)]) + key + value_tag
+    is_same = messages.value > len(beginning)
+    for offset in range(0, len(beginning), 8):
+        expected_bytes = beginning[offset : offset + 8]
+        expected = np.uint64(int.from_bytes(expected_bytes, "little"))
+        mask = np.uint64((1 << 8 * len(expected_bytes)) - 1)
         rows = np.flatnonzero(is_same)
-        word = words[messages.at[rows] + offset] & mask
-        is_same[rows] = word == np.uint64(int.from_bytes(eight, "little"))
+        word = words[messages.at[rows] + offset]
+        is_same[rows] = (word & mask) == expected
     return is_same
 
 
@@ -407,12 +458,12 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     none."""
     numbers = np.full(count, -1, np.int64)
     for key in keys:
-        rows = np.flatnonzero(_keyed(words, args, ARG_NAME, key, ARG_INTEGER))
-        at = args.at[rows] + len(ARG_NAME) + 1 + len(key) + len(ARG_INTEGER)
-        number, size = varints(words, at)
-        arg_end = args.at[rows] + args.value[rows]
-        is_good = (size > 0) & (at + size <= arg_end)
-        numbers[args.message[rows[is_good]]] = number[is_good]
+        arg = _only(args, _keyed(words, args, ARG_NAME, key, ARG_INTEGER))
+        number_at = arg.at + len(ARG_NAME) + 1 + len(key) + len(ARG_INTEGER)
+        number, size = varints(words, number_at)
+        arg_end = arg.at + arg.value
+        is_good = (size > 0) & (number_at + size <= arg_end)
+        numbers[arg.message[is_good]] = number[is_good]
     return numbers
 
 
@@ -425,33 +476,53 @@ def _numbers(
     Only extras before `process_id` count: behind it any key may follow, also this one,
     with another meaning.
     """
-    first_other = np.full(count, np.iinfo(np.int64).max)  # its byte, by stage
-    others = np.flatnonzero(_keyed(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE))
-    backwards = others[::-1]  # so that the first one of a stage is kept
-    first_other[extra.message[backwards]] = extra.at[backwards]
-
-    rows = np.flatnonzero(_keyed(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
-    rows = rows[extra.at[rows] < first_other[extra.message[rows]]]
-    size_at = extra.at[rows] + len(EXTRA_KEY) + 1 + len(key) + len(EXTRA_VALUE)
+    with_key = _only(extra, _keyed(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
+    end_of_torch = _ends_of_torchs_extras(words, extra, count)
+    of_torch = _only(with_key, with_key.at < end_of_torch[with_key.message])
+    size_at = of_torch.at + len(EXTRA_KEY) + 1 + len(key) + len(EXTRA_VALUE)
     size, width = varints(words, size_at)
     text_at = size_at + width
-    extra_end = extra.at[rows] + extra.value[rows]
-    is_good = (width > 0) & (size > 0) & (size <= MAX_DIGITS)
-    is_good &= text_at + size <= extra_end
-    rows = rows[is_good]
+    extra_end = of_torch.at + of_torch.value
+    is_possible = (width > 0) & (size > 0) & (size <= MAX_DIGITS)
+    is_good = is_possible & (text_at + size <= extra_end)
     numbers = np.full(count, missing, np.int64)
-    numbers[extra.message[rows]] = _decimals(words, text_at[is_good], size[is_good])
+    decimals = _decimals(words, text_at[is_good], size[is_good])
+    numbers[of_torch.message[is_good]] = decimals
     return numbers
 
 
+def _only(messages: Repeated, which: Flags) -> Repeated:
+    """The fields of which the flag is set."""
+    rows = np.flatnonzero(which)
+    return Repeated(
+        message=messages.message[rows],
+        at=messages.at[rows],
+        value=messages.value[rows],
+    )
+
+
+def _ends_of_torchs_extras(words: Words, extra: Repeated, count: int) -> Int64s:
+    """For each of `count` stages the byte of its first extra `process_id`, behind which
+    torch writes none of its own; the largest int64 if it has none."""
+    is_process = _keyed(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE)
+    # backwards, so that the first one of a stage is written last and stays
+    backwards = np.flatnonzero(is_process)[::-1]
+    ends = np.full(count, np.iinfo(np.int64).max)
+    ends[extra.message[backwards]] = extra.at[backwards]
+    return ends
+
+
 def _decimals(words: Words, at: Int64s, size: Int64s) -> Int64s:
-    """The texts of these sizes at these bytes as numbers, -1 where one has anything but
-    digits."""
+    """The texts of `size` bytes at the bytes `at` as numbers, -1 where one has anything
+    but digits. Arrays of shape [texts]."""
     number = np.zeros(len(at), np.int64)
     is_plain = np.ones(len(at), np.bool_)
-    for place in range(int(size.max(initial=0))):
-        digit = (words[at + place] & 0xFF).view(np.int64) - ord("0")
+    longest = int(size.max(initial=0))
+    for place in range(longest):
+        character = words[at + place] & 0xFF
+        digit = character.view(np.int64) - ord("0")
+        is_digit = (digit >= 0) & (digit < 10)
         is_inside = place < size
         number = np.where(is_inside, number * 10 + digit, number)
-        is_plain &= ~is_inside | ((digit >= 0) & (digit < 10))
+        is_plain &= ~is_inside | is_digit
     return np.where(is_plain, number, -1)

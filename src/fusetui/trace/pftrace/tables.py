@@ -75,6 +75,7 @@ class Tables:
     counts."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self._packets_left = MAX_TABLE_PACKETS
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}
@@ -83,7 +84,7 @@ class Tables:
         self.arg_names: dict[int, str] = {}
         self.counters: dict[int, GpuCounters] = {}  # by descriptor
         self.exporter: dict[str, str] = {}
-        self._texts = {
+        self._texts_of_table = {
             CATEGORIES: self.categories,
             NAMES: self.names,
             QUEUES: self.queues,
@@ -116,6 +117,8 @@ class Tables:
         return skipped, skipped_count
 
     def _add_packet(self, kind: int, content: bytes) -> None:
+        """Adds one packet. Raises ValueError where it is damaged, and keeps what was
+        read before."""
         if kind == CLOCK:
             self._add_clock(content)
         elif kind == TRACK:
@@ -127,6 +130,7 @@ class Tables:
                 self._add_entry(table, entry)
 
     def _add_clock(self, content: bytes) -> None:
+        """Takes the base time from the first packet that has it."""
         if self.base:
             return
         for _, _, data in decoded(content):
@@ -137,12 +141,14 @@ class Tables:
                 return
 
     def _add_track(self, content: bytes) -> None:
+        """Adds the process and the thread that a packet describes."""
         track = _message(content)
         uuid = _value(track, TRACK_UUID)
         if TRACK_PROCESS in track:
             process = _message(_bytes(track, TRACK_PROCESS))
             pid = _value(process, PROCESS_PID)
-            self._processes.setdefault(uuid, (pid, _text(process, PROCESS_NAME)))
+            name = _text(process, PROCESS_NAME)
+            self._processes.setdefault(uuid, (pid, name))
         if TRACK_THREAD in track:
             thread = _message(_bytes(track, TRACK_THREAD))
             written = WrittenThread(
@@ -153,40 +159,37 @@ class Tables:
             self._threads.setdefault(uuid, written)
 
     def _add_entry(self, table: int, data: bytes) -> None:
-        if table in self._texts:
-            texts = self._texts[table]
+        """Adds an entry of interned data to its table; those of unknown tables are left
+        out."""
+        if table in self._texts_of_table:
+            texts = self._texts_of_table[table]
             entry = _message(data)
             number = _value(entry, NUMBER)
             if number not in texts:
                 texts[number] = _shared_text(entry, number)
         elif table == COUNTERS:
             entry = _message(data)
-            number = _value(entry, NUMBER)
-            descriptor = _bytes(entry, COUNTER_DESCRIPTOR)
-            names: dict[int, str] = {}
-            for field, _, part in decoded(descriptor):
-                if field == COUNTER_SPECS:
-                    spec = _message(part)
-                    counter = _value(spec, NUMBER)
-                    names[counter] = _shared_text(spec, counter)
-            counters = GpuCounters(gpu=_value(entry, COUNTER_GPU), names=names)
-            self.counters.setdefault(number, counters)
+            counters = GpuCounters(
+                gpu=_value(entry, COUNTER_GPU),
+                names=_counter_names(_bytes(entry, COUNTER_DESCRIPTOR)),
+            )
+            self.counters.setdefault(_value(entry, NUMBER), counters)
 
     def threads(self) -> dict[int, tuple[Thread, str]]:
         """The ids of each track of a thread and its name, "" if it has none beside its
         id."""
-        process_names = dict(self._processes.values())
+        process_names = dict(self._processes.values())  # by pid as it is written
         threads: dict[int, tuple[Thread, str]] = {}
-        used: set[Thread] = set()
+        known_threads: set[Thread] = set()
         for uuid, written in self._threads.items():
             name = written.name
             pid = _process_id(written.pid, process_names.get(written.pid, ""))
-            thread: Thread = (pid, true_id(written.tid, name))
-            if thread in used:  # the file keeps 31 bits of an id
-                thread = (pid, f"{name or written.tid} ({uuid})")
-            used.add(thread)
-            is_only_id = name == str(thread[1])
-            threads[uuid] = thread, "" if is_only_id else name
+            tid = true_id(written.tid, name)
+            if (pid, tid) in known_threads:  # the file keeps 31 bits of an id
+                tid = f"{name or written.tid} ({uuid})"
+            known_threads.add((pid, tid))
+            is_only_id = name == str(tid)
+            threads[uuid] = (pid, tid), "" if is_only_id else name
         return threads
 
     def labels(self) -> Iterable[Label]:
@@ -223,9 +226,23 @@ def true_id(masked: int, name: str) -> Id:
 
 
 def _process_id(pid: int, name: str) -> Id:
+    """The id of a process, from its written id and its name; -1 of what torch calls
+    overhead."""
     if (pid, name) == (ID_MASK, OVERHEAD):
         return -1
     return true_id(pid, name)
+
+
+def _counter_names(descriptor: bytes) -> dict[int, str]:
+    """The name of each counter of a descriptor, by its number. Raises ValueError where
+    it is damaged."""
+    names: dict[int, str] = {}
+    for field, _, part in decoded(descriptor):
+        if field == COUNTER_SPECS:
+            spec = _message(part)
+            counter = _value(spec, NUMBER)
+            names[counter] = _shared_text(spec, counter)
+    return names
 
 
 def numbered(keys: Int64s, value: Callable[[int], object], table: Interner) -> Int64s:

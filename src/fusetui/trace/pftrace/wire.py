@@ -100,12 +100,13 @@ def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
     """The numbers that begin at these bytes, in two's complement, and how many bytes
     they have; 0 if more than ten."""
     number = words[at]
-    last = ~number & FOLLOWED
-    last &= -last  # the highest bit of the last byte; 0 if none of the eight is last
+    # the highest bit of the last byte; 0 if none of the eight is last
+    unfollowed = ~number & FOLLOWED
+    last = unfollowed & -unfollowed
     size = ((last >> SEVEN_BITS) * SIZES) >> LAST_BYTE
     number &= (last - ONE) & DIGITS
-    for low, high, by in JOINS:
-        number = (number & low) | ((number & high) >> by)
+    for lower, higher, moves_by in JOINS:
+        number = (number & lower) | ((number & higher) >> moves_by)
     if not last.all():
         long = np.flatnonzero(last == 0)
         number[long], size[long] = _long_varints(words, at[long], number[long])
@@ -128,6 +129,16 @@ def _long_varints(words: Words, at: Int64s, low_56_bits: Words) -> tuple[Words, 
     return number, size
 
 
+class _NextFields(NamedTuple):
+    """One field of each of some messages; arrays of shape [messages]."""
+
+    tag: Int64s  # its number and its type
+    value: Int64s  # of a varint the number, of bytes the size
+    value_at: Int64s  # the first byte of the value
+    after: Int64s  # the byte behind the field
+    is_good: Flags  # whether it can be read, and ends within its message
+
+
 def fields(
     words: Words,
     start: Int64s,
@@ -138,81 +149,116 @@ def fields(
     """Some fields of the messages [start, end), by number, each with its type. Of those
     in `single` the last one counts; other fields are skipped, as protobuf says.
     """
-    count = len(start)
-    types_of_repeated = repeated or {}
-    single_value = {number: np.full(count, -1, np.int64) for number in single}
-    single_at = {number: np.full(count, -1, np.int64) for number in single}
-    batches: dict[int, list[Repeated]] = {number: [] for number in types_of_repeated}
-    whole = np.ones(count, np.bool_)
-
+    collected = _CollectedFields(len(start), single, repeated or {})
     # the messages that have one more field, where it begins, and where they end
-    message = np.arange(count)
+    message = np.arange(len(start))
     place = start
     until = end
-    goes_on = place < until
+    has_more = place < until
     for _ in range(MAX_FIELDS):
-        if not goes_on.all():
-            message = message[goes_on]
-            place = place[goes_on]
-            until = until[goes_on]
+        if not has_more.all():
+            message = message[has_more]
+            place = place[has_more]
+            until = until[has_more]
         if not len(message):
             break
-        tag, tag_size = varints(words, place)
-        begin = place + tag_size
-        varint, varint_size = varints(words, begin)
-        kind = tag & 7
-        is_bytes = kind == BYTES
-        is_fixed = (kind == FIXED64) | (kind == FIXED32)
-
-        after = begin + varint_size
-        if not ((kind == VARINT) | is_bytes).all():
-            after = np.where(kind == FIXED64, begin + 8, after)
-            after = np.where(kind == FIXED32, begin + 4, after)
-        size = np.where(is_bytes, varint, 0)
-        is_possible = (size >= 0) & (size < MAX_PACKET_BYTES)
-        # any other size ends behind the message
-        after = np.where(is_possible, after + size, MAX_PACKET_BYTES)
-
-        has_value = is_fixed | ((varint_size > 0) & (kind <= BYTES))
-        good = (tag_size > 0) & has_value & (after <= until)
-        if not good.all():
-            whole[message[~good]] = False
-        value_at = np.where(is_bytes, begin + varint_size, begin)
-        for number, of_type in single.items():
-            here = np.flatnonzero((tag == number << 3 | of_type) & good)
-            if len(here):
-                single_value[number][message[here]] = varint[here]
-                single_at[number][message[here]] = value_at[here]
-        for number, of_type in types_of_repeated.items():
-            here = np.flatnonzero((tag == number << 3 | of_type) & good)
-            if len(here):
-                batch = Repeated(
-                    message=message[here], at=value_at[here], value=varint[here]
-                )
-                batches[number].append(batch)
-        place = after
-        goes_on = good & (after < until)
+        field = _next_fields(words, place, until)
+        collected.add(message, field)
+        place = field.after
+        has_more = field.is_good & (place < until)
     else:
-        whole[message[goes_on]] = False  # more than MAX_FIELDS
-    return Fields(
-        value=single_value,
-        at=single_at,
-        repeated={number: _in_order(batches[number]) for number in batches},
-        whole=whole,
+        collected.whole[message[has_more]] = False  # more than MAX_FIELDS
+    return collected.fields()
+
+
+def _next_fields(words: Words, place: Int64s, until: Int64s) -> _NextFields:
+    """The fields that begin at the bytes `place`, of messages that end at the bytes
+    `until`; arrays of shape [messages]."""
+    tag, tag_size = varints(words, place)
+    begin = place + tag_size
+    varint, varint_size = varints(words, begin)
+    kind = tag & 7
+    is_bytes = kind == BYTES
+    is_fixed = (kind == FIXED64) | (kind == FIXED32)
+
+    # behind the value; of bytes, behind their size
+    after_head = begin + varint_size
+    if is_fixed.any():
+        after_head = np.where(kind == FIXED64, begin + 8, after_head)
+        after_head = np.where(kind == FIXED32, begin + 4, after_head)
+    size = np.where(is_bytes, varint, 0)
+    is_possible = (size >= 0) & (size < MAX_PACKET_BYTES)
+    # any other size ends behind the message
+    after = np.where(is_possible, after_head + size, MAX_PACKET_BYTES)
+
+    has_value = is_fixed | ((varint_size > 0) & (kind <= BYTES))
+    is_good = (tag_size > 0) & has_value & (after <= until)
+    value_at = np.where(is_bytes, begin + varint_size, begin)
+    return _NextFields(
+        tag=tag, value=varint, value_at=value_at, after=after, is_good=is_good
     )
+
+
+class _CollectedFields:
+    """What `fields` returns, to which one field of each message is added at a time."""
+
+    def __init__(
+        self, count: int, single: Mapping[int, int], repeated: Mapping[int, int]
+    ) -> None:
+        """For `count` messages; the type of each field by its number."""
+        self.whole = np.ones(count, np.bool_)  # the messages that can be read so far
+        self._single = single
+        self._repeated = repeated
+        self._value = {number: np.full(count, -1, np.int64) for number in single}
+        self._at = {number: np.full(count, -1, np.int64) for number in single}
+        self._batches: dict[int, list[Repeated]] = {number: [] for number in repeated}
+
+    def add(self, message: Rows, field: _NextFields) -> None:
+        """Adds one field of each of these messages."""
+        if not field.is_good.all():
+            self.whole[message[~field.is_good]] = False
+        for number, kind in self._single.items():
+            rows = _rows_with_tag(field, number, kind)
+            if len(rows):
+                self._value[number][message[rows]] = field.value[rows]
+                self._at[number][message[rows]] = field.value_at[rows]
+        for number, kind in self._repeated.items():
+            rows = _rows_with_tag(field, number, kind)
+            if len(rows):
+                batch = Repeated(
+                    message=message[rows],
+                    at=field.value_at[rows],
+                    value=field.value[rows],
+                )
+                self._batches[number].append(batch)
+
+    def fields(self) -> Fields:
+        """All that was added."""
+        return Fields(
+            value=self._value,
+            at=self._at,
+            repeated={
+                number: _in_order(batches) for number, batches in self._batches.items()
+            },
+            whole=self.whole,
+        )
+
+
+def _rows_with_tag(field: _NextFields, number: int, kind: int) -> Rows:
+    """The rows of the good fields with this number and type."""
+    tag = number << 3 | kind
+    return np.flatnonzero((field.tag == tag) & field.is_good)
 
 
 def _in_order(batches: list[Repeated]) -> Repeated:
-    """All of them in the order of the document."""
+    """The fields of all batches in the order of the document."""
     if not batches:
         return NO_FIELDS
+    message = np.concatenate([batch.message for batch in batches])
     at = np.concatenate([batch.at for batch in batches])
+    value = np.concatenate([batch.value for batch in batches])
     order = np.argsort(at, kind="stable")
-    return Repeated(
-        message=np.concatenate([batch.message for batch in batches])[order],
-        at=at[order],
-        value=np.concatenate([batch.value for batch in batches])[order],
-    )
+    return Repeated(message=message[order], at=at[order], value=value[order])
 
 
 def packets(words: Words, data: bytes) -> Packets:
@@ -222,23 +268,37 @@ def packets(words: Words, data: bytes) -> Packets:
     from byte 0 reaches, is found by doubling the steps.
     """
     size = len(data)
-    (begin,), (after,) = _packet_bounds(words, np.zeros(1, np.int64))
-    if data[:1] == PACKET and size <= after < MAX_PACKET_BYTES:
-        return _only_packet(int(begin), int(after), is_whole=after <= size)
+    first = _packet_bounds(words, np.zeros(1, np.int64))
+    first_end = int(first.end[0])
+    if data[:1] == PACKET and size <= first_end < MAX_PACKET_BYTES:
+        first_content = int(first.content[0])
+        return _only_packet(first_content, first_end, is_whole=first_end <= size)
     candidates = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
-    begin, after = _packet_bounds(words, candidates)
-    chain = _chained(candidates, after, size)
-    chain = chain[after[chain] <= size]
-    rest = int(after[chain[-1]]) if len(chain) else 0
-    next_end = int(_packet_bounds(words, np.array([rest]))[1][0])
-    begins_packet = data[rest : rest + 1] in (PACKET, b"")
-    if not begins_packet or next_end >= MAX_PACKET_BYTES:
-        next_end = -1
-    return Packets(start=begin[chain], end=after[chain], rest=rest, next_end=next_end)
+    bounds = _packet_bounds(words, candidates)
+    chain = _chained(candidates, bounds.end, size)
+    whole = chain[bounds.end[chain] <= size]
+    rest = int(bounds.end[whole[-1]]) if len(whole) else 0
+    return Packets(
+        start=bounds.content[whole],
+        end=bounds.end[whole],
+        rest=rest,
+        next_end=_next_end(words, data, rest),
+    )
+
+
+def _next_end(words: Words, data: bytes, rest: int) -> int:
+    """Where the packet that begins at byte `rest` ends, which may be behind `data`; -1
+    if it is no packet."""
+    next_end = int(_packet_bounds(words, np.array([rest])).end[0])
+    is_at_end = rest == len(data)
+    begins_packet = is_at_end or data[rest : rest + 1] == PACKET
+    is_possible = next_end < MAX_PACKET_BYTES
+    return next_end if begins_packet and is_possible else -1
 
 
 def _only_packet(begin: int, after: int, is_whole: bool) -> Packets:
-    """Of bytes that end with their first packet, or before its end."""
+    """The packets of bytes that end with their first packet, or before its end. Its
+    content begins at byte `begin`, and ends at byte `after`."""
     if not is_whole:
         nothing = np.empty(0, np.int64)
         return Packets(start=nothing, end=nothing, rest=0, next_end=after)
@@ -268,13 +328,20 @@ def _chained(candidates: Int64s, after: Int64s, size: int) -> Rows:
     return np.flatnonzero(reached[:-1])
 
 
-def _packet_bounds(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
-    """Where the content of packets that begin at these bytes begins and ends; the end
-    of what is none is NO_END."""
+class _PacketBounds(NamedTuple):
+    """Where possible packets lie; arrays of shape [packets]."""
+
+    content: Int64s  # where the content begins
+    end: Int64s  # where content and packet end; NO_END if it is no packet
+
+
+def _packet_bounds(words: Words, places: Int64s) -> _PacketBounds:
+    """Where the packets lie that begin at these bytes."""
     size, width = varints(words, places + 1)
-    begin = places + 1 + width
+    content = places + 1 + width
     is_possible = (width > 0) & (size >= 0) & (size < MAX_PACKET_BYTES)
-    return begin, np.where(is_possible, begin + size, NO_END)
+    end = np.where(is_possible, content + size, NO_END)
+    return _PacketBounds(content=content, end=end)
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -311,7 +378,10 @@ def one_varint(data: bytes, at: int) -> tuple[int, int]:
     begins. Raises ValueError for one that does not end."""
     number = 0
     for place, byte in enumerate(data[at : at + MAX_VARINT_BYTES]):
-        number |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return number & (1 << 64) - 1, at + place + 1
+        seven_bits = byte & 0x7F
+        number |= seven_bits << (7 * place)
+        is_last = byte < 0x80
+        if is_last:
+            low_64_bits = number & (1 << 64) - 1
+            return low_64_bits, at + place + 1
     raise ValueError("a number without an end")

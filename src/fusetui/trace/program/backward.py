@@ -84,7 +84,7 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _forward_of_linked(self) -> Int32s:
-        """The forward op of each of `_linked`; then -1, for none."""
+        """The forward op of each of `_linked`; then -1, which the index -1 finds."""
         return np.append(self.forward[self.forward >= 0], np.int32(-1))
 
 
@@ -114,18 +114,19 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     nothing."""
     numbered = _numbered_ops(trace, autograd)
     is_backward = numbered.forward_thread > 0
-    backward_rows = numbered.rows[is_backward]
+    backward = numbered.only(is_backward)
     forward = np.full(len(trace), -1, dtype=np.int32)  # the forward op of each row
-    forward[backward_rows] = _forward_by_number(
-        trace, backward=numbered.only(is_backward), forward=numbered.only(~is_backward)
+    forward[backward.rows] = _forward_by_number(
+        trace, backward, forward=numbered.only(~is_backward)
     )
     begins, ends = _pairs(autograd.flows)
     flow_from = _ops_at(trace, begins)
     flow_to = _ops_at(trace, ends)
     links_ops = (flow_from >= 0) & (flow_to >= 0)
-    forward[flow_to[links_ops]] = flow_from[links_ops]
+    ends_of_flows = flow_to[links_ops]
+    forward[ends_of_flows] = flow_from[links_ops]
     _lift(trace, forward)
-    ran_backward = np.concatenate((backward_rows, flow_to[links_ops]))
+    ran_backward = np.concatenate((backward.rows, ends_of_flows))
     return _collected(trace, forward, ran_backward)
 
 
@@ -158,6 +159,7 @@ class _NumberedOps(NamedTuple):
     forward_thread: Int64s  # torch's number of it, of a backward op; else 0
 
     def only(self, which: Flags | Rows) -> _NumberedOps:
+        """The ops of these rows, or with this flag."""
         return _NumberedOps(
             rows=self.rows[which],
             number=self.number[which],
@@ -166,13 +168,15 @@ class _NumberedOps(NamedTuple):
 
 
 def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
+    """The ops of the trace that have a sequence number in the file."""
     ops = trace.rows_of(Role.OP)
     rows = first_with(trace.order[ops], ops, autograd.order)
-    ops_of_file = _NumberedOps(
+    numbers_of_file = _NumberedOps(
         rows=rows, number=autograd.number, forward_thread=autograd.thread
     )
-    numbered = ops_of_file.only(rows >= 0)
-    if (numbered.forward_thread > 0).any() or autograd.flows:
+    numbered = numbers_of_file.only(rows >= 0)
+    names_forward_thread = bool((numbered.forward_thread > 0).any())
+    if names_forward_thread or autograd.flows:
         return numbered
     # ranges of NVTX do not say the thread; their names say that they ran backward
     runs_backward = _runs_backward(trace)[trace.name[numbered.rows]]
@@ -189,23 +193,37 @@ def _forward_by_number(
     """
     process_of_backward = trace.process_of_track[trace.track[backward.rows]]
     process_of_forward = trace.process_of_track[trace.track[forward.rows]]
-    thread_of_forward = trace.thread_of_track[trace.track[forward.rows]]
-    # of the process and torch's number together
+    # one number for the process and torch's number of the thread
     processes = len(trace.tracks) + 1
     torch_thread = backward.forward_thread * processes + process_of_backward
     forward_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     for thread in _most_frequent(torch_thread):
         places = np.flatnonzero(torch_thread == thread)
-        ops = backward.only(places)
-        in_process = process_of_forward == process_of_backward[places[0]]
-        best = np.full(len(places), -1, dtype=np.int32)
-        for candidate in _most_frequent(thread_of_forward[in_process]):
-            on_candidate = in_process & (thread_of_forward == candidate)
-            explained = _last_with_number(trace, ops, forward.only(on_candidate))
-            if (explained >= 0).sum() > (best >= 0).sum():
-                best = explained
-        forward_rows[places] = best
+        process = process_of_backward[places[0]]
+        forward_rows[places] = _best_explained(
+            trace,
+            backward=backward.only(places),
+            forward=forward.only(process_of_forward == process),
+        )
     return forward_rows
+
+
+def _best_explained(
+    trace: Trace, backward: _NumberedOps, forward: _NumberedOps
+) -> Int32s:
+    """For each backward op its forward op, else -1. All of these are on one thread: the
+    one of `forward` whose ops explain most of the backward ops."""
+    best = np.full(len(backward.rows), -1, dtype=np.int32)
+    most_explained = 0
+    thread_of_forward = trace.thread_of_track[trace.track[forward.rows]]
+    for thread in _most_frequent(thread_of_forward):
+        ops_of_thread = forward.only(thread_of_forward == thread)
+        forward_rows = _last_with_number(trace, backward, ops_of_thread)
+        explained = int((forward_rows >= 0).sum())
+        if explained > most_explained:
+            best = forward_rows
+            most_explained = explained
+    return best
 
 
 def _most_frequent(values: Integers) -> list[int]:
@@ -222,20 +240,19 @@ def _last_with_number(
 ) -> Int32s:
     """For each backward op the last forward op with its number that started before it,
     or at the same time; else -1."""
-    order = np.lexsort((forward.rows, trace.start[forward.rows], forward.number))
-    forward_rows = forward.rows[order]
-    numbers = forward.number[order]
-    first = np.searchsorted(numbers, backward.number, side="left")
-    end = np.searchsorted(numbers, backward.number, side="right")
+    start = trace.start[forward.rows]
+    by_number = forward.only(np.lexsort((forward.rows, start, forward.number)))
+    first = np.searchsorted(by_number.number, backward.number, side="left")
+    end = np.searchsorted(by_number.number, backward.number, side="right")
+    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     with_candidates = np.flatnonzero(first < end)
-    starts = trace.start[forward_rows]
+    starts = trace.start[by_number.rows]
     until = trace.start[backward.rows[with_candidates]]
     place = last_before(
         starts, low=first[with_candidates], high=end[with_candidates] - 1, until=until
     )
-    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     is_early = starts[place] <= until
-    last_rows[with_candidates] = np.where(is_early, forward_rows[place], -1)
+    last_rows[with_candidates] = np.where(is_early, by_number.rows[place], -1)
     return last_rows
 
 
@@ -246,49 +263,69 @@ def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
     return [begins[end.key] for end in ends], ends
 
 
-def _places(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
-    """The thread of each, as `Trace.thread_of_track` numbers them, -1 for none; and its
-    time."""
+class _Moments(NamedTuple):
+    """Times on threads; arrays of one shape."""
+
+    thread: Int64s
+    time: Int64s
+
+
+def _places(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
+    """The thread and the time of each end of a flow; a thread has the number of
+    `Trace.thread_of_track`, or -1 if no slice is on it. Shape [ends]."""
     thread_of_lane: dict[Thread, int] = {}
     for track, thread in zip(trace.tracks, trace.thread_of_track.tolist(), strict=True):
         thread_of_lane[track.pid, track.tid] = thread
     threads = [thread_of_lane.get(end.thread, -1) for end in ends]
     times = [end.time for end in ends]
-    return np.array(threads, dtype=np.int64), np.array(times, dtype=np.int64)
+    return _Moments(
+        thread=np.array(threads, dtype=np.int64), time=np.array(times, dtype=np.int64)
+    )
 
 
 def _ops_at(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
     """The op at each end of a flow: the one that starts then on its thread, or of
     several, the last one before the flow in the file; else -1."""
-    threads, times = _places(trace, ends)
-    ops = trace.rows_of(Role.OP)
-    ops = ops[np.isin(trace.start[ops], times)]
-    # ops and ends of flows in one list, sorted by thread, time and order in the file
+    moments = _places(trace, ends)
+    all_ops = trace.rows_of(Role.OP)
+    ops = all_ops[np.isin(trace.start[all_ops], moments.time)]
+    thread_of_op = trace.thread_of_track[trace.track[ops]]
     order_of_ends = np.array([end.order for end in ends], dtype=np.int64)
+    # one list of the ops, then the ends, sorted by thread, time and order in the file
+    thread = np.concatenate((thread_of_op, moments.thread))
+    time = np.concatenate((trace.start[ops], moments.time))
     order = np.concatenate((trace.order[ops], order_of_ends))
-    time = np.concatenate((trace.start[ops], times))
-    thread = np.concatenate((trace.thread_of_track[trace.track[ops]], threads))
-    by_place = np.lexsort((order, time, thread))
-    time = time[by_place]
-    thread = thread[by_place]
-    is_op = by_place < len(ops)
-    positions = np.arange(len(by_place))
-    last_op = np.maximum.accumulate(np.where(is_op, positions, -1))
-    has_op = (last_op >= 0) & (time[last_op] == time) & (thread[last_op] == thread)
-    is_end = has_op & ~is_op
+    in_order = np.lexsort((order, time, thread))
+
+    last_op = _last_op_in_order(in_order, len(ops))
+    has_op = last_op >= 0
+    has_op &= time[last_op] == time[in_order]
+    has_op &= thread[last_op] == thread[in_order]
+    is_end = in_order >= len(ops)
+    ends_with_op = has_op & is_end
     op_rows = np.full(len(ends), -1, dtype=np.int32)
-    op_rows[by_place[is_end] - len(ops)] = ops[by_place[last_op[is_end]]]
+    op_rows[in_order[ends_with_op] - len(ops)] = ops[last_op[ends_with_op]]
     return op_rows
+
+
+def _last_op_in_order(in_order: Rows, op_count: int) -> Rows:
+    """For each place of `in_order` the last number below `op_count` that stands there
+    or before, -1 if there is none."""
+    places = np.arange(len(in_order))
+    is_op = in_order < op_count
+    last_place = np.maximum.accumulate(np.where(is_op, places, -1))
+    return np.where(last_place >= 0, in_order[last_place], -1)
 
 
 def _lift(trace: Trace, forward: Int32s) -> None:
     """Gives the engine's op around a linked op the same forward op, because it does the
     same work: flows name the inner one. `forward` has shape [slices]."""
-    is_of_engine = trace.named(lambda name: name.startswith(ENGINE))
+    names_engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
-    around = trace.parent[linked]
-    lifted = (around >= 0) & is_of_engine[trace.name[around]] & (forward[around] < 0)
-    forward[around[lifted]] = forward[linked[lifted]]
+    parent = trace.parent[linked]
+    is_engine = (parent >= 0) & names_engine[trace.name[parent]]
+    is_lifted = is_engine & (forward[parent] < 0)
+    forward[parent[is_lifted]] = forward[linked[is_lifted]]
 
 
 NODE_FLOWS = "ac2g"
@@ -341,12 +378,15 @@ def dependencies(trace: Trace) -> Dependencies:
         events.keep(DEPENDENCIES_KEPT_AS, flows)
     rows = _node_rows(trace)
     threads = _threads_of_nodes(trace, rows, flows)
-    before = _row_at(_Moments(flows.left, flows.ended), rows, threads, trace.end[rows])
-    after = _row_at(
-        _Moments(flows.came, flows.started), rows, threads, trace.start[rows]
-    )
-    is_clear: Flags = (before >= 0) & (after >= 0) & (before != after)
-    is_clear &= trace.correlation[before] == trace.correlation[after]
+    ends = _Moments(thread=threads, time=trace.end[rows])
+    starts = _Moments(thread=threads, time=trace.start[rows])
+    leaves = _Moments(thread=flows.left, time=flows.ended)
+    arrives = _Moments(thread=flows.came, time=flows.started)
+    before = _row_at(leaves, rows, ends)
+    after = _row_at(arrives, rows, starts)
+    is_pair = (before >= 0) & (after >= 0) & (before != after)
+    is_of_one_replay = trace.correlation[before] == trace.correlation[after]
+    is_clear: Flags = is_pair & is_of_one_replay
     return Dependencies(
         before=before[is_clear],
         after=after[is_clear],
@@ -355,12 +395,17 @@ def dependencies(trace: Trace) -> Dependencies:
 
 
 def _node_flows(trace: Trace) -> Flows:
-    """Reads the whole file."""
+    """The flows between nodes of graphs; reads the whole file."""
     flow_ends = read_flows(trace.elements.own, never, NODE_FLOWS, MIN_NODE_FLOW_ID)
     begins, ends = _pairs(flow_ends)
-    left, ended = _places_of_nodes(trace, begins)
-    came, started = _places_of_nodes(trace, ends)
-    return Flows(left=left, ended=ended, came=came, started=started)
+    leaves = _places_of_nodes(trace, begins)
+    arrives = _places_of_nodes(trace, ends)
+    return Flows(
+        left=leaves.thread,
+        ended=leaves.time,
+        came=arrives.thread,
+        started=arrives.time,
+    )
 
 
 def _node_rows(trace: Trace) -> Rows:
@@ -373,15 +418,15 @@ def _node_rows(trace: Trace) -> Rows:
     return np.flatnonzero(is_gpu_event | is_other_node)
 
 
-def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
+def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
     """As `_places`, but an end on a lane that no slice is on has the number of that
     lane."""
-    threads, times = _places(trace, ends)
-    for place, end in enumerate(ends):
+    moments = _places(trace, ends)
+    for number, end in enumerate(ends):
         _, lane = end.thread
-        if threads[place] < 0 and isinstance(lane, int):
-            threads[place] = _number_of_lane(lane)
-    return threads, times
+        if moments.thread[number] < 0 and isinstance(lane, int):
+            moments.thread[number] = _number_of_lane(lane)
+    return moments
 
 
 def _number_of_lane(lane: int) -> int:
@@ -395,39 +440,37 @@ def _threads_of_nodes(trace: Trace, rows: Rows, flows: Flows) -> Int64s:
     exporter showed it on (`args.stream`), as the node itself is on the stream that ran
     it."""
     threads = trace.thread_of_track[trace.track[rows]].astype(np.int64)
-    named = np.concatenate((flows.left, flows.came))
-    named_lanes = named[named < -1]
+    threads_of_flows = np.concatenate((flows.left, flows.came))
+    is_lane = threads_of_flows < -1  # see _number_of_lane
+    named_lanes = threads_of_flows[is_lane]
     if not len(named_lanes):
         return threads
-    read = arguments(trace.elements.own, trace.order[rows], ("stream",))
-    lane_of_stream = []  # by the distinct texts of the arg
-    for (text,) in read.distinct:
+    shown_on = arguments(trace.elements.own, trace.order[rows], ("stream",))
+    lanes = []  # of each distinct text of the arg
+    for (text,) in shown_on.distinct:
         stream = parsed(text)
-        is_number = isinstance(stream, int)
-        lane_of_stream.append(_number_of_lane(stream) if is_number else -1)
-    lane_of_stream.append(-1)  # of nodes without the arg
-    lane = np.array(lane_of_stream, dtype=np.int64)[read.number]
+        lanes.append(_number_of_lane(stream) if isinstance(stream, int) else -1)
+    lanes.append(-1)  # of nodes without the arg
+    lane = np.array(lanes, dtype=np.int64)[shown_on.number]
     return np.where(np.isin(lane, named_lanes), lane, threads)
 
 
-class _Moments(NamedTuple):
-    """Times on threads; arrays of one shape."""
-
-    thread: Int64s
-    time: Int64s
-
-
-def _row_at(moments: _Moments, rows: Rows, threads: Int64s, times: Int64s) -> Int32s:
+def _row_at(moments: _Moments, rows: Rows, moments_of_rows: _Moments) -> Int32s:
     """For each moment the one row with that thread and time; -1 if there is none, or
-    several. `threads` and `times` are those of `rows`."""
-    all_times = np.concatenate((times, moments.time))
-    _, number = np.unique(all_times, return_inverse=True)
-    number_of_time = number.reshape(-1).astype(np.int64)
-    key_of_row = threads * len(all_times) + number_of_time[: len(rows)]
-    key = moments.thread * len(all_times) + number_of_time[len(rows) :]
-    order = np.argsort(key_of_row, kind="stable")
-    first = np.searchsorted(key_of_row[order], key, side="left")
-    end = np.searchsorted(key_of_row[order], key, side="right")
-    none = len(rows)
-    place = np.where(end - first == 1, first, none)
-    return np.append(rows[order], -1)[place].astype(np.int32)
+    several. `moments_of_rows` has the moment of each of `rows`."""
+    time = np.concatenate((moments_of_rows.time, moments.time))
+    thread = np.concatenate((moments_of_rows.thread, moments.thread))
+    _, number_of_time = np.unique(time, return_inverse=True)
+    # one number for the thread and the time
+    key = thread * len(time) + number_of_time.reshape(-1).astype(np.int64)
+    key_of_row = key[: len(rows)]
+    key_of_moment = key[len(rows) :]
+
+    by_key = np.argsort(key_of_row, kind="stable")
+    sorted_keys = key_of_row[by_key]
+    first = np.searchsorted(sorted_keys, key_of_moment, side="left")
+    end = np.searchsorted(sorted_keys, key_of_moment, side="right")
+    is_only = end - first == 1
+    row_of_moment = np.full(len(first), -1, dtype=np.int32)
+    row_of_moment[is_only] = rows[by_key[first[is_only]]]
+    return row_of_moment

@@ -88,8 +88,10 @@ class FunctionCalls:
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
         known = places >= 0
-        own = summed(places[known], amounts[known], len(self.spans))  # of each frame
-        before = np.concatenate(([0], np.cumsum(own)))  # of the frames before each
+        frames = len(self.spans)
+        amount_of_frame = summed(places[known], amounts[known], frames)
+        # the amounts of all frames before each, and at last of all
+        before = np.concatenate(([0], np.cumsum(amount_of_frame)))
         with_inner = before[self.spans.end_place] - before[:-1]
         return self.outermost(with_inner)
 
@@ -169,34 +171,38 @@ def _lines(
     """
     trace = origins.trace
     rows = python_rows(trace)
-    read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
-    lines = [_line_of(text) for (text,) in read.distinct]
+    called_from = arguments(
+        trace.elements, trace.order[rows], (CALLED_FROM,), "callers"
+    )
+    lines = [_line_of(text) for (text,) in called_from.distinct]
     are_requested = [
         line is not None and _is_requested(line.file, file) for line in lines
     ]
     # the last element stands for frames without the arg
-    is_requested = np.array([*are_requested, False])[read.number]
+    is_requested = np.array([*are_requested, False])[called_from.number]
     caller_names = (*trace.names, "")
     no_caller = len(trace.names)
     caller = trace.parent[rows]
     caller_name = np.where(caller >= 0, trace.name[caller], no_caller)
     number_of_row = np.full(len(trace), -1, dtype=np.int64)
-    number_of_row[rows] = read.number * len(caller_names) + caller_name
+    number_of_row[rows] = called_from.number * len(caller_names) + caller_name
     spans = Spans(trace, origins.line, rows[is_requested])
     calls = FunctionCalls(spans, numbers=number_of_row[spans.rows])
     functions: dict[int, Function] = {}
     for number in calls.names.tolist():
         line_number, name_number = divmod(number, len(caller_names))
         line = lines[line_number]
-        if line is None:
-            continue
-        name = caller_names[name_number]
-        # called in a function, or in a module, as `nn.Module: Linear_0`
-        function = function_of(name)
-        functions[number] = Function(
-            file=line.file, line=line.line, name=function.name if function else name
-        )
+        if line is not None:
+            functions[number] = _calling_function(line, caller_names[name_number])
     return functions, calls
+
+
+def _calling_function(line: CallingLine, caller_name: str) -> Function:
+    """The function at a line, which is in the frame of this name: of a function, or of
+    a module, as `nn.Module: Linear_0`."""
+    function = function_of(caller_name)
+    name = function.name if function else caller_name
+    return Function(file=line.file, line=line.line, name=name)
 
 
 def has_lines(trace: Trace) -> bool:

@@ -20,7 +20,7 @@ MODULE, ANNOTATION = "module", "annotation"
 
 class ModuleTime(msgspec.Struct, frozen=True):
     """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` include everything
-    inside; `self` is what belongs to no module further inside."""
+    inside; `self` leaves out modules inside it."""
 
     module: str
     path: str
@@ -39,7 +39,7 @@ class ModuleTime(msgspec.Struct, frozen=True):
 
 
 class Unclaimed(msgspec.Struct, frozen=True):
-    """GPU events that belong to nothing in the list, and why."""
+    """GPU events outside all rows of the list, and the reason."""
 
     why: Nowhere
     gpu_ns: int
@@ -212,7 +212,8 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by path, as `own`, each with those of all paths inside it."""
         total = self.own(places, amounts)
-        for level in range(int(self.level.max(initial=0)), 0, -1):
+        deepest = int(self.level.max(initial=0))
+        for level in range(deepest, 0, -1):
             paths = np.flatnonzero(self.level == level)
             np.add.at(total, self.parent[paths], total[paths])
         return total
@@ -225,7 +226,7 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
     label = [np.zeros(0, np.intp)]  # of the paths of each level, like those below
     parent = [np.zeros(0, np.intp)]
     level = [np.zeros(0, np.intp)]
-    paths = 0
+    path_count = 0
     levels = int(regions.depth.max(initial=-1)) + 1
     for depth in range(min(levels, MAX_LEVELS)):
         places = np.flatnonzero(regions.depth == depth)
@@ -236,24 +237,30 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
         # regions with the same path above and the same label have one path
         key = path_above * len(labels) + label_of_region[places]
         keys, key_of_region = np.unique(key, return_inverse=True)
-        path_of_region[places] = paths + key_of_region
-        paths += len(keys)
+        path_of_region[places] = path_count + key_of_region
+        path_count += len(keys)
         label.append(keys % len(labels))
         parent.append(keys // len(labels))
         level.append(np.full(len(keys), depth))
-    is_counted = regions.depth < MAX_LEVELS
-    # those beyond the last level count for the innermost one around them that is not
-    counts_for = np.where(is_counted, np.arange(len(regions)), regions.parent)
-    while not is_counted[counts_for].all():
-        counts_for = counts_for[counts_for]
     return Paths(
         labels=labels,
         label=np.concatenate(label),
         parent=np.concatenate(parent),
         level=np.concatenate(level),
-        of_place=path_of_region[counts_for],
-        counted=is_counted,
+        of_place=path_of_region[_regions_within_levels(regions)],
+        counted=regions.depth < MAX_LEVELS,
     )
+
+
+def _regions_within_levels(regions: Spans) -> Rows:
+    """For each region the innermost one that is, or contains, it and is within
+    MAX_LEVELS."""
+    is_within = regions.depth < MAX_LEVELS
+    places = np.arange(len(regions))
+    innermost = np.where(is_within, places, regions.parent)
+    while not is_within[innermost].all():
+        innermost = innermost[innermost]
+    return innermost
 
 
 def _labels(
@@ -273,8 +280,11 @@ def longest_calls(origins: Origins) -> Mapping[str, int]:
     """For each path, as in `ModuleTime.path`, the row of its longest call."""
     regions = origins.regions
     paths = paths_of(origins.trace, regions)
-    shortest_first = np.argsort(origins.trace.dur[regions.rows], kind="stable")
-    longest = np.full(len(paths), -1, dtype=np.intp)  # the row of each path
+    dur = origins.trace.dur[regions.rows]
+    shortest_first = np.argsort(dur, kind="stable")
+    row_of_path = np.full(len(paths), -1, dtype=np.intp)
     # of several that are assigned to a path, the last one is kept
-    longest[paths.of_place[shortest_first]] = regions.rows[shortest_first]
-    return {paths.text(number): int(row) for number, row in enumerate(longest)}
+    path_of_call = paths.of_place[shortest_first]
+    row_of_path[path_of_call] = regions.rows[shortest_first]
+    rows = row_of_path.tolist()
+    return {paths.text(path): row for path, row in enumerate(rows)}

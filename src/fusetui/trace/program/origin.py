@@ -43,6 +43,14 @@ class Nowhere(StrEnum):
     OUTSIDE = "outside"
 
 
+NOWHERE_IN_WORDS = {
+    Nowhere.NOT_LAUNCHED: "launch not recorded",
+    Nowhere.NO_FORWARD: "forward op not recorded",
+    Nowhere.OUTSIDE: "outside modules",
+}
+"""The same in every list of modules and annotations."""
+
+
 class Credit(msgspec.Struct, frozen=True, eq=False):
     """For some rows, the index of the span that each belongs to, or -1; arrays of shape
     [rows]."""
@@ -272,11 +280,13 @@ def phases_of(origins: Origins, rows: Rows) -> Rows:
     """
     calls = launching_calls(origins.trace, rows)
     ops = ops_of(origins.trace, calls)
+    phase = np.full(len(rows), PHASES.index(Phase.OTHER))
     created_node = origins.backward.forward_ops.around(ops) >= 0
-    is_forward = created_node | (origins.modules.around(calls) >= 0)
-    phase = np.where(is_forward, PHASES.index(Phase.FORWARD), PHASES.index(Phase.OTHER))
+    is_in_module = origins.modules.around(calls) >= 0
+    phase[created_node | is_in_module] = PHASES.index(Phase.FORWARD)
     annotated = _annotated_phase(origins, calls)
-    phase = np.where(annotated == NO_PHASE, phase, annotated)
+    names_phase = annotated != NO_PHASE
+    phase[names_phase] = annotated[names_phase]
     is_backward = origins.backward.around(ops) >= 0
     is_backward |= _is_on_autograd_thread(origins, calls)
     is_backward &= annotated != PHASES.index(Phase.OPTIMIZER)
@@ -290,15 +300,15 @@ def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
     """The phase of the innermost annotation around each row that names one, as its
     index in PHASES; else NO_PHASE."""
     trace = origins.trace
-    rows = origins.regions.rows
+    regions = origins.regions.rows
     phase_of_name = np.full(len(trace.names), NO_PHASE, dtype=np.intp)
-    for number in distinct(trace.name[rows]).tolist():
+    for number in distinct(trace.name[regions]).tolist():
         name = trace.names[number]
         phase = None if is_module(name) else phase_of(name)
         if phase:
             phase_of_name[number] = PHASES.index(phase)
-    phase_of_region = phase_of_name[trace.name[rows]]
-    naming_a_phase = Spans(trace, origins.line, rows[phase_of_region != NO_PHASE])
+    names_phase = phase_of_name[trace.name[regions]] != NO_PHASE
+    naming_a_phase = Spans(trace, origins.line, regions[names_phase])
     annotation = naming_a_phase.rows_at(naming_a_phase.around(calls))
     phase_of_annotation = phase_of_name[trace.name[annotation]]
     return np.where(annotation >= 0, phase_of_annotation, NO_PHASE)

@@ -50,12 +50,14 @@ def label_of(name: str, expanded: bool = False) -> str:
 
 def regions(trace: Trace, line: ThreadLine) -> Spans:
     """All regions of the CPU threads: annotations and module calls."""
-    annotations = np.flatnonzero(trace.source_role == Role.ANNOTATION)
     names_part = trace.named(_names_part_of_program)
-    annotations = annotations[names_part[trace.name[annotations]]]
-    module_calls = np.flatnonzero(trace.named(is_module)[trace.name])
-    module_calls = module_calls[trace.source_role[module_calls] == Role.PYTHON]
-    rows = np.concatenate((annotations, module_calls))
+    names_module = trace.named(is_module)
+    annotations = np.flatnonzero(trace.source_role == Role.ANNOTATION)
+    parts = annotations[names_part[trace.name[annotations]]]
+    with_module_name = np.flatnonzero(names_module[trace.name])
+    is_python = trace.source_role[with_module_name] == Role.PYTHON
+    module_calls = with_module_name[is_python]
+    rows = np.concatenate((parts, module_calls))
     return Spans(trace, line, rows[are_on_cpu(trace, rows)])
 
 
@@ -95,12 +97,16 @@ class ThreadLine:
     """
 
     def __init__(self, trace: Trace) -> None:
+        """A position is a time, or, if that would make the line too long, its number
+        among the distinct times of the trace."""
         self._trace = trace
         self._begin_ns, end_ns = trace.reach_ns
         self._distinct_times: Int64s | None = None
         self._positions_per_thread = end_ns - self._begin_ns + 1
-        if self._positions_per_thread * len(trace.tracks) > MAX_LINE_LENGTH:
-            self._distinct_times = distinct(np.concatenate((trace.start, trace.end)))
+        length = self._positions_per_thread * len(trace.tracks)
+        if length > MAX_LINE_LENGTH:
+            times = np.concatenate((trace.start, trace.end))
+            self._distinct_times = distinct(times)
             self._positions_per_thread = len(self._distinct_times)
 
     def bounds(self, rows: Integers) -> tuple[Int64s, Int64s]:
@@ -123,6 +129,7 @@ class Spans:
     row)."""
 
     def __init__(self, trace: Trace, line: ThreadLine, rows: Integers) -> None:
+        """The spans of these rows, in order of the line, outer ones first."""
         start, end = line.bounds(rows)
         order = np.lexsort((rows, -end, start))
         self.rows: Int32s = rows[order].astype(np.int32)
@@ -163,7 +170,8 @@ class Spans:
         known_rows = rows[known]
         start, end = self._line.bounds(known_rows)
         last_begun = np.searchsorted(self._start, start, side="right") - 1
-        containing = self._reach.last(last_begun, np.maximum(end - 1, start))
+        last_position = np.maximum(end - 1, start)
+        containing = self._reach.last(last_begun, last_position)
         itself = self.place_of[known_rows]
         place[known] = np.where(itself >= 0, itself, containing)
         return place

@@ -42,6 +42,8 @@ class Archive:
     holds one trace."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
+        """Opens a zip file. Raises CannotReadError if it is damaged, or needs a
+        password."""
         self._path = path
         self._file = file
         try:

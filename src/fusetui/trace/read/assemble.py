@@ -50,71 +50,79 @@ def assemble(
     _check_memory(source.path, columns)
     tail = _tail(source, body, chunks)
     phases = sum((part.phases for part in columns), Counter[str]())
-    skipped = _skipped(chunks, tail)
     if body.bare and not phases:
-        why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
-        raise NotATraceError(
-            f"{source.path} is a JSON list, but not of trace events{why}."
-        )
+        raise _not_of_events(source.path, _skipped(chunks, tail))
 
-    names, name = _merged(columns, "names", "name")
-    categories, category = _merged(columns, "categories", "category")
-    threads, thread = _merged(columns, "threads", "thread")
-    joined = _joined(columns)
-    # The index in traceEvents of the first element of each chunk.
-    firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])
-    order = joined["order"]
-    order += np.repeat(firsts, [len(part.order) for part in columns])
+    first_events = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])
+    joined = _joined(columns, first_events)
     dur = joined["dur"]
     negative_durations = int((dur < 0).sum())
     np.maximum(dur, 0, out=dur)
-
     labels = tuple(chain.from_iterable(part.labels for part in columns))
     keys_after = tail.keys if tail else Keys()
     keys = {**body.head.values, **keys_after.values}
-    unread = _count_of_unread(tail)
-    last = chunks[-1] if chunks else None
-    report = Report(
-        path=source.path,
-        bytes=source.size,
-        events=sum(chunk.events for chunk in chunks) + unread,
+    report = msgspec.structs.replace(
+        _report(source, body, chunks, tail),
         phases=phases,
-        unreadable=sum(chunk.unreadable for chunk in chunks) + unread,
-        skipped=skipped[:MOST_LISTED],
-        complete=_is_closed(body, last, tail) and source.cut is None and prefix is None,
-        cut=source.cut,
+        complete=_is_complete(source, body, chunks, tail) and prefix is None,
         negative_durations=negative_durations,
         prefix=prefix,
-        too_damaged=last.end if last and last.too_damaged else -1,
-        damaged_keys=tuple(filter(None, (body.head.damaged, keys_after.damaged))),
         remarks=(JAX_REMARK,) if is_of_jax(keys, labels) else (),
     )
     raw = Raw(
         report=report,
         elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
-        names=names,
-        categories=categories,
-        threads=threads,
         labels=labels,
-        start=joined["start"],
-        dur=dur,
-        name=name,
-        category=category,
-        thread=thread,
-        correlation=joined["correlation"],
-        external_id=joined["external_id"],
-        order=order,
         keys=keys,
+        **joined,
     )
-    marks = [
-        msgspec.structs.replace(mark, order=mark.order + first)
-        for part, first in zip(columns, firsts.tolist(), strict=True)
-        for mark in part.marks
-    ]
+    marks = _marks(columns, first_events)
     if marks:
         raw = with_pairs(raw, marks)
     check_durations(source.path, raw.dur)
     return raw
+
+
+def _not_of_events(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
+    """That a JSON list has no events, with the first reason why."""
+    why = ""
+    if skipped:
+        why = f": see byte {skipped[0].byte} ({skipped[0].reason})"
+    return NotATraceError(f"{path} is a JSON list, but not of trace events{why}.")
+
+
+def _report(
+    source: Source, body: Body, chunks: Sequence[Chunk], tail: Tail | None
+) -> Report:
+    """The counts of the elements of all chunks; `assemble` adds those of slices."""
+    last = chunks[-1] if chunks else None
+    unread = _count_of_unread(tail)
+    events = sum(chunk.events for chunk in chunks) + unread
+    unreadable = sum(chunk.unreadable for chunk in chunks) + unread
+    damaged_keys = [body.head.damaged, tail.keys.damaged if tail else ""]
+    return Report(
+        path=source.path,
+        bytes=source.size,
+        events=events,
+        phases=Counter(),
+        unreadable=unreadable,
+        skipped=_skipped(chunks, tail)[:MOST_LISTED],
+        complete=False,
+        cut=source.cut,
+        negative_durations=0,
+        too_damaged=last.end if last and last.too_damaged else -1,
+        damaged_keys=tuple(filter(None, damaged_keys)),
+    )
+
+
+def _marks(columns: Sequence[ChunkColumns], first_events: Int64s) -> list[Mark]:
+    """The begins and ends of all chunks, by their index in traceEvents; `first_events`
+    has that of the first element of each chunk."""
+    marks: list[Mark] = []
+    for part, first in zip(columns, first_events.tolist(), strict=True):
+        for mark in part.marks:
+            marks.append(msgspec.structs.replace(mark, order=mark.order + first))
+    return marks
 
 
 def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
@@ -134,12 +142,18 @@ def _skipped(chunks: Sequence[Chunk], tail: Tail | None) -> tuple[Skipped, ...]:
 
 
 def _count_of_unread(tail: Tail | None) -> int:
+    """1 if something behind the events is not read, else 0."""
     return 1 if tail and tail.unread >= 0 else 0
 
 
-def _is_closed(body: Body, last: Chunk | None, tail: Tail | None) -> bool:
-    """Whether the document ends as it should. The closing bracket of a bare list may be
-    missing, as Chrome accepts it."""
+def _is_complete(
+    source: Source, body: Body, chunks: Sequence[Chunk], tail: Tail | None
+) -> bool:
+    """Whether the document ends as it should, and is not cut. The closing bracket of a
+    bare list may be missing, as Chrome accepts it."""
+    if source.cut is not None:
+        return False
+    last = chunks[-1] if chunks else None
     if last and last.skipped and last.skipped[-1].reason == CUT_SHORT:
         # It seems to end within an element, whatever looks like the end of the list.
         return False
@@ -172,14 +186,28 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
         )
 
 
-def _joined(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
-    """The columns that are the same in all chunks, by their names."""
+def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, Any]:
+    """The tables and the columns of all chunks as one each, by their names in Raw.
+    `first_events`: the index in traceEvents of the first element of each chunk."""
+    names, name = _merged(columns, "names", "name")
+    categories, category = _merged(columns, "categories", "category")
+    threads, thread = _merged(columns, "threads", "thread")
     tasks = {}
-    for name in COLUMNS_WITHOUT_TABLE:
-        parts = [getattr(part, name) for part in columns]
-        tasks[name] = partial(np.concatenate, parts)
-    slices = sum(len(part.start) for part in columns)
-    return each(tasks, slices)
+    for column in COLUMNS_WITHOUT_TABLE:
+        parts = [getattr(part, column) for part in columns]
+        tasks[column] = partial(np.concatenate, parts)
+    slice_counts = [len(part.start) for part in columns]
+    joined = each(tasks, sum(slice_counts))
+    joined["order"] += np.repeat(first_events, slice_counts)
+    return {
+        "names": names,
+        "name": name,
+        "categories": categories,
+        "category": category,
+        "threads": threads,
+        "thread": thread,
+        **joined,
+    }
 
 
 def _merged(
@@ -211,13 +239,60 @@ def _stretch(chunk: Chunk) -> Stretch:
 
 
 class Pair(NamedTuple):
+    """A slice that is written as two events."""
+
     begin: Mark
     end_ns: int
 
 
+class _PairedMarks(NamedTuple):
+    """The slices of begins and ends."""
+
+    pairs: list[Pair]  # in the order of their begins
+    unfinished: int  # those without an end
+    unmatched_ends: int
+
+
 def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
-    """The slices that are written as two events, after the others, in the order of
-    their begins.
+    """`raw` with the slices that are written as two events, after the others, in the
+    order of their begins."""
+    paired = _paired(marks)
+    begins = [pair.begin for pair in paired.pairs]
+    durations = [pair.end_ns - pair.begin.time for pair in paired.pairs]
+    none = np.full(len(begins), -1, np.int64)
+    names = Interner.of(raw.names)
+    categories = Interner.of(raw.categories)
+    threads = Interner.of(raw.threads)
+    added_columns: dict[str, NDArray[Any]] = {
+        "start": np.array([begin.time for begin in begins], np.int64),
+        "dur": np.array(durations, np.int64),
+        "name": names.ids(begin.name for begin in begins),
+        "category": categories.ids(begin.category for begin in begins),
+        "thread": threads.ids((*_thread(begin), None) for begin in begins),
+        "correlation": none,
+        "external_id": none,
+        "order": np.array([begin.order for begin in begins], np.int64),
+    }
+    columns: dict[str, NDArray[Any]] = {}
+    for name, added in added_columns.items():
+        columns[name] = np.concatenate([getattr(raw, name), added])
+    report = msgspec.structs.replace(
+        raw.report,
+        unfinished=paired.unfinished,
+        unmatched_ends=paired.unmatched_ends,
+    )
+    return msgspec.structs.replace(
+        raw,
+        report=report,
+        names=tuple(names),
+        categories=tuple(categories),
+        threads=tuple(threads),
+        **columns,
+    )
+
+
+def _paired(marks: Sequence[Mark]) -> _PairedMarks:
+    """The slices of these marks.
 
     B and E are paired per thread like brackets; the others by category and id. They are
     taken in time order, so the order in the file does not matter. One without an end is
@@ -238,41 +313,13 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     last_ns = max(mark.time for mark in marks)
     pairs += [Pair(begin=mark, end_ns=last_ns) for mark in unfinished]
     pairs.sort(key=lambda pair: pair.begin.order)
-    begins = [pair.begin for pair in pairs]
-
-    names = Interner.of(raw.names)
-    categories = Interner.of(raw.categories)
-    threads = Interner.of(raw.threads)
-    none = np.full(len(pairs), -1, np.int64)
-    more: dict[str, NDArray[Any]] = {
-        "start": np.array([begin.time for begin in begins], np.int64),
-        "dur": np.array([pair.end_ns - pair.begin.time for pair in pairs], np.int64),
-        "name": names.ids(begin.name for begin in begins),
-        "category": categories.ids(begin.category for begin in begins),
-        "thread": threads.ids((*_thread(begin), None) for begin in begins),
-        "correlation": none,
-        "external_id": none,
-        "order": np.array([begin.order for begin in begins], np.int64),
-    }
-    columns = {
-        name: np.concatenate([getattr(raw, name), column])
-        for name, column in more.items()
-    }
-    report = msgspec.structs.replace(
-        raw.report, unfinished=len(unfinished), unmatched_ends=unmatched_ends
-    )
-    return msgspec.structs.replace(
-        raw,
-        report=report,
-        names=tuple(names),
-        categories=tuple(categories),
-        threads=tuple(threads),
-        **columns,
+    return _PairedMarks(
+        pairs=pairs, unfinished=len(unfinished), unmatched_ends=unmatched_ends
     )
 
 
 def _pairing_key(mark: Mark) -> tuple[object, ...]:
-    """A begin and its end have the same."""
+    """What a begin and its end have in common."""
     kind = BEGIN_OF.get(mark.phase, mark.phase)
     if kind == "B":
         return kind, mark.thread
@@ -282,8 +329,8 @@ def _pairing_key(mark: Mark) -> tuple[object, ...]:
 
 
 def _thread(begin: Mark) -> Thread:
-    """Slices with an id may cross those of their thread, so they get a lane of their
-    own."""
+    """The lane of a slice. Slices with an id may cross those of their thread, so they
+    get a lane of their own."""
     if begin.phase == "B":
         return begin.thread
     process = begin.thread[0]

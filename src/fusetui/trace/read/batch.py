@@ -130,19 +130,22 @@ class Batch:
     def _kinds(self) -> Places:
         """The kind of each element."""
         text = np.frombuffer(self._text, dtype=np.uint8)
-        is_object = text[self.begins] == ord("{")
+        first_byte = text[self.begins]
         second_byte = text[np.minimum(self.begins + 1, len(text) - 1)]
+        is_object = first_byte == ord("{")
         is_empty = is_object & (second_byte == ord("}"))
         kinds = np.where(is_object, OBJECT, NO_OBJECT)
         return np.where(is_empty, EMPTY_OBJECT, kinds)
 
     def _skip(self, first: int, stop: int, reason: str) -> None:
         """Counts these elements as unreadable, and lists as many as may be."""
-        self._unreadable += stop - first
-        listed = min(stop - first, self._listed_left)
+        count = stop - first
+        listed = min(count, self._listed_left)
+        self._unreadable += count
         self._listed_left -= listed
         for begin in self.begins[first : first + listed].tolist():
-            self._skipped.append(Skipped(byte=self._offset + begin, reason=reason))
+            skipped = Skipped(byte=self._offset + begin, reason=reason)
+            self._skipped.append(skipped)
 
     def _keep_others(self, numbers: Iterable[int]) -> None:
         """Locates those of these elements that are JSON, if the chunk locates them."""
@@ -166,16 +169,20 @@ class Batch:
         self._skip(first, stop, REASON_NO_OBJECT)
 
     def _with_braces(self, first: int, stop: int) -> list[int]:
-        """Those of these elements that contain an opening brace."""
+        """The numbers of those of these elements that contain an opening brace."""
         is_brace = np.frombuffer(self._text, dtype=np.uint8) == ord("{")
         braces = np.flatnonzero(is_brace)
-        braces_before_begin = np.searchsorted(braces, self.begins[first:stop])
-        braces_before_end = np.searchsorted(braces, self.ends[first:stop])
+        begins = self.begins[first:stop]
+        ends = self.ends[first:stop]
+        braces_before_begin = np.searchsorted(braces, begins)
+        braces_before_end = np.searchsorted(braces, ends)
         has_brace = braces_before_begin < braces_before_end
         numbers: list[int] = (first + np.flatnonzero(has_brace)).tolist()
         return numbers
 
     def _objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
+        """Adds the events of these elements, which are objects; yields the number of
+        each that is no event, with the reason."""
         texts = [self.text_of(number) for number in range(first, stop)]
         events: Sequence[LooseEvent | None] | None = _decoded(texts)
         if events is None:

@@ -222,8 +222,8 @@ def _as_object(text: bytes) -> bytes:
 
 
 def is_end(document: Document, after: int) -> bool:
-    """Is the bracket before the byte `after` the end of the events: what follows is the
-    rest of the document, or another document, or holds no event."""
+    """Whether the bracket before the byte `after` is the end of the events: what
+    follows is the rest of the document, or another document, or holds no event."""
     has_event = PHASE_KEY.search(document[after : after + NEAR_BYTES]) is not None
     if not has_event:
         has_event = document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
@@ -236,10 +236,12 @@ def is_end(document: Document, after: int) -> bool:
         is_all = len(text) < size
         # An object that does not end in the text may end behind it.
         is_broken = not is_object and end < size - MARGIN_BYTES
-        is_certain = is_all or is_broken or (is_object and bool(behind))
-        if is_certain:
-            is_document = OTHER_DOCUMENT.match(behind) and not EVENT_START.match(behind)
-            return bool(is_document) or (is_object and not behind)
+        has_more_behind = is_object and bool(behind)
+        if is_all or is_broken or has_more_behind:
+            is_event = EVENT_START.match(behind) is not None
+            is_document = not is_event and OTHER_DOCUMENT.match(behind) is not None
+            is_last_object = is_object and not behind
+            return is_document or is_last_object
     return True
 
 

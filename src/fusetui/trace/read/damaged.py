@@ -175,6 +175,8 @@ class DamagedReader:
         return None
 
     def _read_window(self, window: ByteWindow) -> Chunk:
+        """The chunk of the elements in a window: decoded as a list where that is
+        possible, else element by element."""
         start = window.start
         last_end = start + int(window.ends[-1])  # of the last element
         if window.after != -1:
@@ -264,6 +266,7 @@ class DamagedReader:
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:
+    """A chunk of one event."""
     return Chunk(
         start=start,
         end=end,
@@ -311,6 +314,8 @@ class Starts:
         return self._answer
 
     def _search(self, pattern: re.Pattern[bytes], place: int) -> int:
+        """The place of the next match, from `place` on, that is no value and no item of
+        a list; NO_START if there is none."""
         while match := self._document.find(pattern, place):
             before_start = max(match.start - BYTES_BEFORE_START, 0)
             before = self._document[before_start : match.start].rstrip()

@@ -43,6 +43,7 @@ class Filed:
     """A document in a file, valid as long as the file does not change."""
 
     def __init__(self, path: str, file: OpenFile, state: State) -> None:
+        """The file is the one with this path, and had this state when it was read."""
         self._path = path
         self._file = file
         self._state = state
@@ -60,6 +61,8 @@ class Filed:
         return f"{self._path} has changed since it was read"
 
     def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end) of the document. Raises CannotReadError if the file
+        has changed."""
         self._check()
         if self._is_packed:
             return self._unpack().part(start, end)
@@ -131,6 +134,7 @@ class Rendered:
         return text
 
     def _keep(self, place: tuple[int, int], text: bytes) -> None:
+        """Keeps a text unless it is large; drops the oldest if there are too many."""
         if len(text) > MAX_KEPT_BYTES:
             return
         if len(self._kept) >= MAX_KEPT_TEXTS:

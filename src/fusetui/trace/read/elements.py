@@ -51,6 +51,8 @@ class Elements:
     def __init__(
         self, text: Text, stretches: Sequence[Stretch], own: Events | None = None
     ) -> None:
+        """`own` are the events of the file itself, where these are joined with
+        others."""
         self.text = text
         self.stretches = tuple(stretches)
         self.own: Events = own or self
@@ -99,15 +101,17 @@ class Elements:
     def args(
         self, number: int, places: Sequence[int], names: tuple[str, ...]
     ) -> Numbered:
-        answers = args_in(self.text, self.stretches[number], places, names)
-        if answers is not None:
-            return answers.args
+        """The args of the elements at these places of a stretch, as `Events.args`."""
+        stretch_args = args_in(self.text, self.stretches[number], places, names)
+        if stretch_args is not None:
+            return stretch_args.args
         first = int(self._firsts[number])
         texts = []
         for place in places:
             args = self.element(first + place).get("args")
             values = args if isinstance(args, dict) else {}
-            texts.append(BETWEEN.join(_json(values.get(name)) for name in names))
+            texts_of_values = [_json(values.get(name)) for name in names]
+            texts.append(BETWEEN.join(texts_of_values))
         return numbered(texts, len(names))
 
     def warm(self) -> None:
@@ -213,24 +217,30 @@ def _args_by_python(
     if not has_sequences and not has_names:
         blank = BETWEEN * (len(names) - 1)
         return StretchArgs(args=numbered([blank] * len(places), len(names)))
-    decode, no_args = _decoder(names)
-    events = decode(listed)
+    decoder = _decoder(names)
+    events = decoder.decode(listed)
     texts = []
     for place in places:
-        values = msgspec.structs.astuple(events[place].args or no_args)
-        texts.append(BETWEEN.join(values[: len(names)]))
+        args = events[place].args or decoder.no_args
+        values = msgspec.structs.astuple(args)[: len(names)]
+        texts.append(BETWEEN.join(values))
     return StretchArgs(
         args=numbered(texts, len(names)),
         sequence=numbers_of(enumerate(events) if has_sequences else ()),
     )
 
 
+class _ArgsDecoder(NamedTuple):
+    """Extracts some args of events."""
+
+    decode: Callable[[bytearray], list[Any]]  # of a list of events
+    no_args: msgspec.Struct  # what an event without args has
+
+
 @cache
-def _decoder(
-    names: tuple[str, ...],
-) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
-    """A decoder for a list of events that extracts only these args, as their texts, and
-    the values of sequence numbers; and what an event without args has."""
+def _decoder(names: tuple[str, ...]) -> _ArgsDecoder:
+    """A decoder that extracts only these args, as their texts, and the values of
+    sequence numbers."""
     fields: list[tuple[str, Any, Any]] = []
     for number, name in enumerate(names):
         default = msgspec.field(default=msgspec.Raw(b""), name=name)
@@ -239,7 +249,8 @@ def _decoder(
     fields.append(("thread", Any, msgspec.field(default=None, name=THREAD)))
     args = msgspec.defstruct("SomeArgs", fields, gc=False)
     event = msgspec.defstruct("SomeEvent", [("args", args | None, None)], gc=False)
-    return msgspec.json.Decoder(list[event]).decode, args()  # type: ignore[valid-type]
+    decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
+    return _ArgsDecoder(decode=decoder.decode, no_args=args())
 
 
 def _json(value: object) -> bytes:

@@ -160,6 +160,8 @@ LONGEST = 20  # digits of a number worth looking at
 
 
 def _args(text: bytes) -> Args | None:
+    """The args of an event by their text, with what has an unusual type left out; None
+    if they are no object."""
     if not text.startswith(b"{"):
         return None
     try:

@@ -87,8 +87,12 @@ def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
     metadata = keys.get("metadata")
     if not isinstance(metadata, Mapping) or "highres-ticks" not in metadata:
         return False
-    named = (label.value for label in labels if label.kind == "process_name")
-    return any(str(name).startswith(("/host:", "/device:")) for name in named)
+    for label in labels:
+        if label.kind == "process_name":
+            name = str(label.value)
+            if name.startswith(("/host:", "/device:")):
+                return True
+    return False
 
 
 def is_archive(head: bytes) -> bool:
@@ -205,10 +209,10 @@ def _is_file_of_stacks(head: bytes) -> bool:
     if _is_json(head) or _is_html(head):
         return False
     lines = head.split(b"\n", LINES_OF_STACKS + 1)[: LINES_OF_STACKS + 1]
-    # The last one may be cut, or behind the last line break.
-    whole = lines[:-1] if len(lines) > 1 else lines
-    has_frames = any(b";" in line for line in whole)
-    return has_frames and all(STACK.match(line) for line in whole)
+    if len(lines) > 1:
+        del lines[-1]  # it may be cut, or behind the last line break
+    has_frames = any(b";" in line for line in lines)
+    return has_frames and all(STACK.match(line) for line in lines)
 
 
 def is_flight_dump(head: bytes) -> bool:

@@ -85,16 +85,18 @@ class Labels:
         self._last_values: dict[Thread, dict[str, Any]] = {}  # by thread and kind
 
     def add(self, events: Iterable[AnyEvent]) -> None:
+        """Adds the labels of these events, in their order."""
         for event in events:
+            kind = event.name
             value = _label_value(event.args or NO_ARGS)
             last_values = self._last_values.setdefault((event.pid, event.tid), {})
-            is_repeated = event.name in last_values and last_values[event.name] == value
+            is_repeated = kind in last_values and last_values[kind] == value
             if is_repeated:
                 continue
-            last_values[event.name] = value
+            last_values[kind] = value
             self.all.append(
                 Label(
-                    kind=event.name,
+                    kind=kind,
                     pid=plain_id(event.pid),
                     tid=plain_id(event.tid),
                     value=value,
@@ -103,7 +105,7 @@ class Labels:
 
 
 def _label_value(args: Args) -> Any:
-    """A label has one of these args, as its kind demands."""
+    """The one of these args that a label has, as its kind demands."""
     if args.name is not None:
         return args.name
     if args.labels is not None:
@@ -116,6 +118,7 @@ class Gathering:
     decoded to is still in the caches of the processor when its columns are made."""
 
     def __init__(self) -> None:
+        """No events yet."""
         self.phases: Counter[str] = Counter()
         self._phase_table = Interner()
         self._names = Interner()
@@ -130,59 +133,60 @@ class Gathering:
     def add(
         self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None
     ) -> None:
-        """Instances of AnyEvent, with these indices in the chunk (default: those after
-        the last), and their text.
+        """Adds instances of AnyEvent, with these indices in the chunk (default: those
+        after the last), and their text.
 
         Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is out
         of range, and ValueError if one is not a number (see times.py); then nothing was
         added.
         """
-        count = len(events)
-        first = self.phases.total()
-        numbers = np.arange(first, first + count) if places is None else places
+        if places is None:
+            first = self.phases.total()
+            places = np.arange(first, first + len(events))
         phases = self._phases_of(events)
-        counts = dict(
-            zip(self._phase_table, np.bincount(phases).tolist(), strict=False)
-        )
+        occurrences = np.bincount(phases).tolist()
+        counts = dict(zip(self._phase_table, occurrences, strict=False))
         is_slice = phases == self._phase_table["X"]
         slices = list(compress(events, is_slice.tolist()))
         marks: list[Mark] = []
         if events and isinstance(events[0], ExactEvent):
             start = _exact([event.ts for event in slices])
             dur = _exact([event.dur for event in slices])
-            marks = list(_marks(events, numbers))
+            marks = list(_marks(events, places))
         elif any(map(counts.get, PHASES_OF_PAIRS)):
             raise InexactTimesError
         else:
             start, dur = _times(events, slices, is_slice, text)
         if len(slices) and int((start + dur).max()) > LIMIT_NS:
             raise OverflowError("a slice ends out of range")
-        args = [event.args or NO_ARGS for event in slices]
-        category = self._categories.ids([e.cat for e in slices], len(slices))
-        external_id = np.maximum(
-            _integers([each.external_id for each in args]),
-            _integers([each.external_id_2021 for each in args]),
-        )
-        self._parts.append(
-            {
-                "start": start,
-                "dur": dur,
-                "name": self._names.ids([e.name for e in slices], len(slices)),
-                "category": category,
-                "thread": self._lanes_of(slices, args, category),
-                "correlation": _integers([each.correlation for each in args]),
-                "external_id": external_id,
-                "order": numbers[is_slice],
-            }
-        )
+        columns = self._columns_without_times(slices)
+        columns.update(start=start, dur=dur, order=places[is_slice])
+        self._parts.append(columns)
         self.phases.update(counts)
         self._marks += marks
-        if len(slices) < count:
+        if len(slices) < len(events):
             others = list(compress(events, (~is_slice).tolist()))
             self._add_others(others, counts)
 
+    def _columns_without_times(
+        self, slices: Sequence[AnyEvent]
+    ) -> dict[str, NDArray[Any]]:
+        """The columns of these slices, by name; shape [slices]."""
+        count = len(slices)
+        args = [event.args or NO_ARGS for event in slices]
+        category = self._categories.ids([event.cat for event in slices], count)
+        external_id = _integers([each.external_id for each in args])
+        external_id_2021 = _integers([each.external_id_2021 for each in args])
+        return {
+            "name": self._names.ids([event.name for event in slices], count),
+            "category": category,
+            "thread": self._lanes_of(slices, args, category),
+            "correlation": _integers([each.correlation for each in args]),
+            "external_id": np.maximum(external_id, external_id_2021),
+        }
+
     def columns(self) -> ChunkColumns:
-        """Of all that was added."""
+        """The columns of all events that were added."""
         if not self._parts:
             self.add([])
         columns = {
@@ -220,27 +224,25 @@ class Gathering:
         """The lane of each slice. That of a GPU event tells its device, and is that of
         its stream, wherever the event was moved for display."""
         new_categories = list(self._categories)[len(self._is_gpu_category) :]
-        self._is_gpu_category += [
-            role(name) in ROLES_ON_STREAMS for name in new_categories
-        ]
+        for name in new_categories:
+            self._is_gpu_category.append(role(name) in ROLES_ON_STREAMS)
         is_on_gpu = np.array(self._is_gpu_category, np.bool_)[category]
         lanes: list[Lane] = [(event.pid, event.tid, None) for event in slices]
         for row in np.flatnonzero(is_on_gpu).tolist():
             pid, tid, _ = lanes[row]
-            stream = args[row].original_stream
-            lanes[row] = (
-                pid,
-                stream if stream >= 0 else tid,
-                _device(args[row].device),
-            )
+            args_of_row = args[row]
+            if args_of_row.original_stream >= 0:
+                tid = args_of_row.original_stream
+            lanes[row] = (pid, tid, _device(args_of_row.device))
         return self._lanes.ids(lanes, len(slices))
 
     def _add_others(
         self, others: Sequence[AnyEvent], counts: Mapping[str, int]
     ) -> None:
-        """The labels among events that are no slices, and their times."""
+        """Adds the labels among events that are no slices, and their times."""
         low, high = _reach(others, counts)
-        self._reach = min(low, self._reach[0]), max(high, self._reach[1])
+        low_so_far, high_so_far = self._reach
+        self._reach = min(low, low_so_far), max(high, high_so_far)
         if counts.get("M"):
             self._labels.add(event for event in others if event.ph == "M")
 
@@ -301,6 +303,7 @@ def _device(value: object) -> int | None:
 
 
 def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
+    """The begins and ends among events with these indices in the chunk."""
     for order, event in zip(places.tolist(), events, strict=True):
         if event.ph not in PHASES_OF_PAIRS:
             continue
@@ -328,7 +331,7 @@ def _exact(texts: Sequence[Any]) -> Int64s:
 
 
 def _integers(values: list[int]) -> Int64s:
-    """-1 for those of more than 64 bits."""
+    """The values as a column; -1 for those of more than 64 bits."""
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:

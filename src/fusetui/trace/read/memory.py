@@ -70,14 +70,14 @@ def _left_in(group: ControlGroup, root: Path) -> int | None:
     usage = _text(folder / group.usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # the limit may be "max"
         return None
-    stat = {}
+    bytes_of = {}
     for line in _text(folder / "memory.stat").strip().splitlines():
         name, _, value = line.partition(" ")
-        stat[name] = value
-    # Pages of files are dropped when memory is needed.
-    active = int(stat.get(f"{group.prefix}active_file", "0"))
-    inactive = int(stat.get(f"{group.prefix}inactive_file", "0"))
-    return max(0, int(limit) - int(usage) + active + inactive)
+        bytes_of[name] = value
+    active = int(bytes_of.get(f"{group.prefix}active_file", "0"))
+    inactive = int(bytes_of.get(f"{group.prefix}inactive_file", "0"))
+    droppable = active + inactive  # pages of files, when memory is needed
+    return max(0, int(limit) - int(usage) + droppable)
 
 
 def _text(path: Path) -> str:

@@ -95,6 +95,7 @@ class _Reading:
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
+        """`room`: a file for what has to be unpacked or fetched first."""
         self._stored = stored
         self._room = room
         self._workers = workers
@@ -113,6 +114,7 @@ class _Reading:
         self._slow_bytes = 0  # that no thread could decode as an extent
 
     def run(self) -> Raw:
+        """Reads the file. Raises CannotReadError or NotATraceError."""
         source = unpacked(
             self._stored, self._room, self._document_grown, self._callbacks.stop
         )
@@ -162,6 +164,7 @@ class _Reading:
             self._try_preview(source or self._source_so_far())
 
     def _source_so_far(self) -> Source:
+        """The part of the document that is there already."""
         return Source(
             path=self._stored.path,
             size=self._stored.size,
@@ -230,6 +233,7 @@ class _Reading:
             self._preview(source, body, chunks)
 
     def _preview(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+        """Shows the trace of these chunks, unless it has no slice."""
         assert self._callbacks.preview
         self._next_preview_bytes = chunks[-1].end * PREVIEW_GROWTH
         try:
@@ -240,6 +244,7 @@ class _Reading:
             self._callbacks.preview(raw)
 
     def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
+        """How much of the document these chunks are."""
         return Prefix(
             read=chunks[-1].end if chunks else 0,
             total=self._likely_size,

@@ -75,6 +75,7 @@ class Arriving(Document):
     in `room`, which is in memory; `size` is that of the file."""
 
     def __init__(self, url: str, room: IO[bytes], size: int) -> None:
+        """The bytes of `url` arrive in `room`; `size`: how many there will be."""
         super().__init__(room.fileno(), size)
         self._url = url
         self._piece_sizes = _copied(url, room)
@@ -173,47 +174,75 @@ def _pieces(url: str) -> Iterator[bytes]:
     Raises BrokenDownloadError if it could not go on behind the first byte, and
     CannotReadError otherwise.
     """
-    system, path = _system(url)
-    done = 0  # bytes
-    failures = 0  # since the last byte
-    last_byte_at = time.monotonic()
-    size = PIECE_BYTES  # that are asked for at once
-    in_parts = True  # whether the server can begin in the middle
-    state: list[str] | None = None
-    while True:
-        try:
-            system.invalidate_cache()
-            info = system.info(path)
-            present_state = [str(info.get(key)) for key in ("size", *STATE)]
-            if state not in (None, present_state):
-                raise CannotReadError(f"{url} changed while it was read: try again.")
-            state = present_state
-            with closing(_from(system, path, done, size, in_parts)) as arriving:
-                for number, piece in enumerate(arriving, 1):
-                    yield piece
-                    done += len(piece)
-                    failures = 0
-                    last_byte_at = time.monotonic()
-                    if size < PIECE_BYTES and number == PIECES_BEFORE_GROWTH:
-                        size = min(size * SHRINK_FACTOR, PIECE_BYTES)
-                        break
-                else:
-                    return
-        except CannotReadError:
-            raise
-        except Exception as error:
-            failures += 1
-            size = max(size // SHRINK_FACTOR, 1)
-            if done and isinstance(error, ValueError):
-                in_parts = False  # as drivers say
-            is_refused = _is_missing(error) or isinstance(error, PermissionError)
-            is_silent = time.monotonic() - last_byte_at > PATIENCE_S
-            if is_refused or is_silent or failures >= MAX_FAILURES:
-                sentence = _unreadable(url, error, done)
-                if done and not is_refused:
-                    raise BrokenDownloadError(str(sentence)) from None
-                raise sentence from None
-            time.sleep(PAUSE_S * failures)
+    return _Download(url).pieces()
+
+
+class _Download:
+    """The reading of one file, over as many connections as it takes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._system, self._path = _system(url)
+        self._done = 0  # bytes
+        self._failures = 0  # since the last byte
+        self._last_byte_at = time.monotonic()
+        self._size = PIECE_BYTES  # bytes that are asked for at once
+        self._in_parts = True  # whether the server can begin in the middle
+        self._state: list[str] | None = None
+
+    def pieces(self) -> Iterator[bytes]:
+        """All bytes of the file; see `_pieces`."""
+        is_at_end = False
+        while not is_at_end:
+            try:
+                self._check_unchanged()
+                is_at_end = yield from self._pieces_of_connection()
+            except CannotReadError:
+                raise
+            except Exception as error:
+                self._wait_after(error)
+
+    def _check_unchanged(self) -> None:
+        """Raises CannotReadError if the file is no longer what it was at first."""
+        self._system.invalidate_cache()
+        info = self._system.info(self._path)
+        state = [str(info.get(key)) for key in ("size", *STATE)]
+        if self._state not in (None, state):
+            raise CannotReadError(f"{self._url} changed while it was read: try again.")
+        self._state = state
+
+    def _pieces_of_connection(self) -> Generator[bytes, None, bool]:
+        """What one connection gives; returns whether that is up to the end of the file.
+        After some small pieces it ends, as larger ones may be possible again."""
+        arriving = _from(
+            self._system, self._path, self._done, self._size, self._in_parts
+        )
+        with closing(arriving):
+            for number, piece in enumerate(arriving, 1):
+                yield piece
+                self._done += len(piece)
+                self._failures = 0
+                self._last_byte_at = time.monotonic()
+                if self._size < PIECE_BYTES and number == PIECES_BEFORE_GROWTH:
+                    self._size = min(self._size * SHRINK_FACTOR, PIECE_BYTES)
+                    return False
+        return True
+
+    def _wait_after(self, error: Exception) -> None:
+        """Waits until it is worth trying again, with smaller pieces. Raises
+        BrokenDownloadError or CannotReadError if it is not."""
+        self._failures += 1
+        self._size = max(self._size // SHRINK_FACTOR, 1)
+        if self._done and isinstance(error, ValueError):
+            self._in_parts = False  # as drivers say
+        is_refused = _is_missing(error) or isinstance(error, PermissionError)
+        is_silent = time.monotonic() - self._last_byte_at > PATIENCE_S
+        if is_refused or is_silent or self._failures >= MAX_FAILURES:
+            sentence = _unreadable(self._url, error, self._done)
+            if self._done and not is_refused:
+                raise BrokenDownloadError(str(sentence)) from None
+            raise sentence from None
+        time.sleep(PAUSE_S * self._failures)
 
 
 def _from(
@@ -324,9 +353,10 @@ def _unreadable(url: str, error: Exception, done: int = 0) -> CannotReadError:
     # The driver for https:// hides the cause behind a FileNotFoundError.
     hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
     cause = hidden or error
-    message = ERROR_NUMBER.sub("", str(cause))
-    text = " ".join(message.split())[:MAX_ERROR_CHARS] or type(error).__name__
     if isinstance(cause, TimeoutError):
         text = f"nothing arrived for {STALL_S:g} s"
+    else:
+        words = ERROR_NUMBER.sub("", str(cause)).split()
+        text = " ".join(words)[:MAX_ERROR_CHARS] or type(error).__name__
     after = f" after {done} bytes" if done else ""
     return CannotReadError(f"{url} cannot be read{after}: {text.rstrip('.')}.")

@@ -41,6 +41,7 @@ def repaired(text: bytes) -> bytes:
 
 
 def problem_of(text: bytes) -> str:
+    """Why a text is no event, as the end of a sentence."""
     try:
         loads(text)
     except RecursionError:
@@ -55,6 +56,7 @@ def _loads(text: str) -> Any:
 
 
 def _repair(plain: str) -> str:
+    """A text that is no JSON with what is usually wrong repaired."""
     # a Windows path: then \t and \n in it are no escapes either
     if re.search(BAD_ESCAPE, plain):
         plain = re.sub(PATH_ESCAPE, r"\\\\", plain)

@@ -126,6 +126,7 @@ def _decoded(event: SampleEvent) -> Sample:
 
 
 def _sample(event: SampleEvent | ExactEvent, args: object) -> Sample:
+    """What an event says; `args` count only if they are an object."""
     return Sample(
         is_memory=event.ph != "C",
         name=event.name,

@@ -307,6 +307,7 @@ def _opened(path: str) -> tuple[IO[bytes], str | None]:
 
 @contextmanager
 def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
+    """Closes the file if the block raises."""
     try:
         yield
     except BaseException:

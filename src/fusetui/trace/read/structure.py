@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
 
 Places = Int64s
 
@@ -54,6 +54,21 @@ class SplitElements(NamedTuple):
     state: Brackets  # at the end of the text; meaningless if the list is closed
 
 
+class _Marks(NamedTuple):
+    """The bytes of a text that matter, in order; arrays of shape [marks]."""
+
+    places: Places
+    kinds: NDArray[np.uint8]
+
+    def only(self, which: Flags) -> _Marks:
+        """The marks of which the flag is set."""
+        return _Marks(places=self.places[which], kinds=self.kinds[which])
+
+    def first(self, count: int) -> _Marks:
+        """The first `count` marks."""
+        return _Marks(places=self.places[:count], kinds=self.kinds[:count])
+
+
 def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     """Splits a text that begins inside a list, at commas and where an object follows
     another.
@@ -65,75 +80,92 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     if state.escaped and text:
         text = b" " + text[1:]  # the first byte has no meaning
     all_kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
-    places = np.flatnonzero(all_kinds)
-    places, kinds, ends_escaped = _without_escaped(places, all_kinds[places], len(text))
+    all_places = np.flatnonzero(all_kinds)
+    all_marks = _Marks(places=all_places, kinds=all_kinds[all_places])
+    unescaped, ends_escaped = _without_escaped(all_marks, len(text))
+    marks, in_string = _outside_strings(unescaped, state.in_string)
 
-    is_quote = kinds == QUOTE
-    quotes_so_far = np.cumsum(is_quote) + state.in_string
-    is_outside = ~is_quote & (quotes_so_far & 1 == 0)
-    in_string = state.in_string
-    if len(quotes_so_far):
-        in_string = bool(quotes_so_far[-1] & 1)
-    places, kinds = places[is_outside], kinds[is_outside]
-
-    depth = np.cumsum(DEPTH_CHANGES[kinds]) + state.depth
+    depth = np.cumsum(DEPTH_CHANGES[marks.kinds]) + state.depth
     last_depth = int(depth[-1]) if len(depth) else state.depth
     unmatched = np.flatnonzero(depth < 0)
     close = -1
     if len(unmatched):  # nothing after the first one is looked at
-        kept = int(unmatched[0]) + 1
-        places, kinds, depth = places[:kept], kinds[:kept], depth[:kept]
-        place = int(places[-1])
+        looked_at = int(unmatched[0]) + 1
+        marks = marks.first(looked_at)
+        depth = depth[:looked_at]
+        place = int(marks.places[-1])
         is_bracket = text[place] == ord("]")
         close = place if is_bracket else -1
 
-    is_comma = (kinds == COMMA) & (depth == 0)
-    follows = np.zeros(len(kinds), dtype=np.bool_)  # an object another, without a comma
-    follows[1:] = (kinds[1:] == OPENING) & (kinds[:-1] == CLOSING) & (depth[1:] == 1)
-    is_end = is_comma | follows | (depth < 0)
-    ends = places[is_end]
-    begins = ends
-    if len(ends):
-        # The next element begins behind the comma or brace, or with its own bracket.
-        width = (~follows[is_end]).astype(np.int64)
-        begins = np.concatenate(([0], (ends + width)[:-1]))
-    escaped = (ends_escaped or (state.escaped and not text)) and in_string
+    begins, ends = _bounds_of_elements(marks, depth)
+    goes_on_escaped = ends_escaped or (state.escaped and not text)
     return SplitElements(
         begins=begins,
         ends=ends,
         close=close,
-        state=Brackets(depth=last_depth, in_string=in_string, escaped=escaped),
+        state=Brackets(
+            depth=last_depth, in_string=in_string, escaped=goes_on_escaped and in_string
+        ),
     )
+
+
+def _outside_strings(marks: _Marks, in_string: bool) -> tuple[_Marks, bool]:
+    """The marks outside strings, without quotes, and whether the text ends in a
+    string; `in_string`: whether it begins in one."""
+    is_quote = marks.kinds == QUOTE
+    quotes_so_far = np.cumsum(is_quote) + in_string
+    is_inside = quotes_so_far & 1 == 1
+    ends_in_string = bool(is_inside[-1]) if len(is_inside) else in_string
+    return marks.only(~is_quote & ~is_inside), ends_in_string
+
+
+def _bounds_of_elements(marks: _Marks, depth: Int64s) -> tuple[Places, Places]:
+    """Where the elements of the list begin and end; `depth` is that after each mark, 0
+    between two elements and negative behind the list."""
+    kinds = marks.kinds
+    is_comma = (kinds == COMMA) & (depth == 0)
+    # an object that follows another, without a comma
+    follows = np.zeros(len(kinds), dtype=np.bool_)
+    opens_after_close = (kinds[1:] == OPENING) & (kinds[:-1] == CLOSING)
+    follows[1:] = opens_after_close & (depth[1:] == 1)
+    is_end = is_comma | follows | (depth < 0)
+    ends = marks.places[is_end]
+    if not len(ends):
+        return ends, ends
+    # The next element begins behind the comma or brace, or with its own bracket.
+    width = np.where(follows[is_end], 0, 1)
+    next_begins = ends + width
+    return np.concatenate(([0], next_begins[:-1])), ends
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
     """The position of the first non-blank byte of each element, or its end if all are
     blank."""
     is_blank = np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8)
-    filled = np.append(np.flatnonzero(is_blank == 0), len(text))
-    next_filled = filled[np.searchsorted(filled[:-1], begins)]
-    places: Places = np.minimum(next_filled, ends)
+    filled = np.flatnonzero(is_blank == 0)
+    next_filled = np.searchsorted(filled, begins)
+    first_filled = np.append(filled, len(text))[next_filled]
+    places: Places = np.minimum(first_filled, ends)
     return places
 
 
-def _without_escaped(
-    places: Places, kinds: NDArray[np.uint8], length: int
-) -> tuple[Places, NDArray[np.uint8], bool]:
-    """Without backslashes and what they escape; and whether the byte after the text is
-    escaped.
+def _without_escaped(marks: _Marks, length: int) -> tuple[_Marks, bool]:
+    """The marks without backslashes and what they escape; and whether the byte after
+    the text, which has `length` bytes, is escaped.
 
     In a run of backslashes every second one is escaped, so an odd run escapes the byte
     after it.
     """
-    is_backslash = kinds == BACKSLASH
-    backslashes = places[is_backslash]
+    is_backslash = marks.kinds == BACKSLASH
+    backslashes = marks.places[is_backslash]
     if not len(backslashes):
-        return places, kinds, False
+        return marks, False
     is_run_start = np.concatenate(([True], np.diff(backslashes) > 1))
     run_starts = np.flatnonzero(is_run_start)
     run_lengths = np.diff(np.append(run_starts, len(backslashes)))
     behind_runs = backslashes[run_starts] + run_lengths
-    escaped = behind_runs[run_lengths % 2 == 1]
-    keep = ~is_backslash & ~np.isin(places, escaped)
+    is_odd = run_lengths % 2 == 1
+    escaped = behind_runs[is_odd]
+    is_escaped = np.isin(marks.places, escaped)
     ends_escaped = bool(len(escaped) and escaped[-1] == length)
-    return places[keep], kinds[keep], ends_escaped
+    return marks.only(~is_backslash & ~is_escaped), ends_escaped

@@ -55,13 +55,31 @@ def nanoseconds(
     numbers = np.asarray(values)
     max_us = LIMIT_NS // 1000
     if numbers.dtype == np.int64:
-        if max(int(numbers.max()), -int(numbers.min())) > max_us:
+        largest = int(numbers.max())
+        smallest = int(numbers.min())
+        if max(largest, -smallest) > max_us:
             raise OverflowError("a time is out of range")
         return numbers * 1000
     floats = numbers.astype(np.float64)
     sizes = np.abs(floats)
     if not (sizes <= max_us).all():  # nor is a nan
         raise OverflowError("a time is out of range")
+    nearest = _nearest_nanoseconds(floats, sizes)
+    if not nearest.is_doubtful.any():
+        return nearest.ns
+    return np.where(nearest.is_doubtful, digits(), nearest.ns)
+
+
+class _NearestNanoseconds(NamedTuple):
+    """Floats as nanoseconds; arrays of shape [n]."""
+
+    ns: Int64s
+    is_doubtful: Flags  # another number of nanoseconds may have been written
+
+
+def _nearest_nanoseconds(floats: Floats, sizes: Floats) -> _NearestNanoseconds:
+    """The nanoseconds nearest to floats (microseconds); `sizes` are their absolute
+    values."""
     fraction_us, whole_us = np.modf(floats)
     fraction_ns = fraction_us * 1000
     nearest_ns = np.rint(fraction_ns)
@@ -69,10 +87,8 @@ def nanoseconds(
     error_ns = np.spacing(sizes) * 500 + PRODUCT_ERROR_NS
     is_near_middle = np.abs(fraction_ns - nearest_ns) >= 0.5 - error_ns
     is_doubtful = (sizes >= EXACT_BELOW_US) | is_near_middle
-    exact: Int64s = whole_us.astype(np.int64) * 1000 + nearest_ns.astype(np.int64)
-    if not is_doubtful.any():
-        return exact
-    return np.where(is_doubtful, digits(), exact)
+    ns: Int64s = whole_us.astype(np.int64) * 1000 + nearest_ns.astype(np.int64)
+    return _NearestNanoseconds(ns=ns, is_doubtful=is_doubtful)
 
 
 def exact_nanoseconds(text: bytes | str) -> int:
@@ -157,23 +173,32 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     before, after = bytes(MAX_WHOLE_DIGITS), bytes(len(WINDOW))
     padded = np.frombuffer(b"".join((before, text, after)), dtype=np.uint8)
     begins += padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
-    is_usual, whole, decimals = _usual_numbers(padded, begins, floats)
-    is_usual &= whole < LIMIT_NS // 1000
-    ns = np.where(is_usual, whole * 1000 + _rounded_ns(decimals), 0)
-    difference = np.abs(whole + decimals / DECIMAL_UNITS - floats)
-    differs = difference > 4 * np.spacing(np.abs(floats))
+
+    numbers = _usual_numbers(padded, begins, floats)
+    is_usual = numbers.is_usual & (numbers.whole < LIMIT_NS // 1000)
+    usual_ns = numbers.whole * 1000 + _rounded_ns(numbers.decimals)
+    ns = np.where(is_usual, usual_ns, 0)
+    written = numbers.whole + numbers.decimals / DECIMAL_UNITS
+    differs = np.abs(written - floats) > 4 * np.spacing(np.abs(floats))
     for row in np.flatnonzero(~is_usual).tolist():
-        number = NUMBER.match(text, begins[row])
-        if number is None:
-            raise InexactTimesError
+        number = _number_at(text, begins[row])
         try:
-            differs[row] = float(number[0]) != floats[row]
-            ns[row] = exact_nanoseconds(number[0])
+            differs[row] = float(number) != floats[row]
+            ns[row] = exact_nanoseconds(number)
         except ValueError:
             raise InexactTimesError from None
     if differs.any():
         raise InexactTimesError
     return ns
+
+
+def _number_at(text: bytes, begin: int) -> bytes:
+    """The characters of the number that begins at a byte of the text; they may be no
+    number after all. Raises InexactTimesError if there are none."""
+    number = NUMBER.match(text, begin)
+    if number is None:
+        raise InexactTimesError
+    return number[0]
 
 
 def _usual_numbers(
@@ -185,10 +210,7 @@ def _usual_numbers(
     all_windows = np.lib.stride_tricks.sliding_window_view(padded, len(WINDOW))
     windows = all_windows[begins + whole_digits]
     digits = windows - np.uint8(ord("0"))  # more than 9 for other bytes
-    has_point = windows[:, POINT] == ord(".")
-    # How many digits follow the point; 0 if there are too many, -1 without a point.
-    first_no_digit = np.argmin(digits[:, POINT + 1 :] < 10, axis=1)
-    decimal_count = np.where(has_point, first_no_digit, -1)
+    decimal_count = _decimal_counts(windows, digits)
     byte_behind = windows[np.arange(len(begins)), POINT + 1 + decimal_count]
     is_usual = ENDS_NUMBER[byte_behind] & (decimal_count != 0)
 
@@ -199,11 +221,22 @@ def _usual_numbers(
     if digits.max(initial=0) > 9:  # an exponent
         is_usual &= digits.max(axis=1) < 10
     digits[~is_usual] = 0
-    sums = digits.astype(np.float64) @ WEIGHTS
-    whole = (sums[:, :2] @ (1e8, 1)).astype(np.int64)
+    upper, lower, decimals = (digits.astype(np.float64) @ WEIGHTS).T
+    whole = upper * 1e8 + lower
     return UsualNumbers(
-        is_usual=is_usual, whole=whole, decimals=sums[:, 2].astype(np.int64)
+        is_usual=is_usual,
+        whole=whole.astype(np.int64),
+        decimals=decimals.astype(np.int64),
     )
+
+
+def _decimal_counts(windows: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Int64s:
+    """How many digits follow the point of each number; 0 if there are too many, -1
+    without a point. `windows` has its bytes, `digits` the same bytes as digits."""
+    has_point = windows[:, POINT] == ord(".")
+    is_decimal = digits[:, POINT + 1 :] < 10
+    first_no_digit = np.argmin(is_decimal, axis=1)  # 0 if all are digits
+    return np.where(has_point, first_no_digit, -1)
 
 
 def _rounded_ns(decimals: Int64s) -> Int64s:
@@ -211,29 +244,34 @@ def _rounded_ns(decimals: Int64s) -> Int64s:
     ns, rest = np.divmod(decimals, UNITS_PER_NS)
     half = UNITS_PER_NS // 2
     is_odd = ns & 1 == 1
-    rounded: Int64s = ns + ((rest > half) | ((rest == half) & is_odd))
+    rounds_up = (rest > half) | ((rest == half) & is_odd)
+    rounded: Int64s = ns + rounds_up
     return rounded
 
 
 def _behind(text: bytes, key: bytes) -> Int64s:
-    """Where a key of four letters or more ends. Raises InexactTimesError if it has
-    another form too.
-
-    Its first four bytes are compared as one number: once for each of the four ways to
-    divide the text into such numbers.
-    """
+    """Where a key of four letters or more ends, at each place that has it, in ascending
+    order. Raises InexactTimesError if it has another form too."""
     data = np.frombuffer(text, dtype=np.uint8)
-    word = np.frombuffer(key[:4], dtype=np.uint32)
-    begins = []
-    for shift in range(4):
-        words = data[shift : shift + (len(data) - shift) // 4 * 4].view(np.uint32)
-        begins.append(np.flatnonzero(words == word) * 4 + shift)
-    at = np.sort(np.concatenate(begins))
-    at = at[at < len(data) - len(key)]
+    beginnings = _places_of_four_bytes(data, key[:4])
+    at = beginnings[beginnings < len(data) - len(key)]
     for place in range(4, len(key) - 1):
         at = at[data[at + place] == key[place]]
     last_byte = data[at + len(key) - 1]
-    if np.frombuffer(BLANKS, dtype=np.uint8)[last_byte].any():
+    is_blank = np.frombuffer(BLANKS, dtype=np.uint8)
+    if is_blank[last_byte].any():
         raise InexactTimesError
     ends: Int64s = at[last_byte == key[-1]] + len(key)
     return ends
+
+
+def _places_of_four_bytes(data: NDArray[np.uint8], four_bytes: bytes) -> Int64s:
+    """Where these four bytes are, in ascending order. They are compared as one number:
+    once for each of the four ways to divide the data into such numbers."""
+    word = np.frombuffer(four_bytes, dtype=np.uint32)
+    places = []
+    for shift in range(4):
+        bytes_of_words = (len(data) - shift) // 4 * 4
+        words = data[shift : shift + bytes_of_words].view(np.uint32)
+        places.append(np.flatnonzero(words == word) * 4 + shift)
+    return np.sort(np.concatenate(places))

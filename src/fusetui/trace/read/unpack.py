@@ -141,9 +141,11 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
     Raises TooLargeError beyond `limit` bytes, and DamagedError after the last piece
     that could be unpacked."""
     at = 0
+    left = limit  # bytes of the document
     while stored[at : at + 4].startswith(packing.marks):
-        at, limit = yield from member(stored, packing, at, limit)
-        at = _behind_zeros(stored, at) if packing.padded else at
+        at, left = yield from member(stored, packing, at, left)
+        if packing.padded:
+            at = _behind_zeros(stored, at)
     if stored[at : at + 1]:
         raise DamagedError(f"other data follows the {packing.name} data, at byte {at}")
 

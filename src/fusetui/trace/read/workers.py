@@ -110,6 +110,7 @@ class Workers(ExitStack):
             self._threads.pop().join()
 
     def _start_threads(self, size: int) -> None:
+        """Starts the threads that pay off for a document of about `size` bytes."""
         threads = min(core_count(), MAX_THREADS, max(2, size // BYTES_PER_THREAD))
         # Without pread, reading moves the place where unpacked data is written.
         may_have_threads = hasattr(os, "pread")
@@ -176,6 +177,7 @@ class Workers(ExitStack):
                 self._keep(extent, chunk)
 
     def _keep(self, extent: int, chunk: Chunk | None) -> None:
+        """Keeps the chunk of an extent, None if it could not be decoded."""
         self._done.add(extent)
         while self._first_not_done in self._done:
             self._first_not_done += 1

@@ -224,10 +224,15 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
 
 
 def this_machine() -> dict[str, list[str]]:
-    """Names of this machine: traces are often shared from the machine that recorded
-    them."""
-    users = {os.path.basename(os.path.expanduser("~"))}
+    """Names of this machine by their kind: traces are often shared from the machine
+    that recorded them."""
+    home = os.path.expanduser("~")
+    users = {os.path.basename(home)}
     with suppress(OSError, KeyError):  # an account without a name
         users.add(getpass.getuser())
     secrets = [value for name, value in os.environ.items() if is_secret(name, value)]
-    return {"user": sorted(users), "host": [platform.node()], "secret": sorted(secrets)}
+    return {
+        "user": sorted(users),
+        "host": [platform.node()],
+        "secret": sorted(secrets),
+    }

@@ -45,6 +45,7 @@ class EventCutter:
     """Goes through traceEvents once."""
 
     def __init__(self, document: Document, start: int) -> None:
+        """Begins at the byte `start`, inside the list of events."""
         self._document = document
         self.at = start
         self.after = -1  # the byte after the closing bracket, if it was found
@@ -146,6 +147,7 @@ class Strings(dict[bytes, bytes]):
     def __init__(
         self, change: Callable[[str], str], before: Strings | None = None
     ) -> None:
+        """`change` maps a decoded text to what it becomes."""
         super().__init__()
         self._change = change
         self._before = before
@@ -153,17 +155,19 @@ class Strings(dict[bytes, bytes]):
         self.telling: set[bytes] = set()  # keys whose value may be private
 
     def __missing__(self, raw: bytes) -> bytes:
+        """The content of a string after the change, which is remembered."""
         written = raw if self._before is None else self._before[raw]
         text = _decoded(written)
         if self._before is None and _tells(text):
             self.telling.add(raw)
         new_text = self._change(text)
+        new_raw = written if new_text == text else _encoded(new_text)
         self._size += CACHED_STRING_BYTES + 2 * len(raw)
         if self._size > MAX_CACHED_BYTES:
             self.clear()
             self._size = 0
-        self[raw] = written if new_text == text else _encoded(new_text)
-        return self[raw]
+        self[raw] = new_raw
+        return new_raw
 
 
 def _decoded(content: bytes) -> str:
@@ -257,6 +261,7 @@ class ScrubbedEvents:
     scrubbed."""
 
     def __init__(self, document: Document, texts: Texts, values: Values) -> None:
+        """The events of a document; `texts` learns names before it hides them."""
         self._document = document
         self._values = values
         self._learnt = Strings(texts.learn)

@@ -141,11 +141,14 @@ def _shorten(match: re.Match[str], given: Placeholders) -> str:
 
 
 def _is_kept_relative(path: str) -> bool:
+    """Whether a relative path reveals nothing: it is of a public package, or no path at
+    all."""
+    first_part = path.split("/", 1)[0]
     name = path.rpartition("/")[2]
-    if not FILE.fullmatch(name) and not HOME_INSIDE.search(path):
+    is_file = FILE.fullmatch(name) is not None
+    if not is_file and not HOME_INSIDE.search(path):
         # words divided by a slash may be anything: 0/1, tokens/s, train/loss
         return True
-    first_part = path.split("/", 1)[0]
     return first_part in PACKAGES and CODE.fullmatch(name) is not None
 
 
@@ -210,12 +213,14 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
 
 
 def _scrubbed_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
+    """The URL without login, query, folders and an unknown host."""
     scheme, rest = url.groups()
     if scheme.lower() == "file":
         return url[0]  # a path like any other
     authority, _, path = rest.partition("/")
     login, at, host_and_port = authority.rpartition("@")
-    if host_and_port in HOSTS["public"] and not at and "?" not in rest:
+    is_public = host_and_port in HOSTS["public"]
+    if is_public and not at and "?" not in rest:
         return url[0]
     if login:
         user, colon, password = login.partition(":")
@@ -227,7 +232,8 @@ def _scrubbed_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
         host = names.host(host)
     if not port.isdigit():
         port = ""
-    return f"{scheme}://{host}{colon}{port}{_scrubbed_url_path(path, given)}"
+    scrubbed_path = _scrubbed_url_path(path, given)
+    return f"{scheme}://{host}{colon}{port}{scrubbed_path}"
 
 
 def _scrubbed_url_path(path: str, given: Placeholders) -> str:
@@ -248,6 +254,7 @@ def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
     """A text without e-mail addresses, and without the `user@host:path` of ssh."""
 
     def hide(mail: re.Match[str]) -> str:
+        """The placeholder of an address, or of a login on a host with a path."""
         user, host, path = mail.groups()
         if not path and not _is_host(host):
             return mail[0]
@@ -291,15 +298,17 @@ def _is_host(words: str) -> bool:
         return False
     if words in HOSTS["public"] or words in HOSTS["known"]:
         return False
-    last = labels[-1].lower()
-    if last in HOSTS["sure"]:
+    *names, last = labels
+    ending = last.lower()
+    if ending in HOSTS["sure"]:
         return True
-    is_mixed = any(not label.isalpha() and not label.isdigit() for label in labels[:-1])
-    if last in HOSTS["inside"]:
+    # with digits, dashes or other characters in a name
+    is_mixed = any(not name.isalpha() and not name.isdigit() for name in names)
+    if ending in HOSTS["inside"]:
         return is_mixed and "_" not in words
-    if last not in HOSTS["likely"] or "_" in words or not words.islower():
+    if ending not in HOSTS["likely"] or "_" in words or not words.islower():
         return False
-    return "-" in labels[-2] or (len(labels) > 2 and is_mixed)
+    return "-" in names[-1] or (len(labels) > 2 and is_mixed)
 
 
 def _is_address(text: str) -> bool:

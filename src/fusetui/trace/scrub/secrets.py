@@ -91,17 +91,20 @@ def secrecy(name: str) -> Secrecy:
 
 @lru_cache(maxsize=1 << 14)
 def _secrecy(name: str) -> Secrecy:
+    """How likely the value of a setting with this name is secret."""
     words = _deciding_words(name)
     if not words:
         return Secrecy.NONE
     last = words[-1]
     before = words[-2] if len(words) > 1 else ""
     is_about_secret = last in WORDS["NOT_THE_SECRET"]
-    if _is_strong(last) or any(word.startswith("passw") for word in words):
+    has_password = any(word.startswith("passw") for word in words)
+    if _is_strong(last) or has_password:
         return Secrecy.NONE if is_about_secret else Secrecy.STRONG
     if any(map(_is_strong, words)):
         return Secrecy.NONE if is_about_secret else Secrecy.USUAL
-    if last in WORDS["ALWAYS"] or before in WORDS_OF_LOCKS.get(last, ()):
+    is_of_lock = before in WORDS_OF_LOCKS.get(last, ())
+    if last in WORDS["ALWAYS"] or is_of_lock:
         return Secrecy.CERTAIN
     if _is_usual(name, last, before):
         return Secrecy.USUAL
@@ -263,6 +266,7 @@ class Placeholders:
         return self._given[kind, text]
 
     def _next_free(self, kind: str) -> str:
+        """The next placeholder of a kind that the document does not have itself."""
         for number in self._numbers.setdefault(kind, count(1)):
             name = f"{kind}{number}" if kind == FOLDER else f"<{kind}{number}>"
             if name not in self.reserved:

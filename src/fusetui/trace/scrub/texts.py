@@ -150,6 +150,7 @@ def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
     they are decoded. A run in which it changes something stays decoded."""
 
     def shorten(match: re.Match[str]) -> str:
+        """The run as it was if `scrub` changes nothing, else decoded and scrubbed."""
         decoded = match[0]
         for _ in range(MAX_DECODINGS):
             decoded = unquote(decoded)
@@ -165,6 +166,7 @@ def scrub_commands(text: str, given: Placeholders) -> str:
     """A text without the arguments of command lines."""
 
     def cut(command: re.Match[str]) -> str:
+        """A command without its arguments."""
         rest = command["rest"]
         is_script = command["program"].endswith((".py", ".sh"))
         # other programs are also words of sentences
@@ -195,12 +197,16 @@ def scrub_settings(text: str, names: Names) -> str:
     if not may_hold_setting(text):
         return text
     text = replaced(text, _settings(text, names))
-    if "\n" not in text or len(DUMP.findall(f"\n{text}")) < MIN_DUMP_LINES:
+    is_dump = "\n" in text and len(DUMP.findall(f"\n{text}")) >= MIN_DUMP_LINES
+    if not is_dump:
         return text
 
     def hide_value(line: re.Match[str]) -> str:
-        name, value = line[1], line[2]
-        return line[0] if is_placeholder(value) else name + names.secret(value)
+        name = line[1]
+        value = line[2]
+        if is_placeholder(value):
+            return line[0]
+        return name + names.secret(value)
 
     return DUMP.sub(hide_value, f"\n{text}")[1:]
 
@@ -286,8 +292,10 @@ class Texts:
         return self.scrub(scrub_path(text, self.given))
 
     def _by_name(self, text: str) -> str:
+        """A text without the names that are known so far."""
         scrubbed = self.names.scrub(text)
-        if "@" in scrubbed and ("<user" in scrubbed or "<host" in scrubbed):
+        has_login = "<user" in scrubbed or "<host" in scrubbed
+        if "@" in scrubbed and has_login:
             scrubbed = ACCOUNT.sub(self._account, scrubbed)
         if scrubbed == text:
             return text
@@ -302,6 +310,8 @@ class Texts:
         return self._by_decoded_form(scrub_encoded(text, self._by_decoded_form))
 
     def _by_decoded_form(self, text: str) -> str:
+        """A text without what its form reveals: URLs, secrets, settings, commands,
+        addresses, paths and hosts."""
         self._learn_names(text)
         text = scrub_urls(text, self.given, self.names)
         text = scrub_secrets(text, self.names)

@@ -63,6 +63,7 @@ def parse(text: bytes) -> Any:
 
 
 def _parse(text: bytes) -> Any:
+    """A value of JSON, with numbers as their digits and objects as Pairs."""
     return json.loads(
         text.decode("utf-8", "replace"),
         parse_float=Digits,
@@ -121,6 +122,7 @@ class Values:
     """The values of one file."""
 
     def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
+        """`trace_name` is what the trace is called afterwards."""
         self._texts = texts
         self._names = texts.names
         self._trace_name = trace_name
@@ -161,6 +163,7 @@ class Values:
         return value
 
     def _members(self, pairs: Pairs, in_metadata: bool) -> Pairs:
+        """The members of an object without private keys and values."""
         scrubbed = Pairs()
         for key, value in pairs:
             kind = kind_in_metadata(key, is_top=False) if in_metadata else kind_of(key)

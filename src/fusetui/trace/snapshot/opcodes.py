@@ -59,6 +59,8 @@ class PickleMachine:
     def __init__(
         self, data: bytes, tables: SnapshotTables, progress: Progress = silent
     ) -> None:
+        """`data` is the pickle; its rows are added to `tables`. `progress` is called
+        with the bytes that were read, and all."""
         self.data = data
         self.tables = tables
         self.progress = progress
@@ -68,7 +70,13 @@ class PickleMachine:
         self.runs = RunReader(data, tables, self.memo)
         self.newest_dict: RowFields | None = None
         self.newest_dict_begins = 0  # place in the file
-        steps: dict[bytes, Step] = {
+        self.steps: list[Step] = [self._refuse] * 256  # by opcode
+        for opcode, step in self._accepted_steps().items():
+            self.steps[opcode[0]] = step
+
+    def _accepted_steps(self) -> dict[bytes, Step]:
+        """What each opcode of a snapshot does, by the opcode."""
+        return {
             b"\x80": lambda at: at + 1,  # PROTO
             b"\x95": lambda at: at + 8,  # FRAME
             b"(": self._mark,
@@ -99,9 +107,6 @@ class PickleMachine:
             b"\x87": lambda at: self._tuple(3, at),
             b"t": lambda at: self._push(tuple(self._since_mark()), at),
         }
-        self.steps: list[Step] = [self._refuse] * 256
-        for code, step in steps.items():
-            self.steps[code[0]] = step
 
     def run(self) -> Any:
         """The value of the pickle. Raises MalformedError with what is wrong, as the
@@ -142,6 +147,7 @@ class PickleMachine:
             raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
+        """Raises MalformedError for the opcode before this place."""
         if self.data[at - 1] in CALLING_OPCODES:
             raise MalformedError(
                 f"it asks Python to import or call something, which {self.what} never does"
@@ -171,6 +177,8 @@ class PickleMachine:
         return values
 
     def _empty_list(self, at: int) -> int:
+        """Puts an empty list on the stack; or a whole stack of frames, whose opcodes it
+        passes."""
         whole = self.runs.whole_stack(at - 1)
         if whole is not None:
             self.stack.append(whole.stack)
@@ -185,6 +193,8 @@ class PickleMachine:
         return at
 
     def _empty_dict(self, at: int) -> int:
+        """Puts an empty dict on the stack; or the rows of a run of events, whose
+        opcodes it passes."""
         if self._is_list_at_mark():
             run = self.runs.read(at - 1)
             if run is not None:
@@ -202,6 +212,7 @@ class PickleMachine:
         return mark > 0 and type(self.stack[mark - 1]) is ListItems
 
     def _long(self, at: int) -> int:
+        """Puts a number on the stack, of as many bytes as the first of them says."""
         size = self.data[at]
         if size > MAX_LONG_BYTES:
             raise MalformedError(f"a number is larger than any of {self.what}")
@@ -226,14 +237,18 @@ class PickleMachine:
         return at
 
     def _tuple(self, size: int, at: int) -> int:
+        """Puts a tuple of the last `size` values of the stack in their place."""
         start = len(self.stack) - size
-        if start < (self.marks[-1] if self.marks else 0):
+        last_mark = self.marks[-1] if self.marks else 0
+        if start < last_mark:
             raise MalformedError("its opcodes do not fit together")
-        self.stack[start:] = [tuple(self.stack[start:])]
+        values = tuple(self.stack[start:])
+        self.stack[start:] = [values]
         self.memo.take(CONTAINER_BYTES + ELEMENT_BYTES * size)
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
+        """Adds values to the list on top of the stack."""
         items = self.stack[-1]
         if type(items) is not ListItems:
             raise MalformedError("its opcodes do not fit together")
@@ -242,16 +257,18 @@ class PickleMachine:
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
-        """`pairs`: keys and values in turn."""
+        """Adds to the dict on top of the stack, which may become a row then. `pairs`:
+        keys and values in turn."""
         fields = self.stack[-1]
         keys = pairs[::2]
+        values = pairs[1::2]
         is_open = type(fields) is RowFields and fields.kind is Kind.PLAIN
-        if not is_open or len(pairs) % 2:
+        if not is_open or len(keys) != len(values):
             raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
             raise MalformedError("a key is no text")
-        fields.update(zip(keys, pairs[1::2], strict=True))
+        fields.update(zip(keys, values, strict=True))
         kind = self.tables.settle(fields)
         if kind is Kind.PLAIN:
             self.memo.take(TABLE_BYTES)

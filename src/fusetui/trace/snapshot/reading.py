@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -97,37 +98,45 @@ def _unframed(document: Document) -> bytes:
 
 
 def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapshot:
-    """`root`: the value of the pickle; `size`: bytes of the file as stored."""
+    """The snapshot of a pickle. `root`: its value; `size`: bytes of the file as stored.
+    Raises MalformedError if it is none."""
     if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
         raise MalformedError("it has no segments")
+    no_items = ListItems()
     segments = _rows(root["segments"], Kind.SEGMENT)
-    device_traces = root.get("device_traces", ListItems())
+    device_traces = root.get("device_traces", no_items)
     if type(device_traces) is not ListItems or device_traces.rows:
         raise MalformedError("device_traces is not a list of lists")
-    rows_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
-    annotations = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
+    events_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
+    annotations = _rows(root.get("external_annotations", no_items), Kind.ANNOTATION)
     settings = root.get("allocator_settings", {})
     columns = tables.columns
     _check_sizes(columns)
-    events = []
-    for device, rows in enumerate(rows_of_devices):
-        if len(rows):
-            taken = _taken(columns[Kind.EVENT], rows)
-            events.append(MemoryEvents(device=device, **taken))
     return Snapshot(
         path=path,
         bytes=size,
         segments=Segments(**_taken(columns[Kind.SEGMENT], segments)),
         blocks=_blocks(columns[Kind.BLOCK], segments),
-        events=tuple(events),
+        events=_events(columns[Kind.EVENT], events_of_devices),
         annotations=Annotations(**_taken(columns[Kind.ANNOTATION], annotations)),
         stacks=_stacks(tables),
         strings=tuple(tables.strings),
         pools=tuple(tables.pools),
         settings=_plain(settings) if isinstance(settings, dict) else {},
     )
+
+
+def _events(
+    columns: dict[str, array[int]], rows_of_devices: Sequence[Int32s]
+) -> tuple[MemoryEvents, ...]:
+    """The events of each device that has any."""
+    events = []
+    for device, rows in enumerate(rows_of_devices):
+        if len(rows):
+            events.append(MemoryEvents(device=device, **_taken(columns, rows)))
+    return tuple(events)
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
@@ -159,35 +168,40 @@ def _array(column: array[int]) -> Any:
 def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
     """These rows of each column, as arrays of the types of the records."""
     is_range = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
+    # a range needs no copy
     which = slice(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
     taken = {}
     for name, column in columns.items():
         is_flag = name.startswith("is_")
-        values = _array(column)[which]
-        taken[name] = values.astype(np.bool_ if is_flag else column.typecode)
+        dtype = np.bool_ if is_flag else column.typecode
+        taken[name] = _array(column)[which].astype(dtype)
     return taken
 
 
 def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
-    """Those of segments of the file, which may have been written in any order."""
-    # the last place is that of no segment
+    """The blocks of segments of the file, which may have been written in any order: by
+    segment and address. `segments` are rows of the file."""
+    # by the row of a segment in the file; the last place is that of no segment
     place_of_segment = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
     place_of_segment[segments] = np.arange(len(segments), dtype=np.int32)
-    none = len(place_of_segment) - 1
-    segment_of_block = place_of_segment[np.minimum(_array(columns["segment"]), none)]
+    no_segment = len(place_of_segment) - 1
+    row_of_segment = np.minimum(_array(columns["segment"]), no_segment)
+    segment_of_block = place_of_segment[row_of_segment]
     rows = np.flatnonzero(segment_of_block >= 0)
     address = _array(columns["address"])[rows]
     by_address = np.lexsort((address, segment_of_block[rows]))
-    order = rows[by_address].astype(np.int32)
-    taken = _taken(columns, order)
-    taken["segment"] = segment_of_block[order]
+    in_order = rows[by_address].astype(np.int32)
+    taken = _taken(columns, in_order)
+    taken["segment"] = segment_of_block[in_order]
     return Blocks(**taken)
 
 
 def _stacks(tables: SnapshotTables) -> Stacks:
+    """All stacks: their frames one after the other, and where each stack begins."""
     bytes_of_stacks = np.fromiter(map(len, tables.stacks), np.int64, len(tables.stacks))
     frames_of_stacks = bytes_of_stacks // np.dtype(np.int32).itemsize
-    start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(frames_of_stacks)])
+    ends = np.cumsum(frames_of_stacks)
+    start: Int64s = np.concatenate([np.zeros(1, np.int64), ends])
     return Stacks(
         frames=tuple(tables.frames),
         frame=np.frombuffer(b"".join(tables.stacks), np.int32),

@@ -119,6 +119,7 @@ class KnownCodes(dict[bytes, int]):
         self._memo = memo
 
     def __missing__(self, raw: bytes) -> int:
+        """The code of these bytes, which is remembered unless it is NO_CODE."""
         code = self._code_of(raw)
         if code != NO_CODE:
             self._memo.take(KNOWN_CODE_BYTES + 3 * len(raw))
@@ -126,10 +127,18 @@ class KnownCodes(dict[bytes, int]):
         return code
 
 
+class _EventMarks(NamedTuple):
+    """Where the MARK of each event is; arrays of shape [events]."""
+
+    at: Int64s
+    behind: Int64s  # behind the MARK and the first key
+
+
 class RunReader:
     """Finds and reads runs of events."""
 
     def __init__(self, data: bytes, tables: SnapshotTables, memo: PickleMemo) -> None:
+        """Adds events of `data` to `tables`, and their values to `memo`."""
         self.data = data
         self.tables = tables
         self.memo = memo
@@ -202,10 +211,43 @@ class RunReader:
         )
 
     def _run(self, form: EventForm, start: int) -> EventRun | None:
-        """The events of a form from here on, as far as a slab of the file goes."""
-        mark = b"(" + form.keys[0]  # with which each event begins, after its number
+        """The events of a form from here on, as far as a slab of the file goes; None if
+        there are fewer than MIN_RUN_EVENTS."""
         put_bytes = int(PUT_BYTES[form.put[0]]) if form.put else 0
-        begin = start + 1 + put_bytes
+        marks = self._marks_of_events(form, start + 1 + put_bytes)
+        if marks is None:
+            return None
+        walk = EventWalk(self.data, marks.behind[:-1])
+        ends = walk.ends(marks.at[1:], put_bytes, form.put)
+        if put_bytes:
+            walk.put(at=marks.at[:-1] - put_bytes)
+        columns, codes = self._values(form, walk, ends)
+        count = walk.cut()
+        self._fit_slab(is_whole=count == len(marks.at) - 1)
+        if count < MIN_RUN_EVENTS:
+            self.slow_until = int(marks.at[count])
+            return None
+        walk.number_values(self.memo, count)
+        values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
+        for name, values in codes.items():
+            values_of_key[name] = self._column(name, self._codes(values, count))
+        rows = self.tables.add_events(count, values_of_key)
+        return EventRun(rows=rows, end=int(ends[count - 1]) + 1)
+
+    def _codes(self, values: FieldCodes, count: int) -> Int32s:
+        """The codes of the first `count` values, which are set in place where a value
+        refers to an earlier one."""
+        references = values.references[:count]
+        codes = values.codes[:count]
+        refers = references >= 0
+        codes[refers] = self.memo.codes_of(references[refers])
+        return codes
+
+    def _marks_of_events(self, form: EventForm, begin: int) -> _EventMarks | None:
+        """Where the fields of events begin, in a slab of the file from the byte `begin`
+        on; None if no event of this form begins there. The last event may be cut
+        short."""
+        mark = b"(" + form.keys[0]  # behind the number of each event
         slab_end = min(begin + self.slab_bytes, len(self.data) - BYTES_AFTER_SLAB)
         slab = self.data[begin:slab_end]
         if not slab.startswith(mark):
@@ -213,32 +255,16 @@ class RunReader:
         # the first piece is empty, and the last one may be cut short
         *pieces, _ = slab.split(mark)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        marks = begin + np.cumsum(lengths + len(mark)) - len(mark)  # where each is
-        walk = EventWalk(self.data, marks[:-1] + len(mark))
-        ends = walk.ends(marks[1:], put_bytes, form.put)
-        if put_bytes:
-            walk.put(at=marks[:-1] - put_bytes)
-        columns, codes = self._values(form, walk, ends)
-        count = walk.cut()
-        if count == len(marks) - 1:
+        behind = begin + np.cumsum(lengths + len(mark))
+        return _EventMarks(at=behind - len(mark), behind=behind)
+
+    def _fit_slab(self, is_whole: bool) -> None:
+        """Makes the next slab larger if the last one was read to its end, else
+        small."""
+        if is_whole:
             self.slab_bytes = min(2 * self.slab_bytes, MAX_SLAB_BYTES)
         else:
             self.slab_bytes = MIN_SLAB_BYTES
-        if count < MIN_RUN_EVENTS:
-            self.slow_until = int(marks[count])
-            return None
-        walk.number_values(self.memo, count)
-        values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
-        for name, values in codes.items():
-            references = values.references[:count]
-            code = values.codes[:count]
-            refers = references >= 0
-            code[refers] = self.memo.codes_of(references[refers])
-            values_of_key[name] = self._column(name, code)
-        return EventRun(
-            rows=self.tables.add_events(count, values_of_key),
-            end=int(ends[count - 1]) + 1,
-        )
 
     def _values(
         self, form: EventForm, walk: EventWalk, ends: Int64s
@@ -279,9 +305,11 @@ class RunReader:
         """The codes of the pairs of numbers in these events."""
         first = walk.number(which)[which].tolist()
         second = walk.number(which)[which].tolist()
-        walk.fits &= ~which | (walk.byte() == TUPLE2)
+        is_pair = walk.byte() == TUPLE2
+        walk.fits &= ~which | is_pair
         walk.step(which.astype(np.int64))
-        return [self.memo.shared(pair) for pair in zip(first, second, strict=True)]
+        pairs = zip(first, second, strict=True)
+        return [self.memo.shared(pair) for pair in pairs]
 
     def _frames(self, walk: EventWalk, key: bytes, ends: Int64s) -> FieldCodes:
         """The stack of each event, which is the last field and may be missing."""
@@ -362,9 +390,11 @@ def _may_be_in_run(names: tuple[str, ...]) -> bool:
 
 
 def _pattern(names: tuple[str, ...], keys: list[bytes]) -> re.Pattern[bytes]:
-    """Of an event with these fields."""
+    """A pattern of an event with these fields; `frames` may be missing."""
     fields = []
     for name, key in zip(names, keys, strict=True):
-        field = b"%s(?:%s)" % (re.escape(key), VALUE_OF_FIELD[name])
+        value = VALUE_OF_FIELD[name]
+        field = b"%s(?:%s)" % (re.escape(key), value)
         fields.append(b"(?:%s)?+" % field if name == "frames" else field)
-    return re.compile(EVENT_START.pattern + b"".join(fields) + b"u", re.DOTALL)
+    pattern = b"%s%su" % (EVENT_START.pattern, b"".join(fields))
+    return re.compile(pattern, re.DOTALL)

@@ -140,6 +140,7 @@ class SnapshotTables:
     """All rows so far. Raises MalformedError where a value has the wrong type."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self.columns: dict[Kind, dict[str, array[int]]] = {}
         self._appends: dict[Kind, list[tuple[str, Callable[[Any], None]]]] = {}
         for kind, codes in COLUMNS.items():
@@ -216,11 +217,13 @@ class SnapshotTables:
         first = len(columns["action"])
         missing = np.full(count, -1)
         for name, column in columns.items():
-            values = values_of_key.get(KEY_OF_COLUMN.get(name, name), missing)
+            key = KEY_OF_COLUMN.get(name, name)
+            values = values_of_key.get(key, missing)
             column.frombytes(values.astype(column.typecode).tobytes())
         return RowRange(kind=Kind.EVENT, first=first, end=first + count)
 
     def _frame(self, fields: RowFields) -> int:
+        """The number of a frame."""
         line = _number(fields, "line", 0)
         if not 0 < line <= MAX_LINE:  # torch writes -1 as 2**64 - 1
             line = 0
@@ -230,6 +233,7 @@ class SnapshotTables:
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: RowFields) -> int:
+        """The row of an event."""
         device_free = fields.get("device_free")  # of an `oom`; None is not known
         return self._row(
             Kind.EVENT,
@@ -243,10 +247,12 @@ class SnapshotTables:
         )
 
     def _block(self, fields: RowFields) -> int:
+        """The row of a block. Raises MalformedError for an unknown state."""
         history = fields.get("history")  # before torch 2.1
         if isinstance(history, list) and history and isinstance(history[0], RowFields):
-            fields.setdefault("frames", history[0].get("frames", EMPTY_LIST))
-            fields.setdefault("requested_size", history[0].get("real_size", -1))
+            last = history[0]
+            fields.setdefault("frames", last.get("frames", EMPTY_LIST))
+            fields.setdefault("requested_size", last.get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
             raise MalformedError("a block has a state of another name")
@@ -254,6 +260,7 @@ class SnapshotTables:
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
     def _segment(self, fields: RowFields) -> int:
+        """The row of a segment, of which its blocks have the number."""
         row = self._row(
             Kind.SEGMENT,
             fields,
@@ -285,6 +292,7 @@ class SnapshotTables:
             next_address = addresses[block] + sizes[block]
 
     def _annotation(self, fields: RowFields) -> int:
+        """The row of an annotation."""
         return self._row(
             Kind.ANNOTATION,
             fields,

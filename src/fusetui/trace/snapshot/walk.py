@@ -51,6 +51,7 @@ class EventWalk:
     """
 
     def __init__(self, data: bytes, at: Int64s) -> None:
+        """Begins at these places of `data`; shape [events]."""
         self.data = data
         self.at = at
         self.fits: Flags = np.ones(len(at), np.bool_)
@@ -88,9 +89,10 @@ class EventWalk:
             self.fits &= self._bytes[empty_dict + 1] == opcode[0]
         ends_batch = self._bytes[empty_dict - 1] == ord("(")
         has_appends = self._bytes[empty_dict - 2] == ord("e")
-        last = empty_dict - np.where(ends_batch, 3, 1)
-        self.fits &= self._bytes[last] == ord("u")
-        self.fits &= ~ends_batch | has_appends
+        bytes_between = np.where(ends_batch, 3, 1)
+        last = empty_dict - bytes_between
+        is_setitems = self._bytes[last] == ord("u")
+        self.fits &= is_setitems & (~ends_batch | has_appends)
         return last
 
     def pass_key(self, raw: bytes, among: Flags | bool = True) -> None:
@@ -130,16 +132,11 @@ class EventWalk:
         opcode = self.byte()  # the step comes at the end
         is_long = opcode == LONG1  # whose size stands in a byte of its own
         size = np.where(is_long, self._bytes[self.at + 1], INT_BYTES[opcode])
-        self.fits &= ((size > 0) & (size <= 8)) | ~np.asarray(among)
-        # moved to the upper end of the word, and back, which drops what follows it
-        spare_bits = 64 - 8 * np.minimum(size, 8)
-        word = self._words[self.at + 1 + is_long] << spare_bits
-        signed = word >> spare_bits
-        shift = spare_bits.view(np.uint64)
-        unsigned = (word.view(np.uint64) >> shift).view(np.int64)
+        is_integer = (size > 0) & (size <= 8)
+        self.fits &= is_integer | ~np.asarray(among)
+        number_at = self.at + 1 + is_long
+        numbers = _integers_of(self._words[number_at], size)
         self.step(np.where(among, 1 + is_long + size, 0))
-        is_unsigned = size <= MAX_UNSIGNED_BYTES
-        numbers: Int64s = np.where(is_unsigned, unsigned, signed)
         return numbers
 
     def reference(self) -> Int64s:
@@ -156,7 +153,8 @@ class EventWalk:
         head = np.where(among, TEXT_HEAD_BYTES[self.byte()], 0)
         size = np.where(among, self._bytes[self.at + 1], 0)
         upper_bytes = self._words[self.at + 1] & 0xFFFFFF00  # of a size of four bytes
-        is_short = (head == 2) | ((head == 5) & (upper_bytes == 0))
+        has_short_size = (head == 5) & (upper_bytes == 0)
+        is_short = (head == 2) | has_short_size
         self.fits &= ~among | is_short
         self.step(head)
         start = self.at
@@ -176,11 +174,24 @@ class EventWalk:
         codes = np.array([puts.codes[:count] for puts in self._puts]).T
         is_numbered = places >= 0
         at = places[is_numbered]
-        numbers = np.arange(len(memo), len(memo) + len(at))
+        expected = np.arange(len(memo), len(memo) + len(at))
         opcode = self._bytes[at]
         word = self._words[at + 1]
-        number_in_file = np.where(opcode == LONG_BINPUT, word & 0xFFFFFFFF, word & 0xFF)
-        differs = (number_in_file != numbers) & (opcode != MEMOIZE)
-        if bool(differs.any()):
+        is_long = opcode == LONG_BINPUT
+        number_in_file = np.where(is_long, word & 0xFFFFFFFF, word & 0xFF)
+        has_number = opcode != MEMOIZE
+        if bool((has_number & (number_in_file != expected)).any()):
             raise MalformedError("its parts are not numbered as Python does")
         memo.codes.frombytes(codes[is_numbered].tobytes())
+
+
+def _integers_of(words: Int64s, size: Int64s) -> Int64s:
+    """The integers of the first `size` bytes of each word, 8 at most."""
+    # moved to the upper end of the word, and back, which drops what follows it
+    spare_bits = 64 - 8 * np.minimum(size, 8)
+    moved = words << spare_bits
+    signed = moved >> spare_bits
+    unsigned = (moved.view(np.uint64) >> spare_bits.view(np.uint64)).view(np.int64)
+    is_unsigned = size <= MAX_UNSIGNED_BYTES
+    integers: Int64s = np.where(is_unsigned, unsigned, signed)
+    return integers

@@ -37,7 +37,9 @@ def test_allocation_reports_gaps_that_wait_for_cuda_free(
     assert "mostly in 2 x cudaFree" in finding.text
 
 
-def test_one_step_may_allocate(found: Ask, event: Make, launched: Make) -> None:
+def test_frees_in_one_of_three_steps_are_no_finding(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Two of three steps do so regularly; one does it once, however often."""
     assert found("allocation", [*steps(event), *frees(event, launched, 120, 130)]) == []
 
@@ -47,7 +49,7 @@ def test_the_first_step_may_allocate(found: Ask, event: Make, launched: Make) ->
     assert found("allocation", [*steps(event), *work]) == []
 
 
-def test_each_call_must_recur_by_itself(
+def test_a_call_that_allocates_in_one_step_alone_does_not_count(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of two calls per step, one name is called in one step only."""
@@ -66,9 +68,9 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
     work += [one for n in range(28) for one in launched(10 + n, 0, 5 + n)]
     kept = "Let the caching allocator"
     for name, calls, first in (
-        ("cudaFree", 4, "So many frees mean"),
+        ("cudaFree", 4, "Look for PYTORCH_NO_CUDA_MEMORY_CACHING in"),
         ("cudaFree", 2, kept),
-        ("cudaMalloc", 4, "Nothing is freed, so the caching allocator still grows"),
+        ("cudaMalloc", 4, "Run each shape and each stream before the part"),
     ):
         more = [
             {**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)
@@ -93,7 +95,7 @@ def evenly(
     ]
 
 
-def test_what_goes_on_in_the_second_half_of_the_gpu_events_is_no_warm_up(
+def test_an_allocation_in_the_second_half_of_the_gpu_events_is_no_warm_up(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of two calls, one lies in the second half of ten GPU events, which have no
@@ -106,7 +108,7 @@ def test_what_goes_on_in_the_second_half_of_the_gpu_events_is_no_warm_up(
     assert found("warm-up", events) == []
 
 
-def test_what_ends_with_the_first_half_does_not_go_on(
+def test_allocations_that_end_in_the_first_half_of_the_gpu_events_are_no_finding(
     found: Ask, event: Make, launched: Make
 ) -> None:
     events = evenly(event, launched, ["cudaMalloc", "cudaFree"])

@@ -33,7 +33,7 @@ def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
     events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
     (finding,) = found("casts-and-copies", events, **A100)
     assert finding.text.endswith(
-        "; 30 us of it is in runs that fusable-run counts too."
+        "of it in aten::copy_; 30 us of that also counts in fusable-run."
     )
     assert finding.part_of is None
     (finding,) = found(
@@ -153,8 +153,9 @@ def test_a_wait_behind_a_copy_to_the_host_stays(
     (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
     assert finding.at_stake_ns == 50_000
     assert finding.text.endswith(
-        "in which no kernel runs. A call that waits for the GPU is behind one of them, to "
-        "the CPU: it stays, and waits for the work before the copy."
+        "take 50 us (31.3 % of the span) in which no kernel runs. One of "
+        "them, to the CPU, is followed by a wait for the GPU, which would "
+        "remain."
     )
 
 

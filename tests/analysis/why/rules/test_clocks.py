@@ -91,8 +91,8 @@ def test_power_capped_reports_slower_runs_at_the_power_limit(found: Ask) -> None
     (finding,) = found("power-capped", events, **A100)
     assert finding.at_stake_ns == 20 * 9_000
     assert finding.certainty == "likely"
-    assert "drew 400 W" in finding.text
-    assert "For 64 % of the time" in finding.text
+    assert "its highest power, 400 W," in finding.text
+    assert "for 64 % of its compute time." in finding.text
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_kernels_beside_each_other_count_once(found: Ask) -> None:
     events = [*kernels, *beside, *clocks(HALF), *power([300] * 20 + [400] * 20)]
     (finding,) = found("power-capped", events, **A100)
     assert finding.at_stake_ns == 20 * 9_000
-    assert "For 64 % of the time" in finding.text
+    assert "for 64 % of its compute time." in finding.text

@@ -150,7 +150,7 @@ def test_an_op_inside_one_that_launches_is_on_the_way_to_it(
     assert found("cpu-work", events) == []
 
 
-def test_what_spends_most_of_its_time_in_other_ops_is_made_of_them(
+def test_an_op_that_spends_most_of_its_time_in_views_is_no_cpu_work(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """aten::unflatten_dense_tensors makes views, which take 250 of its 400 us; then

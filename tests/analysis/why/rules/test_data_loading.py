@@ -43,7 +43,7 @@ def test_workers_that_are_there_are_not_asked_for(
 ) -> None:
     for kind, first in (
         ("Single", "DataLoader(num_workers"),
-        ("Multi", "The loader has workers"),
+        ("Multi", "Prepare more batches ahead"),
     ):
         name = f"enumerate(DataLoader)#_{kind}ProcessingDataLoaderIter.__next__"
         loader = event(name, 16, 74, cat="user_annotation")
@@ -56,7 +56,10 @@ def test_workers_that_are_there_are_not_asked_for(
 
 @pytest.mark.parametrize(
     ("lasted", "first"),
-    [((70, 72, 75), "More workers do not"), ((70, 700, 900), "The loader has")],
+    [
+        ((70, 72, 75), "Make batches of fewer,"),
+        ((70, 700, 900), ("Prepare more batches")),
+    ],
 )
 def test_more_workers_are_no_advice_where_batches_were_ready(
     found: Ask, event: Make, launched: Make, lasted: tuple[int, ...], first: str

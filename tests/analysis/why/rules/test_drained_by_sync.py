@@ -24,9 +24,8 @@ def test_drained_by_sync_reports_the_gap_behind_a_synchronization(
     ]
     (finding,) = found("drained-by-sync", events)
     assert finding.at_stake_ns == 45_000 - 2_000  # less the end of the wait itself
-    assert (
-        "1 time while the CPU waits for the GPU in cudaStreamSynchronize (aten::item)"
-        in (finding.text)
+    assert "Waits in cudaStreamSynchronize (aten::item) drain the launch queue 1" in (
+        finding.text
     )
     assert finding.part_of == "host-bound"
 
@@ -43,10 +42,10 @@ def test_no_more_is_lost_than_was_waited(
     ]
     (finding,) = found("drained-by-sync", events)
     assert finding.at_stake_ns == 20_000
-    assert "the GPU then waits 93 us for launches" in finding.text
+    assert "the GPU then sits idle for 93 us. Launching" in finding.text
 
 
-def test_what_one_wait_does_not_need_is_left_for_the_next(
+def test_cpu_lead_that_one_wait_does_not_need_is_left_for_the_next(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """The first wait, of 97 us, loses 20 us; the second one, of 20 us, loses 93 us.
@@ -61,7 +60,7 @@ def test_what_one_wait_does_not_need_is_left_for_the_next(
     ]
     (finding,) = found("drained-by-sync", events)
     assert "2 times" in finding.text
-    assert "the GPU then waits 113 us for launches" in finding.text
+    assert "the GPU then sits idle for 113 us. Launching" in finding.text
     assert finding.at_stake_ns == 20_000 + 93_000
 
 
@@ -148,8 +147,7 @@ def test_the_call_before_most_of_the_loss_is_named_too(
     ]
     (finding,) = found("drained-by-sync", events)
     assert (
-        "in cudaDeviceSynchronize and cudaStreamSynchronize, and the GPU then"
-        in finding.text
+        "in cudaDeviceSynchronize and cudaStreamSynchronize drain the" in finding.text
     )
 
 
@@ -180,7 +178,7 @@ def test_the_lead_of_a_thread_is_that_of_the_engine_that_it_asks(
     ]
     (finding,) = found("drained-by-sync", events)
     assert "2 times" in finding.text
-    assert "the GPU then waits 116 us for launches" in finding.text
+    assert "the GPU then sits idle for 116 us. Launching" in finding.text
     assert finding.at_stake_ns == 20_000 + 77_000 + 18_000
 
 

@@ -109,7 +109,7 @@ def test_few_blocks_counts_no_more_than_the_bandwidth_allows(found: Ask) -> None
     assert finding.at_stake_ns == pytest.approx(
         1_400_000 - 3 * 4 * 10_240**2 / 2_039, abs=1
     )
-    assert "would save 782.9 us at most" in finding.text
+    assert "would save at most 782.9 us" in finding.text
 
 
 def test_an_unknown_device_is_told(found: Ask, lacking: Lack) -> None:

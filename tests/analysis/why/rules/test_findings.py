@@ -73,7 +73,7 @@ def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
     assert [line.finding for line in lines] == [line.finding for line in of(trace)]
 
 
-def test_what_host_bound_would_change_is_no_warm_up() -> None:
+def test_time_that_host_bound_would_change_is_outside_the_warm_up() -> None:
     """As of what it has at stake: its worth owes nothing to a first step that takes
     long."""
     why, facts = explained(
@@ -86,7 +86,7 @@ def test_what_host_bound_would_change_is_no_warm_up() -> None:
     assert not wanted.cover.within(warming.start, warming.end).any()
 
 
-def test_each_line_was_looked_at() -> None:
+def test_each_kept_finding_has_a_judgment_and_how_it_was_checked() -> None:
     lacking = [
         one
         for one in read()

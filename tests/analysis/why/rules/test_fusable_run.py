@@ -30,7 +30,7 @@ def test_fusable_run_reports_pointwise_kernels_of_one_module(found: Ask) -> None
 def test_without_shapes_it_says_how_long_they_take(found: Ask) -> None:
     (finding,) = found("fusable-run", [*work(*THREE), module("Norm_3", 0, 40)], **A100)
     assert finding.at_stake_ns is None
-    assert "it is not known which of them work on the same data" in finding.text
+    assert "it in Norm. Which of them work on the same data," in finding.text
 
 
 def of(*shapes: list[int]) -> Event:

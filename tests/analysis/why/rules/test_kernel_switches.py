@@ -26,7 +26,9 @@ def test_kernel_switches_reports_short_gaps_before_queued_work(
     latency."""
     (finding,) = found("kernel-switches", queued(launched, 2))
     assert finding.at_stake_ns == 29 * 2_000
-    assert "29 gaps of at most 10 us, 2 us each on average" in finding.text
+    assert (
+        "29 gaps of at most 10 us before queued work, 2 us on average." in finding.text
+    )
 
 
 def test_longer_gaps_are_something_else(found: Ask, launched: Make) -> None:

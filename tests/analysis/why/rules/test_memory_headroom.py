@@ -35,7 +35,7 @@ def test_memory_headroom_reports_reserved_memory_that_is_never_used(found: Ask) 
     (finding,) = found("memory-headroom", events, deviceProperties=[DEVICE])
     assert finding.at_stake_ns is None
     assert "reserves 70 GB of the 80 GB of GPU 0" in finding.text
-    assert "30 % of it" in finding.text
+    assert "30 % of the" in finding.text
 
 
 def test_memory_headroom_is_silent_where_memory_is_used(found: Ask) -> None:

@@ -25,8 +25,8 @@ def test_small_kernels_reports_thirty_kernels_of_4_us(
     (finding,) = found("small-kernels", kernels(launched, 4))
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "100 % of the 30 kernels are shorter than 5 us: with the gaps between them, they take "
-        "584 us (100 % of the span)."
+        "100 % of the 30 kernels are shorter than 5 us. They and the gaps "
+        "between them take 584 us (100 % of the span)."
     )
 
 
@@ -57,4 +57,4 @@ def test_nodes_of_a_graph_are_launched_together_already(
     nodes = [{**node, "ts": 10 + 5 * n} for n in range(30)]
     (finding,) = found("small-kernels", [call | {"name": "cudaGraphLaunch"}, *nodes])
     assert finding.try_ is not None
-    assert finding.try_.startswith("Graphs launch them already")
+    assert finding.try_.startswith("Fuse them: pointwise work")

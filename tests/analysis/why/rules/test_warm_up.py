@@ -32,7 +32,9 @@ def test_slow_first_launch_of_a_kernel_is_warm_up(found: Ask, event: Make) -> No
     assert found("slow-launches", events) == []
 
 
-def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
+def test_warm_up_below_5_percent_is_told_as_a_sum_and_not_named(
+    found: Ask, event: Make
+) -> None:
     """10 ms in a first launch, and 200 us, less than 5 %, in an allocation."""
     events = [*launch(event, 0, 5, "before"), *launch(event, 100, 10_000)]
     events += [
@@ -48,7 +50,7 @@ def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
 
 
 @pytest.mark.parametrize(("load", "certainty"), [(3_000, "likely"), (300, "certain")])
-def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
+def test_idle_time_after_a_long_first_launch_is_less_certainly_host_bound(
     found: Ask, event: Make, load: int, certainty: str
 ) -> None:
     """The GPU waits for 3,000 or 300 us for a first launch, and for 980 before the next
@@ -149,7 +151,7 @@ def test_setup_calls_in_the_first_step_are_warm_up_and_no_allocation(
         ("my step ", 7, "likely"),
     ],
 )
-def test_what_earlier_steps_did_is_not_known(
+def test_certainty_of_a_warm_up_depends_on_the_number_of_the_first_step(
     found: Ask, event: Make, name: str, first: int, certainty: str
 ) -> None:
     """Two calls in the first recorded step, and none later."""
@@ -161,7 +163,7 @@ def test_what_earlier_steps_did_is_not_known(
             )
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
-    doubt = f"The recording begins with {name}{first}: earlier steps may have done the same."
+    doubt = f"Earlier steps may have done the same: the recording begins with {name}{first}."
     assert finding.why_likely == (doubt if certainty == "likely" else None)
 
 
@@ -203,7 +205,8 @@ def test_first_step_of_more_than_twice_the_others_is_warm_up(
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        "in the first step. What is said of launches, loading and compilation leaves it out."
+        "for what happens once: 4.975 ms in the first step. Other findings "
+        "exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))

@@ -56,12 +56,12 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     low_mhz = round(np.median(clock[slower.kernels]))
     high_mhz = round(np.median(slower.highest_mhz))
     yield Claim(
-        text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took longer "
-        f"while the SM clock was lower, {count(low_mhz)} instead of {count(high_mhz)} MHz "
-        f"(medians): an estimated {of_work(facts, at_stake_ns)}.",
+        text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
+        f"estimated {of_work(facts, at_stake_ns)} longer at a lower SM clock: {count(low_mhz)} "
+        f"instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
         rows=the_most(kernels.rows[slower.kernels], slower.lost_ns),
-        why_likely="What lowers the clock may slow these kernels in other ways, too.",
+        why_likely="The cause of the lower clock may slow these kernels in other ways, too.",
         part_of="power-capped",
     )
 
@@ -86,33 +86,76 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     power = over_kernels(kernels, POWER)
-    is_measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
     for device in kernels.devices:
-        measured = is_measured & (kernels.device == device)
-        if not measured.any():
+        capped = _capped_kernels(kernels, device, clock, power)
+        if capped is None:
             continue
-        highest_w = power[measured].max()
-        fastest_mhz = clock[measured].max()
-        at_the_top = measured & (power >= AT_THE_TOP * highest_w)
-        capped = at_the_top & (clock <= (1 - CLOCK_DROP) * fastest_mhz)
-        capped_ns = kernels.cover(capped, device).ns
-        measured_ns = kernels.cover(measured, device).ns
-        draws_less = (measured & (power < AT_THE_TOP * highest_w)).any()
-        if capped_ns < CAPPED_SHARE * measured_ns or not draws_less:
-            continue
-        slowed_ns = kernels.effective_ns[capped] * (1 - clock[capped] / fastest_mhz)
-        slowed_ns *= capped_ns / max(kernels.ns(capped), 1)  # overlap counts once
-        at_stake_ns = int(slowed_ns.sum())
-        usual_mhz = round(float(np.median(clock[capped])))
+        at_stake_ns = _cost_of_clock_ns(kernels, capped, clock)
+        usual_mhz = round(float(np.median(clock[capped.which])))
+        share = percent(capped.ns, capped.measured_ns)
         yield Claim(
-            text=f"For {percent(capped_ns, measured_ns)} of the time in which it computed, the GPU "
-            f"drew {count(round(highest_w))} W, the most that it ever drew, at an SM clock of "
-            f"{count(usual_mhz)} MHz (median) instead of {count(round(fastest_mhz))} MHz: at most "
+            text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
+            f"{share} of its compute time. Its median SM clock was then "
+            f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} MHz, which costs at most "
             f"{of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
-            kernels=capped,
-            why_likely="The limit itself is not recorded.",
+            kernels=capped.which,
+            why_likely="The power limit itself is not recorded.",
         )
+
+
+class _CappedKernels(msgspec.Struct, frozen=True, eq=False):
+    """The kernels of one device that ran at its highest power and below its highest
+    clock."""
+
+    which: Flags
+    """Shape [kernels]."""
+    ns: int
+    """How long any of them ran."""
+    measured_ns: int
+    """How long any kernel of the device ran whose clock and power are known."""
+    highest_w: float
+    """The highest power that the device drew."""
+    fastest_mhz: float
+    """Its highest clock."""
+
+
+def _capped_kernels(
+    kernels: Kernels, device: int, clock: Floats, power: Floats
+) -> _CappedKernels | None:
+    """The capped kernels of a device; None if they take less than CAPPED_SHARE of the
+    measured time, or if its power is always at its highest. `clock` (MHz) and `power`
+    (W): of each kernel, nan where it was not recorded."""
+    measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+    measured &= kernels.device == device
+    if not measured.any():
+        return None
+    highest_w = power[measured].max()
+    fastest_mhz = clock[measured].max()
+    is_at_top = power >= AT_THE_TOP * highest_w
+    is_slower = clock <= (1 - CLOCK_DROP) * fastest_mhz
+    capped = measured & is_at_top & is_slower
+    capped_ns = kernels.cover(capped, device).ns
+    measured_ns = kernels.cover(measured, device).ns
+    draws_less = (measured & ~is_at_top).any()
+    if capped_ns < CAPPED_SHARE * measured_ns or not draws_less:
+        return None
+    return _CappedKernels(
+        which=capped,
+        ns=capped_ns,
+        measured_ns=measured_ns,
+        highest_w=highest_w,
+        fastest_mhz=fastest_mhz,
+    )
+
+
+def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -> int:
+    """How much longer the capped kernels took than at the highest clock, at most (ns);
+    where several ran at once, the time counts once."""
+    lost_share = 1 - clock[capped.which] / capped.fastest_mhz
+    lost_ns = kernels.effective_ns[capped.which] * lost_share
+    lost_ns *= capped.ns / max(kernels.ns(capped.which), 1)
+    return int(lost_ns.sum())
 
 
 def over_kernels(kernels: Kernels, kind: str) -> Floats:
@@ -120,13 +163,15 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
     shape [kernels]; nan where it was not recorded."""
     trace = kernels.trace
     means = np.full(len(kernels.rows), np.nan)
-    pid = np.array([track.pid for track in trace.tracks] or [None], dtype=object)
+    pids = [track.pid for track in trace.tracks] or [None]
+    pid_of_track = np.array(pids, dtype=object)
     for counter in device_counters(trace):
-        if counter.kind == kind:
-            is_device = pid == counter.device
-            places = np.flatnonzero(is_device[trace.track[kernels.rows]])
-            rows = kernels.rows[places]
-            means[places] = counter.mean(trace.start[rows], trace.end[rows])
+        if counter.kind != kind:
+            continue
+        is_of_device = pid_of_track == counter.device
+        places = np.flatnonzero(is_of_device[trace.track[kernels.rows]])
+        rows = kernels.rows[places]
+        means[places] = counter.mean(trace.start[rows], trace.end[rows])
     return means
 
 
@@ -157,13 +202,14 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     group = _same_launches(kernels, places)
     by_group = np.argsort(group, kind="stable")
     edges = [0, *np.cumsum(np.bincount(group)).tolist()]
-    for first, last in pairwise(edges):
-        own = by_group[first:last]
-        own_places = places[own]
-        took_ns = (kernels.end - kernels.start)[own_places]
-        lost_ns[own] = _lost_ns(took_ns, clock[own_places])
-        highest_mhz[own] = clock[own_places].max()
-        names += bool(lost_ns[own].any())
+    for first, after_last in pairwise(edges):
+        members = by_group[first:after_last]
+        runs = places[members]
+        took_ns = kernels.end[runs] - kernels.start[runs]
+        lost_ns[members] = _lost_ns(took_ns, clock[runs])
+        highest_mhz[members] = clock[runs].max()
+        if lost_ns[members].any():
+            names += 1
     is_slower = lost_ns > 0
     return SlowerRuns(
         kernels=places[is_slower],
@@ -195,9 +241,11 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     follow them."""
     highest_mhz = clock.max()
     is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
-    differs = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
-    is_enough = len(took_ns) >= MIN_RUNS and 4 * is_fast.sum() >= MIN_RUNS
-    if not (differs and is_enough and follows(took_ns, clock)):
+    clocks_differ = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
+    has_enough_runs = len(took_ns) >= MIN_RUNS
+    has_enough_fast_runs = 4 * is_fast.sum() >= MIN_RUNS
+    is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
+    if not is_comparable or not follows(took_ns, clock):
         return np.zeros_like(took_ns)
     longer_ns = took_ns - np.median(took_ns[is_fast])
     explained_ns = took_ns * (1 - clock / highest_mhz)
@@ -207,19 +255,23 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
 
 def follows(took_ns: Int64s, clock: Floats) -> bool:
     """Whether runs take longer the lower the clock is: Spearman's rank correlation, by
-    its t statistic with n - 2 degrees of freedom."""
-    by_time = ranks(took_ns)
-    by_clock = ranks(clock)
-    if not (by_time.std() and by_clock.std()):
+    its t statistic with n - 2 degrees of freedom. `took_ns`, `clock`: of each run."""
+    rank_of_time = ranks(took_ns)
+    rank_of_clock = ranks(clock)
+    if not rank_of_time.std() or not rank_of_clock.std():
         return False
-    rho = float(np.corrcoef(by_time, by_clock)[0, 1])
+    rho = float(np.corrcoef(rank_of_time, rank_of_clock)[0, 1])
     degrees_of_freedom = len(took_ns) - 2
-    t_squared_times = rho * rho * degrees_of_freedom  # times 1 - rho^2
-    return rho < 0 and t_squared_times >= CERTAIN_T**2 * (1 - rho * rho)
+    # t^2 >= CERTAIN_T^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
+    unexplained = 1 - rho * rho
+    is_certain = rho * rho * degrees_of_freedom >= CERTAIN_T**2 * unexplained
+    return rho < 0 and is_certain
 
 
 def ranks(values: NDArray[np.int64] | Floats) -> Floats:
-    """The rank of each value; equal ones share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return ((2 * last - counts + 1) / 2)[inverse]
+    """The rank of each value, from 1; equal ones share the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(counts)
+    first_rank = last_rank - counts + 1
+    mean_rank: Floats = (first_rank + last_rank) / 2
+    return mean_rank[place]

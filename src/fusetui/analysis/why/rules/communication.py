@@ -29,38 +29,40 @@ from fusetui.analysis.why.transfers import (
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import union
+from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
 
 DOMINATES: Final = 0.5
 """Of the exposed time: waiting, or one transfer, is what it is about."""
 MAX_KINDS_NAMED: Final = 3
-NO_COMPUTE: Final = "Nothing was recorded that could run beside it; compare the ranks."
+NO_COMPUTE: Final = (
+    "Compare the ranks: nothing was recorded that it could overlap with."
+)
 """The remedy where no kernel computes."""
 WAITS: Final = (
-    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why: no overlap "
-    "shortens waiting for another rank."
+    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why. Overlap does "
+    "not shorten waiting for another rank."
 )
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
-    "Compare the ranks (fusetui ranks): where another rank arrives later, no overlap helps. "
-    "record_shapes=True records the sizes of collectives, which show whether this one moves more "
-    "data; then send less, or overlap it."
+    "Compare the ranks (fusetui ranks): overlap does not help if another rank arrives later. "
+    "record_shapes=True shows whether this collective moves more data; then send less, or overlap "
+    "it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
 EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
 """The names of transfers in which each rank gets other data, as in expert parallelism, in
 sharded embeddings, and in pipelines."""
 EXCHANGED: Final = (
-    "Most of it are exchanges, which larger buckets of gradients do not reach: start the exchange "
-    "of the next batch, or of the other half of this one, beside compute, or send less. Waiting for "
-    "another rank cannot be solved here: compare the ranks."
+    "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
+    "compute. Larger gradient buckets do not help: most of it is exchanges. Compare the ranks to "
+    "shorten waiting for another rank."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
-    "What the longest transfer does, moving data or waiting, was not recorded."
+    "Whether the longest transfer moved data or waited was not recorded."
 )
 
 
@@ -68,7 +70,7 @@ MAY_MOVE_MORE: Final = (
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
+    "ranks}. Compare the ranks to shorten waiting for another rank.",
     thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
@@ -83,35 +85,55 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     times = _apart(kernels, kernels.communicates)
     if times.exposed_ns <= 0:
         return
-    rows = kernels.rows[kernels.communicates]
     exposed_ns = _exposed_of_each(facts)
     kinds = _exposed_kinds(facts, exposed_ns)
-    text = (
-        f"Communication runs {of_span(facts, times.exposed_ns)} without compute beside it "
-        f"({percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)} of it is hidden): "
-        f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}"
-    )
-    longest = _longest(facts, exposed_ns)
-    remedy = None if kernels.computes.any() else NO_COMPUTE
-    doubt = None
-    if longest is not None and longest.exposed_ns >= DOMINATES * times.exposed_ns:
-        text += f". {longest.text}"
-        remedy = WAITS if longest.waits else MAY_WAIT
-        doubt = None if longest.waits else MAY_MOVE_MORE
-    elif _exposed_waits_ns(facts, kinds, exposed_ns) >= DOMINATES * times.exposed_ns:
-        remedy = WAITS
-    elif remedy is None and _exchanged_ns(kinds, exposed_ns) >= (
-        DOMINATES * times.exposed_ns
-    ):
-        remedy = EXCHANGED
+    least_ns = DOMINATES * times.exposed_ns
+    longest = _dominating(facts, exposed_ns, least_ns)
+    longest_text = f". {longest.text}" if longest else ""
+    hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
+    rows = kernels.rows[kernels.communicates]
     yield Claim(
-        text=f"{text}.",
+        text=f"Communication runs {of_span(facts, times.exposed_ns)} without compute beside it "
+        f"({hidden} of it is hidden): "
+        f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
         rows=the_most(rows, exposed_ns[rows]),
-        remedy=remedy,
-        why_likely=doubt,
+        remedy=_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
+        why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
+
+
+def _dominating(
+    facts: Facts, exposed_ns: Int64s, least_ns: float
+) -> LongTransfer | None:
+    """The transfer that takes far longer than others of its kind, if it has at least
+    `least_ns` of the exposed time."""
+    longest = _longest(facts, exposed_ns)
+    if longest is None or longest.exposed_ns < least_ns:
+        return None
+    return longest
+
+
+def _exposed_remedy(
+    facts: Facts,
+    kinds: Sequence[Transfers],
+    exposed_ns: Int64s,
+    longest: LongTransfer | None,
+    least_ns: float,
+) -> str | None:
+    """What to do about exposed communication, None for the remedy of the rule. It
+    depends on what takes `least_ns` of the exposed time or more: one transfer
+    (`longest`), waiting for other ranks, or exchanges."""
+    if longest is not None:
+        return WAITS if longest.waits else MAY_WAIT
+    if _exposed_waits_ns(facts, kinds, exposed_ns) >= least_ns:
+        return WAITS
+    if not facts.kernels.computes.any():
+        return NO_COMPUTE
+    if _exchanged_ns(kinds, exposed_ns) >= least_ns:
+        return EXCHANGED
+    return None
 
 
 def _exposed_of_each(facts: Facts) -> Int64s:
@@ -137,33 +159,45 @@ def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
 
 
 def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
-    """The kinds with the most exposed time, as text: each with that time, its bytes and
-    bandwidth; then sentences about what these figures mean. `kinds`: the longest
-    first."""
+    """The first MAX_KINDS_NAMED kinds as text: each with its exposed time, its bytes and
+    bandwidth; then sentences about what these figures mean. `kinds`: the longest first;
+    `exposed_ns`: of each event of the trace."""
     with_group = told_apart(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
-    parts = []
+    texts = []
     for kind in shown:
+        name = kind_text(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
-        parts.append(f"{kind_text(kind, with_group)} {duration(kind_ns)}{moved(kind)}")
-    text = ", ".join(parts)
-    if any(kind.is_range for kind in shown):
-        text += (
-            ". The lower bandwidth is over all of their time, the upper one as if each took as "
-            "long as the fastest of its size"
-        )
-    guessed = [kind for kind in shown if kind.is_guessed]
-    if any(kind.bus_bytes_per_s for kind in guessed):
-        text += (
-            ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
-            f"{count(guessed[0].ranks)} ranks"
-        )
-    return text
+        texts.append(f"{name} {duration(kind_ns)}{moved(kind)}")
+    return ", ".join(texts) + _about_ranges(shown) + _about_guesses(shown)
+
+
+def _about_ranges(kinds: Sequence[Transfers]) -> str:
+    """What the two figures of a bandwidth mean, if any of these kinds has two; else
+    ""."""
+    if not any(kind.is_range for kind in kinds):
+        return ""
+    return (
+        ". The lower bandwidth is over all of their time, the upper one is that of the "
+        "fastest of each size"
+    )
+
+
+def _about_guesses(kinds: Sequence[Transfers]) -> str:
+    """For which ranks bytes and bandwidth hold, if the process group of any of these
+    kinds is guessed and a bandwidth shown; else ""."""
+    guessed = [kind for kind in kinds if kind.is_guessed]
+    if not any(kind.bus_bytes_per_s for kind in guessed):
+        return ""
+    return (
+        f". Bytes and bandwidth assume groups of all {count(guessed[0].ranks)} ranks: "
+        "process groups were not recorded"
+    )
 
 
 def _waiting(facts: Facts) -> str:
-    """How long transfers wait for other ranks, and what tells it; blank where nothing
-    does."""
+    """How long transfers wait for other ranks, and by what measure; "" where nothing
+    tells."""
     kinds = transfers_of(facts)
     waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
     if not waits_ns:
@@ -174,8 +208,8 @@ def _waiting(facts: Facts) -> str:
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
         measures.append("what the bytes of a transfer explain")
     return (
-        f"; measured by {' and '.join(measures)}, {duration(waits_ns)} of all communication is "
-        "waiting for other ranks or contention"
+        f". Of all communication, {duration(waits_ns)} is waiting for other ranks or contention, "
+        f"measured by {' and '.join(measures)}"
     )
 
 
@@ -184,19 +218,22 @@ def _exposed_waits_ns(
 ) -> int:
     """How much of the exposed time is waiting for other ranks at least (ns): what is
     left of it if all the time in which a transfer moves data is exposed."""
-    all_ns = 0
+    total_ns = 0
     for kind in kinds:
-        moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
-        all_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
-    return all_ns
+        moving_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        exposed_waits_ns = np.maximum(exposed_ns[kind.rows] - moving_ns, 0)
+        total_ns += int(exposed_waits_ns.sum())
+    return total_ns
 
 
 def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
     """How much of the exposed time is that of transfers of the kinds in EXCHANGES
     (ns)."""
-    return sum(
-        int(exposed_ns[kind.rows].sum()) for kind in kinds if kind.name in EXCHANGES
-    )
+    total_ns = 0
+    for kind in kinds:
+        if kind.name in EXCHANGES:
+            total_ns += int(exposed_ns[kind.rows].sum())
+    return total_ns
 
 
 class LongTransfer(msgspec.Struct, frozen=True):
@@ -210,31 +247,35 @@ class LongTransfer(msgspec.Struct, frozen=True):
 def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes
     explain or, where sizes are not known, than the median of at least FEWEST others."""
-    trace = facts.trace
+    dur = facts.trace.dur
     kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
     if not kinds:
         return None
     kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
     place = int(exposed_ns[kind.rows].argmax())
-    dur_ns = int(trace.dur[kind.rows[place]])
-    waits_ns = int(kind.waits_ns[place])
-    median_ns = median(np.delete(trace.dur[kind.rows], place))
-    longest_ns = int(exposed_ns[kind.rows[place]])
-    takes = f"One {kind.name} alone takes {duration(dur_ns)}"
-    if waits_ns and dur_ns >= FAR_LONGER * (dur_ns - waits_ns):
+    dur_ns = int(dur[kind.rows[place]])
+    explained_ns = dur_ns - int(kind.waits_ns[place])
+    median_ns = median(np.delete(dur[kind.rows], place))
+    waits = explained_ns < dur_ns and dur_ns >= FAR_LONGER * explained_ns
+    is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
+    if waits:
         text = (
-            f"{takes}, of which its bytes explain {duration(dur_ns - waits_ns)} by the others of "
+            f"of which its bytes explain {duration(explained_ns)}, judging by the others of "
             "its kind: it waits for another rank"
         )
-        return LongTransfer(exposed_ns=longest_ns, waits=True, text=text)
-    if kind.bytes is not None or dur_ns < FAR_LONGER * median_ns or not median_ns:
+    elif kind.bytes is None and is_far_longer:
+        text = (
+            f"{count(round(dur_ns / median_ns))} times the median of the others "
+            f"({duration(median_ns)}): it waits for another rank, or moves more data (sizes were not "
+            "recorded)"
+        )
+    else:
         return None
-    text = (
-        f"{takes}, {count(round(dur_ns / median_ns))} times the median of the others "
-        f"({duration(median_ns)}): it waits for another rank, or moves more data; sizes were not "
-        "recorded"
+    return LongTransfer(
+        exposed_ns=int(exposed_ns[kind.rows[place]]),
+        waits=waits,
+        text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
-    return LongTransfer(exposed_ns=longest_ns, waits=False, text=text)
 
 
 class ExposedTime(NamedTuple):
@@ -250,10 +291,10 @@ def _apart(kernels: Kernels, which: Flags) -> ExposedTime:
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
-        cover = kernels.cover(which, device)
+        running = kernels.cover(which, device)
         computing = kernels.cover(kernels.computes, device)
-        all_ns += cover.ns
-        hidden_ns += int(computing.within(cover.start, cover.end).sum())
+        all_ns += running.ns
+        hidden_ns += int(computing.within(running.start, running.end).sum())
     return ExposedTime(exposed_ns=all_ns - hidden_ns, hidden_ns=hidden_ns)
 
 
@@ -263,7 +304,9 @@ SMALL_BYTES: Final = 1 << 20
 """Of a kind on average."""
 MIN_COLLECTIVES: Final = 50
 """Of a kind."""
-NO_SIZES: Final = "Their sizes were not recorded: that they are small is inferred from their durations."
+NO_SIZES: Final = (
+    "That they are small is inferred from their durations: sizes were not recorded."
+)
 
 
 @Rule(
@@ -306,8 +349,10 @@ def _is_small(kind: Transfers) -> bool:
     median, and small ones on average. A size that is not known does not count against
     that: the kernels of some libraries do not record it."""
     number = len(kind.rows)
-    is_small = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
-    return number >= MIN_COLLECTIVES and kind.median_ns <= SHORT_NS and is_small
+    is_frequent = number >= MIN_COLLECTIVES
+    is_short = kind.median_ns <= SHORT_NS
+    has_few_bytes = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
+    return is_frequent and is_short and has_few_bytes
 
 
 def _small_kind(kind: Transfers, with_group: bool) -> str:
@@ -329,8 +374,8 @@ MIN_RUNS: Final = 5
     needs=("input shapes",),
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
-    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
-    "it hides.",
+    "bound by arithmetic, not memory. The overlap may still pay off: compare this with the time "
+    "that it hides.",
     thresholds={"fewest": MIN_RUNS},
     of_kernels=True,
 )
@@ -352,14 +397,16 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     alone_ns = usual_ns[job[is_measured]]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
-    if at_stake_ns > 0:
-        yield Claim(
-            text=f"{count(len(rows))} kernels beside communication take "
-            f"{of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
-            f"{percent(at_stake_ns, int(alone_ns.sum()))} more.",
-            at_stake_ns=at_stake_ns,
-            rows=the_most(rows, slower_ns),
-        )
+    if at_stake_ns <= 0:
+        return
+    more = percent(at_stake_ns, int(alone_ns.sum()))
+    yield Claim(
+        text=f"{count(len(rows))} kernels beside communication take "
+        f"{of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
+        f"{more} more.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(rows, slower_ns),
+    )
 
 
 def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int64s:
@@ -368,17 +415,19 @@ def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int
     the last one, 0 too, is that of job -1. `job` (-1 for none), the flags and `ns` are
     those of each kernel."""
     jobs = int(job.max(initial=-1)) + 1
-    alone = np.flatnonzero(is_alone & (job >= 0))
-    beside = np.flatnonzero(is_beside & (job >= 0))
+    has_job = job >= 0
+    alone = np.flatnonzero(is_alone & has_job)
+    beside = np.flatnonzero(is_beside & has_job)
     runs_alone = np.bincount(job[alone], minlength=jobs)
     runs_beside = np.bincount(job[beside], minlength=jobs)
+    has_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
     # the runs alone of one job lie side by side, the shortest first
     by_job = alone[np.lexsort((ns[alone], job[alone]))]
     first_of_job = np.searchsorted(job[by_job], np.arange(jobs))
     middle_of_job = first_of_job + runs_alone // 2
-    is_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
+    median_run = by_job[middle_of_job[has_enough]]
     usual_ns = np.zeros(jobs + 1, dtype=np.int64)
-    usual_ns[:-1][is_enough] = ns[by_job[middle_of_job[is_enough]]]
+    usual_ns[:-1][has_enough] = ns[median_run]
     return usual_ns
 
 
@@ -387,16 +436,14 @@ LEAST_SHARE: Final = 0.1
 MAX_NAMES: Final = 3
 TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
 LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
-LASTS_UNTIL_PEER: Final = (
-    "It lasts until the other rank takes part and the data has moved."
-)
+LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has moved."
 
 
 @Rule(
     without_gpu=True,
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
-    "another rank cannot be solved here: compare the ranks.",
+    "keep barriers, object collectives and tensors on the CPU out of the step. Compare the ranks "
+    "to shorten waiting for another rank.",
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
@@ -411,25 +458,47 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     start = np.maximum(trace.start[rows], facts.begin_ns)
     end = np.minimum(trace.end[rows], facts.end_ns)
     running = union(start, end)
-    longest = the_most(rows, trace.dur[rows])
-    names = Counter(map(trace.name_of, rows.tolist())).most_common(MAX_NAMES)
-    named = ", ".join(f"{count(number)} {printable(name)}" for name, number in names)
     if facts.devices:
-        at_stake_ns = int(facts.host_under(running)[LATE].sum())
-        if at_stake_ns:
-            yield Claim(
-                text=f"The GPU waits {of_span(facts, at_stake_ns)} for its next launch while a "
-                f"collective runs on the CPU: {named}.",
-                at_stake_ns=at_stake_ns,
-                rows=longest,
-                why_likely="What the launching thread waits for is not recorded.",
-                part_of="host-bound",
-            )
+        yield from _delayed_by_collectives(facts, rows, running)
     elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
-        are_transfers = bool(trace.matching(rows, TRANSFER.search).all())
-        subject = "A transfer between ranks" if are_transfers else "A collective"
+        yield _note_about_collectives(facts, rows, running)
+
+
+def _delayed_by_collectives(
+    facts: Facts, rows: Rows, running: Cover
+) -> Iterator[Claim]:
+    """The claim about these collectives where there are GPUs; none if none of them
+    waits. `running`: when they run (ns of the file)."""
+    at_stake_ns = int(facts.host_under(running)[LATE].sum())
+    if at_stake_ns:
         yield Claim(
-            text=f"{subject} runs on the CPU for {of_recording(facts, running.ns)}: {named}. "
-            f"{LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL}",
-            rows=longest,
+            text=f"The GPU waits {of_span(facts, at_stake_ns)} for its next launch while a "
+            f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
+            at_stake_ns=at_stake_ns,
+            rows=the_most(rows, facts.trace.dur[rows]),
+            why_likely="What the launching thread waits for was not recorded.",
+            part_of="host-bound",
         )
+
+
+def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
+    """The note about these collectives where there is no GPU. `running`: when they run
+    (ns of the file)."""
+    are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
+    subject = "A transfer between ranks" if are_transfers else "A collective"
+    until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
+    return Claim(
+        text=f"{subject} runs on the CPU for {of_recording(facts, running.ns)}: "
+        f"{_frequent_names(facts, rows)}. {until}",
+        rows=the_most(rows, facts.trace.dur[rows]),
+    )
+
+
+def _frequent_names(facts: Facts, rows: Rows) -> str:
+    """`12 gloo:all_reduce, 3 gloo:broadcast`: the MAX_NAMES most frequent names of some
+    rows."""
+    names = Counter(facts.trace.name_of(row) for row in rows.tolist())
+    texts = []
+    for name, number in names.most_common(MAX_NAMES):
+        texts.append(f"{count(number)} {printable(name)}")
+    return ", ".join(texts)

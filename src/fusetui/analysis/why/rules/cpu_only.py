@@ -52,7 +52,8 @@ def _profiled(facts: Facts) -> str | None:
 
 def _cover(facts: Facts, rows: Rows) -> Cover:
     """The time in which any of these rows runs, within the window (ns of the file)."""
-    return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
+    running = union(facts.trace.start[rows], facts.trace.end[rows])
+    return common(running, facts.whole)
 
 
 def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
@@ -84,9 +85,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     what = f"for the data loader{_mostly(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        what = (
-            "while it takes batches that are ready from the workers of the data loader."
-        )
+        what = "to take over batches that the data loader's workers have ready."
     yield Claim(
         text=f"The program waits {of_recording(facts, cover.ns)} {what}",
         at_stake_ns=cover.ns,
@@ -97,12 +96,13 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
 
 def _mostly(facts: Facts, cover: Cover) -> str:
-    """The op, function or wait that is the innermost for most of a cover; blank if none
-    is, or only those of the loader itself."""
+    """`, 2 s of it in NAME`: the op, function or wait that is the innermost one for most
+    of a cover; "" if none is, or only those of the loader itself."""
+    least_ns = MOST_OF_IT * cover.ns
     for named in _longest_names(facts, cover):
-        is_most = named.share.ns >= MOST_OF_IT * cover.ns
-        if is_most and not ITSELF.search(named.share.name):
-            return f", {duration(named.share.ns)} of it in {named.share.name}"
+        share = named.share
+        if share.ns >= least_ns and not ITSELF.search(share.name):
+            return f", {duration(share.ns)} of it in {share.name}"
     return ""
 
 
@@ -124,26 +124,35 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
-    is_read = np.zeros(len(trace), dtype=np.bool_)
-    is_read[rows] = True
-    parent = trace.parent[rows]
-    outer = rows[~((parent >= 0) & is_read[parent])]
+    outer = _without_inner(trace, rows)
+    calls = plural(len(outer), "call")
     s = "s" if len(outer) == 1 else ""
     yield Claim(
-        text=f"{plural(len(outer), 'call')} that read{s} one value of a tensor "
-        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, such a call "
-        "also waits for all work before it.",
+        text=f"{calls} that read{s} one value of a tensor "
+        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, each would "
+        "also wait for all earlier work.",
         at_stake_ns=cover.ns,
         rows=the_most(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
     )
 
 
+def _without_inner(trace: Trace, rows: Rows) -> Rows:
+    """The rows whose parent is none of these rows."""
+    is_row = np.zeros(len(trace), dtype=np.bool_)
+    is_row[rows] = True
+    parent = trace.parent[rows]  # -1 for none
+    is_inner = (parent >= 0) & is_row[parent]
+    return rows[~is_inner]
+
+
 def _names(facts: Facts, rows: Rows) -> str:
     """`aten::item`, or `mostly aten::item` if there are several names."""
-    counts = np.bincount(facts.trace.name[rows])
-    most = printable(facts.trace.names[int(counts.argmax())])
-    return f"mostly {most}" if np.count_nonzero(counts) > 1 else most
+    calls_of_name = np.bincount(facts.trace.name[rows])
+    most_frequent = int(calls_of_name.argmax())
+    name = printable(facts.trace.names[most_frequent])
+    has_others = np.count_nonzero(calls_of_name) > 1
+    return f"mostly {name}" if has_others else name
 
 
 @Rule(
@@ -161,10 +170,12 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
+    calls = plural(len(rows), "call")
+    wait = "waits" if len(rows) == 1 else "wait"
     yield Claim(
-        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {plural(len(rows), 'call')} that "
-        f"wait{'s' if len(rows) == 1 else ''} for a GPU ({_names(facts, rows)}). What it did "
-        "meanwhile was not recorded.",
+        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {calls} that "
+        f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
+        "was not recorded.",
         rows=the_most(rows, trace.dur[rows]),
     )
 
@@ -206,20 +217,22 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _compilations(facts: Facts) -> str:
-    """`: 4 compilations, in 3 of 8 steps`; blank where they cannot be counted."""
+    """`: 4 compilations, in 3 of 8 steps`, or without several steps `: 4 compilations`;
+    "" where they cannot be counted."""
     trace = facts.trace
-    roles = (Role.OP, Role.ANNOTATION, Role.PYTHON)
-    rows = facts.inside(trace.rows_named(COMPILES.search, *roles))
+    rows = facts.inside(
+        trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
+    )
     if not len(rows):
         return ""
     compilations = union(trace.start[rows], trace.end[rows])
     text = f": {plural(len(compilations.start), 'compilation')}"
     steps = facts.spans
-    if len(steps) > 1:
-        compiles_ns = compilations.within(steps.start, steps.end)
-        compiling_steps = int(np.count_nonzero(compiles_ns))
-        text += f", in {count(compiling_steps)} of {plural(len(steps), 'step')}"
-    return text
+    if len(steps) < 2:
+        return text
+    compiles_ns = compilations.within(steps.start, steps.end)
+    compiling_steps = int(np.count_nonzero(compiles_ns))
+    return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
 def _explained(facts: Facts) -> Cover:
@@ -249,20 +262,21 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     thread = _main_thread(facts)
     if thread is None:
         return
-    unrecorded = _unrecorded(facts, thread)
     trace = facts.trace
-    label = printable(trace.track_of(int(_work_of(facts, thread)[0])).label)
+    unrecorded = _unrecorded(facts, thread)
+    first_row = int(_work_of(facts, thread)[0])
+    label = printable(trace.track_of(first_row).label)
     text = (
-        f"For {of_recording(facts, unrecorded.ns)}, nothing was recorded of {label} between its "
-        "ops: it ran Python or other code, or waited."
+        f"Thread {label} was between ops, with nothing recorded, for "
+        f"{of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
     )
     remedy = None
     annotation = _annotation_with_most(facts, unrecorded, thread)
     if annotation is not None:
         name = printable(annotation.name)
         stacks = recorded_with("with_stack=True", trace.report.writer)
-        text += f" {duration(annotation.ns)} of it lie in the annotation {name}."
-        remedy = f"Record stacks ({stacks}) to see what {name} does meanwhile."
+        text += f" {duration(annotation.ns)} of that is inside the annotation {name}."
+        remedy = f"Record stacks ({stacks}) to see what {name} does in that time."
     yield Claim(
         text=text,
         at_stake_ns=unrecorded.ns,
@@ -288,11 +302,11 @@ def _main_thread(facts: Facts) -> int | None:
 
 
 def _work_of(facts: Facts, thread: int) -> Rows:
-    """The ops, calls and frames of a thread."""
+    """The ops, calls and frames of a thread that lie in the window."""
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
-    is_own = trace.thread_of_track[trace.track] == thread
-    return facts.inside(np.flatnonzero(is_work & is_own))
+    is_of_thread = trace.thread_of_track[trace.track] == thread
+    return facts.inside(np.flatnonzero(is_work & is_of_thread))
 
 
 def _unrecorded(facts: Facts, thread: int) -> Cover:
@@ -302,11 +316,12 @@ def _unrecorded(facts: Facts, thread: int) -> Cover:
     work = _work_of(facts, thread)
     begin_ns = trace.start[work].min(keepdims=True)
     end_ns = trace.end[work].max(keepdims=True)
+    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole)
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
         _cover(facts, work), _explained(facts), _cover(facts, collectives)
     )
-    return without(common(Cover(begin_ns, end_ns), facts.whole), recorded)
+    return without(from_first_to_last, recorded)
 
 
 class AnnotatedTime(NamedTuple):
@@ -319,48 +334,50 @@ class AnnotatedTime(NamedTuple):
 def _annotation_with_most(
     facts: Facts, time: Cover, thread: int
 ) -> AnnotatedTime | None:
-    """The annotation of a thread, steps and the profiler's own aside, that has most of
-    some time; None if none has at least MOST_OF_IT of it."""
+    """The name whose annotations on a thread hold most of some time (`time`, ns of the
+    file), and how much of it they hold. Steps, the profiler's own too, do not count.
+    None if no name holds at least MOST_OF_IT of the time."""
     trace = facts.trace
     rows = facts.inside(trace.rows_of(Role.ANNOTATION))
-    rows = rows[trace.thread_of_track[trace.track[rows]] == thread]
-    rows = rows[~np.isin(rows, steps_of(trace).rows)]
+    is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
+    is_step = np.isin(rows, steps_of(trace).rows)
+    rows = rows[is_of_thread & ~is_step]
     if not len(rows):
         return None
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
-    number = int(ns_of_name.argmax())
-    if ns_of_name[number] < MOST_OF_IT * time.ns:
+    name = int(ns_of_name.argmax())
+    if ns_of_name[name] < MOST_OF_IT * time.ns:
         return None
-    # annotations of one name may lie in each other
-    return AnnotatedTime(trace.names[number], min(int(ns_of_name[number]), time.ns))
+    # annotations of one name may lie in each other, and then count twice
+    held_ns = min(int(ns_of_name[name]), time.ns)
+    return AnnotatedTime(name=trace.names[name], ns=held_ns)
 
 
 SLOW_FIRST: Final = 10
 """Times as long as the median of the others: a call that sets something up."""
 FIRST_CALL: Final = (
     "Call it once before recording: the first call of an op initializes libraries, loads kernels "
-    "and chooses algorithms, and says nothing about the later ones."
+    "and chooses algorithms. Later calls take less."
 )
 RUNTIME_CALL: Final = (
-    "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
-    "device is done. What the device did meanwhile is not part of this account."
+    "Look at what it waits for: a runtime call launches work, copies, or waits for the device. "
+    "This breakdown does not include the device's work."
 )
 LONG_CALLS_OF_OP: Final = (
-    "Fewer calls would hardly help: look at the sizes that it gets (fusetui ops --by shape), "
-    "and for a cheaper way to compute the same."
+    "Look at its sizes (fusetui ops --by shape), and for a cheaper way to compute the same. Fewer "
+    "calls would hardly help."
 )
 LONG_CALLS_OF_FUNCTION: Final = (
-    "Fewer calls would hardly help: look at what it does by itself between its calls "
-    "(fusetui lines), such as loops over elements, or work that could be done once."
+    "Look at its own work between calls (fusetui lines): loops over elements, or work that could "
+    "be done once. Fewer calls would hardly help."
 )
 MANY_CALLS_OF_FUNCTION: Final = (
-    "Look at where it is called and how often (fusetui lines): call it less often, or make it "
-    "cheaper."
+    "Call it less often, or make it cheaper; fusetui lines shows where it is called."
 )
 CONCATENATES: Final = (
-    "Write into slices of one buffer instead of torch.cat: where a cache grows by a concatenation "
-    "(of keys and values, of results), each call copies all of it once more."
+    "Write into slices of one buffer instead of torch.cat: each call that grows a cache by "
+    "concatenation copies all of it again."
 )
 CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
 LONG_CALL_NS: Final = 100_000
@@ -368,7 +385,7 @@ LONG_CALL_NS: Final = 100_000
 MIN_CALLS: Final = 10
 """Fewer are not many."""
 WAIT_REMEDY: Final = (
-    "Let it run while other work does, or wait for less: look at what it waits for."
+    "Look at what it waits for; overlap it with other work, or wait for less."
 )
 
 
@@ -391,8 +408,8 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
 @Rule(
     without_gpu=True,
     needs=("CPU ops", "Python frames and modules"),
-    remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
-    "larger tensors, or a cheaper way to compute the same.",
+    remedy="Make fewer calls on larger tensors, or find a cheaper way to compute the same; fusetui "
+    "ops and fusetui lines show where it is called.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
         "slow_first": SLOW_FIRST,
@@ -405,41 +422,57 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     time. Time that other findings of this module are about does not count."""
     if facts.devices:
         return
-    trace = facts.trace
     times = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
-    for named in longest(trace, _program_ops(facts, times.ops))[:1]:
-        first = _slow_first_call(named)
+    yield from _hot_op(facts, times.ops)
+    yield from _hot_function(facts, times.functions)
+    yield from _hot_wait(facts, times.waits)
+
+
+def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
+    """A claim about the op or call with the longest own time, if there is any."""
+    for named in longest(facts.trace, _program_ops(facts, ops))[:1]:
+        first_call = _slow_first_call(named)
         yield _hot(
             facts,
             named,
             verb="takes",
-            apart=f", without what it calls{first}",
-            remedy=FIRST_CALL if first else _op_remedy(facts, named),
+            apart=f", excluding what it calls{first_call}",
+            remedy=FIRST_CALL if first_call else _op_remedy(facts, named),
         )
-    functions = times.functions.only(~of_profiler(trace, times.functions.rows))
-    for named in longest(trace, functions)[:1]:
+
+
+def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
+    """A claim about the Python function with the longest own time, if there is any; the
+    profiler's own do not count."""
+    functions = functions.only(~of_profiler(facts.trace, functions.rows))
+    for named in longest(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
         yield _hot(
             facts,
             named,
             verb="takes",
-            apart=", without what it calls",
+            apart=", excluding what it calls",
             remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
         )
-    # see cpu-collectives
-    is_left_out = trace.matching(times.waits.rows, ON_CPU.match)
-    is_left_out |= of_profiler(trace, times.waits.rows)
-    waits = times.waits.only(~is_left_out)
-    for named in longest(trace, waits, with_caller=True)[:1]:
+
+
+def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
+    """A claim about the wait with the longest own time, if there is any. Collectives are
+    what cpu-collectives is about, and the profiler's own waits do not count."""
+    is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
+    is_of_profiler = of_profiler(facts.trace, waits.rows)
+    waits = waits.only(~is_collective & ~is_of_profiler)
+    for named in longest(facts.trace, waits, with_caller=True)[:1]:
         yield _hot(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
 def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
-    """The ops and calls of the program, from all of them: without calls where counters
-    are measured inside of the calls that launch, which makes these long."""
+    """The ops and calls of the program: without calls where counters are measured
+    inside of the calls that launch, which makes these long."""
     trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
-    if has_counters and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
+    has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    if has_counters and has_launches:
         return ops.only(trace.role[ops.rows] != Role.CALL)
     return ops
 
@@ -447,18 +480,19 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
 def _slow_first_call(named: NamedTime) -> str:
     """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the
     first call takes most of the time of all and SLOW_FIRST times as long as the others;
-    else blank."""
+    else ""."""
     ns_of_call = named.own.ns  # rows are in the order of their starts
-    others_ns = ns_of_call[1:]
-    if not len(others_ns):
+    if len(ns_of_call) < 2:
         return ""
     first_ns = int(ns_of_call[0])
-    usual_ns = median(others_ns)
-    if first_ns < MOST_OF_IT * ns_of_call.sum() or first_ns < SLOW_FIRST * usual_ns:
+    usual_ns = median(ns_of_call[1:])
+    is_most = first_ns >= MOST_OF_IT * ns_of_call.sum()
+    is_slow = first_ns >= SLOW_FIRST * usual_ns
+    if not is_most or not is_slow:
         return ""
     return (
-        f"; the first call takes {duration(first_ns)} of that, the others {duration(usual_ns)} "
-        "each (median)"
+        f"; the first call takes {duration(first_ns)} of that, the median of the others is "
+        f"{duration(usual_ns)}"
     )
 
 
@@ -469,14 +503,19 @@ def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL
-    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
-    computing_ns = int(named.own.ns[computes].sum())
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
-    if uses_gpu and 2 * computing_ns > named.share.ns:
+    if uses_gpu and _mostly_computes(trace, named):
         return instead_of_computing(trace.name_of(row))
     if CAT.match(trace.name_of(row)):
         return CONCATENATES
     return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
+
+
+def _mostly_computes(trace: Trace, named: NamedTime) -> bool:
+    """Whether more than half of the time of an op is computing on the CPU."""
+    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
+    computing_ns = int(named.own.ns[computes].sum())
+    return 2 * computing_ns > named.share.ns
 
 
 def _has_many_short_calls(named: NamedTime) -> bool:

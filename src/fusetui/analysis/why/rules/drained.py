@@ -8,15 +8,20 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.facts import Facts, Idle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
-from fusetui.analysis.why.thread_activity import ThreadActivity, waiting_calls_at
+from fusetui.analysis.why.thread_activity import (
+    Slices,
+    ThreadActivity,
+    waiting_calls_at,
+)
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -59,11 +64,12 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     late_ns = facts.late.sum(axis=0)
     other_work_ns = int((late_ns * facts.busy_cpu)[gaps.is_behind].sum())
     calls = gaps.call[gaps.runs_dry]
+    times = plural(int(np.count_nonzero(saved_ns)), "time")
+    costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
     yield Claim(
-        text=f"The queue runs dry {plural(int(np.count_nonzero(saved_ns)), 'time')} while the CPU "
-        f"waits for the GPU in {_most_costly_calls(facts, calls, lost_ns, saved_ns)}, and the GPU "
-        f"then waits {duration(all_lost_ns)} for launches. Launching instead of waiting would save "
-        f"up to {of_span(facts, at_stake_ns)} of that.",
+        text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
+        f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
+        f"{of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=the_most(calls, saved_ns),
@@ -90,21 +96,24 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
     """The gaps of all devices that follow a wait of the CPU after which it had no lead:
     each run of them from the gap in which the queue ran dry until the CPU is ahead
     again, or waits without the queue running dry."""
-    trace = facts.trace
     idle = facts.idle
     waiting_in = waiting_calls_at(
-        trace, facts.accounts.launchers, idle.launch, idle.begin
+        facts.trace, facts.accounts.launchers, idle.launch, idle.begin
     )
     call = _without_preparation(facts, waiting_in)
+    runs_dry = call >= 0
     last_wait = _last_waits(facts)
     has_wait = last_wait >= 0
-    waits_within = has_wait & (trace.end[last_wait] > idle.begin)
-    ends_run = _ahead_before(facts) | (has_wait & ~waits_within)
-    is_behind = _in_runs(call >= 0, ends_run, idle.device)
+    waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
+    waits_before_gap = has_wait & ~waits_within_gap
+    ends_run = _ahead_before(facts) | waits_before_gap
+    is_behind = _in_runs(runs_dry, ends_run, idle.device)
     # Another wait, while the queue is empty: what follows is lost after that one.
-    within = _without_preparation(facts, np.where(waits_within, last_wait, -1))
-    call_or_within = np.where(is_behind & (call < 0), within, call)
-    return DrainedGaps(call=call_or_within, is_behind=is_behind)
+    wait_within = np.where(waits_within_gap, last_wait, -1)
+    later_call = _without_preparation(facts, wait_within)
+    return DrainedGaps(
+        call=np.where(is_behind & ~runs_dry, later_call, call), is_behind=is_behind
+    )
 
 
 def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
@@ -112,10 +121,11 @@ def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     begins with a gap of `begins`, which belongs to it even if it is one of `ends` too,
     and ends before the next one of `ends`. `device`: that of each gap, ascending."""
     is_edge = begins | ends
-    edges = np.where(is_edge, np.arange(len(is_edge)), -1)
-    last_edge = np.maximum.accumulate(edges)  # at each gap or before it, -1 for none
-    first_of_device = device.searchsorted(device)
-    is_in_run: Flags = (last_edge >= first_of_device) & begins[last_edge]
+    place_of_edge = np.where(is_edge, np.arange(len(is_edge)), -1)
+    last_edge = np.maximum.accumulate(place_of_edge)  # -1: no edge so far
+    first_gap_of_device = device.searchsorted(device)
+    is_edge_of_device = last_edge >= first_gap_of_device
+    is_in_run: Flags = is_edge_of_device & begins[last_edge]
     return is_in_run
 
 
@@ -159,8 +169,9 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
             sequence = int(waits.sequence[time])
             lead_ns = 0
         lead_ns += int(waits.ns[time])
-        saved_ns[time] = min(lead_ns, int(lost_ns[time]))
-        lead_ns -= int(saved_ns[time])
+        saved_now_ns = min(lead_ns, int(lost_ns[time]))
+        saved_ns[time] = saved_now_ns
+        lead_ns -= saved_now_ns
     return saved_ns
 
 
@@ -168,21 +179,28 @@ def _calls_to_change(
     facts: Facts, gaps: DrainedGaps, waits: Waits, saved_ns: Int64s
 ) -> Rows:
     """The calls in which threads must not wait, so that the GPU waits less by what is
-    saved."""
-    counts = (saved_ns > 0) | _saves_later(waits, saved_ns)
-    runs_dry = gaps.runs_dry[counts]
-    launch_before = waits.launch_before[counts]
+    saved: those at the times that save something, now or later."""
+    is_needed = (saved_ns > 0) | _saves_later(waits, saved_ns)
+    runs_dry = gaps.runs_dry[is_needed]
+    launch_before = waits.launch_before[is_needed]
     also_waiting = _calls_that_wait(facts, runs_dry, launch_before)
     return distinct(np.append(gaps.call[runs_dry], also_waiting))
 
 
 def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
-    """The times whose wait is part of what a later one of its sequence saves."""
-    needs_more = saved_ns > waits.ns
-    last = np.full(int(waits.sequence.max(initial=-1)) + 1, -1)
-    np.maximum.at(last, waits.sequence[needs_more], np.flatnonzero(needs_more))
-    is_before = np.arange(len(saved_ns)) < last[waits.sequence]
-    saves_later: Flags = is_before & (waits.ns > saved_ns)
+    """The times whose wait is part of what a later time of its sequence saves: it
+    waits longer than it saves itself, and a later time saves more than it waits."""
+    saves_more_than_wait = saved_ns > waits.ns
+    sequences = int(waits.sequence.max(initial=-1)) + 1
+    last_such_time = np.full(sequences, -1)
+    np.maximum.at(
+        last_such_time,
+        waits.sequence[saves_more_than_wait],
+        np.flatnonzero(saves_more_than_wait),
+    )
+    time = np.arange(len(saved_ns))
+    is_before_such = time < last_such_time[waits.sequence]
+    saves_later: Flags = is_before_such & (waits.ns > saved_ns)
     return saves_later
 
 
@@ -197,15 +215,15 @@ def _most_costly_calls(
 
 
 def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
-    """`cudaStreamSynchronize (aten::item)`: of some calls, the name that has most of a
-    time (`ns`, of each call), and the op around most of that, if there is one."""
+    """`cudaStreamSynchronize (aten::item)`: the name with most of the time (`ns` of
+    each call), and the op around most of the time of that name, if there is one."""
     trace = facts.trace
     names = trace.name[calls]
     name = int(np.bincount(names, ns, len(trace.names)).argmax())
     has_name = names == name
     text = printable(trace.names[name][:MAX_NAME_CHARACTERS])
     ops = trace.op[calls[has_name]]  # -1 for none
-    ns_of_op = np.bincount(ops + 1, ns[has_name])  # the first one of no op
+    ns_of_op = np.bincount(ops + 1, ns[has_name])  # place 0: of no op
     op = int(ns_of_op.argmax()) - 1
     if op < 0:
         return text
@@ -213,14 +231,14 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
 
 
 def _without_preparation(facts: Facts, calls: Rows) -> Rows:
-    """These calls, one of each gap (-1 for none), with -1 in place of those that
-    prepare the program: in the warm-up (such as the search for algorithms), and before
-    the first kernel."""
+    """The calls, one of each gap, with -1 for a call that prepares the program: in the
+    warm-up (such as the search for algorithms), or before the first kernel. -1 stays."""
     is_call = calls >= 0
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    is_warm_up = is_call & (facts.warming.place_of(start_ns) >= 0)
-    without_warm_up: Rows = np.where(is_warm_up | facts.set_up, -1, calls)
-    return without_warm_up
+    is_in_warm_up = is_call & (facts.warming.place_of(start_ns) >= 0)
+    prepares = is_in_warm_up | facts.set_up
+    without_preparation: Rows = np.where(prepares, -1, calls)
+    return without_preparation
 
 
 def _last_waits(facts: Facts) -> Rows:
@@ -228,19 +246,32 @@ def _last_waits(facts: Facts) -> Rows:
     for none; shape [gaps]. It was begun by the launching thread, or the other one of
     its pair, after the launch that ended the gap before."""
     idle = facts.idle
-    is_first = np.diff(idle.device, prepend=-1) > 0
-    since_ns = np.where(is_first, facts.begin_ns, np.roll(idle.called, 1))
+    previous_launch_ns = np.roll(idle.called, 1)
+    since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
     last_wait = np.full(len(idle), -1, dtype=np.intp)
-    for line, gaps, placed in facts.launched():
-        waits = line.slices(ThreadActivity.SYNC)
-        # -1 for no wait before the launch: then the element counts that is appended
-        last = waits.start.searchsorted(placed(idle.called)) - 1
-        start_of_last = np.append(waits.start, -FOREVER)[last]
-        row_of_last = np.append(waits.rows, -1)[last]
-        is_since = start_of_last > placed(since_ns)
-        last_wait[gaps] = np.where(is_since, row_of_last, -1)
+    for threads, gaps, on_line in facts.launched():
+        waits = threads.slices(ThreadActivity.SYNC)
+        last_wait[gaps] = _last_begun(
+            waits, since=on_line(since_ns), until=on_line(idle.called)
+        )
     last_wait[~idle.plain] = -1
     return last_wait
+
+
+def _last_begun(slices: Slices, since: Int64s, until: Int64s) -> Rows:
+    """The row of the last slice that begins after `since` and before `until` (places on
+    the line), -1 for none; shape of `since`."""
+    # the appended elements, at place -1, stand for no slice before `until`
+    start = np.append(slices.start, -FOREVER)
+    rows = np.append(slices.rows, -1)
+    last = slices.start.searchsorted(until) - 1
+    return np.where(start[last] > since, rows[last], -1)
+
+
+def _is_first_of_device(idle: Idle) -> Flags:
+    """Whether each gap is the first one of its device; shape [gaps]."""
+    is_first: Flags = np.diff(idle.device, prepend=-1) > 0
+    return is_first
 
 
 def _waits_before(facts: Facts, gaps: Rows) -> Waits:
@@ -249,43 +280,73 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     gap, or the begin of the gap if that launch came earlier. The previous launch is
     included, because a copy may block. No wait counts for two gaps. A thread of
     autograd's engine and the one that waits for it count as one thread."""
-    trace = facts.trace
     idle = facts.idle
-    tracks = trace.track[idle.launch[gaps]]
-    thread = with_one_lead(trace)[trace.thread_of_track[tracks]]
-    group = distinct_rows((idle.device[gaps], thread))[1]
-    by_group = np.argsort(group, kind="stable")
-    is_first_of_group = np.diff(group[by_group], prepend=-1) != 0
-
+    tracks = facts.trace.track[idle.launch[gaps]]
+    thread = with_one_lead(facts.trace)[facts.trace.thread_of_track[tracks]]
+    order = _GapOrder.of(idle.device[gaps], thread)
     until_ns = idle.called[gaps]
-    launch_before = _launches_before(trace, thread, until_ns)
+    launch_before = _launches_before(facts.trace, thread, until_ns)
     launched_ns = np.where(
-        launch_before >= 0, trace.start[launch_before], facts.begin_ns
+        launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
     )
-    counted_until_ns = np.empty(len(gaps), dtype=np.int64)  # for the gap before
-    counted_until_ns[by_group] = np.where(
-        is_first_of_group, launched_ns[by_group], np.roll(until_ns[by_group], 1)
-    )
+    counted_until_ns = order.previous(until_ns, at_first=launched_ns)
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
+    uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
+    between_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+    return Waits(
+        ns=_waiting_ns(facts, tracks, since_ns, until_ns),
+        sequence=order.sequences(begins=between_ns > 0),
+        launch_before=launch_before,
+    )
 
-    ns = np.zeros(len(gaps), dtype=np.int64)
-    between_ns = np.zeros(len(gaps), dtype=np.int64)  # that no gap counts
-    for line in facts.accounts.launchers:
-        of_line = np.flatnonzero(line.tracks[tracks])
-        own_tracks = tracks[of_line]
-        counted_until = line.on_line(
-            own_tracks, np.minimum(counted_until_ns, since_ns)[of_line]
+
+def _waiting_ns(
+    facts: Facts, tracks: NDArray[np.integer], begin_ns: Int64s, end_ns: Int64s
+) -> Int64s:
+    """For how long the thread of each of these tracks waited for the device in
+    [begin_ns, end_ns) (ns of the file); ns, of the shape of all three."""
+    waited_ns = np.zeros(len(tracks), dtype=np.int64)
+    for threads in facts.accounts.launchers:
+        of_line = np.flatnonzero(threads.tracks[tracks])
+        begin = threads.on_line(tracks[of_line], begin_ns[of_line])
+        end = threads.on_line(tracks[of_line], end_ns[of_line])
+        waiting = threads.covers[ThreadActivity.SYNC]
+        waited_ns[of_line] = waiting.within(begin, end)
+    return waited_ns
+
+
+class _GapOrder(msgspec.Struct, frozen=True, eq=False):
+    """Some gaps in groups, those of one device and thread; arrays of shape [gaps]."""
+
+    by_group: Rows
+    """The places of the gaps, one group after the other, each in order."""
+    is_first: Flags
+    """Whether each gap of `by_group` is the first one of its group."""
+
+    @classmethod
+    def of(cls, device: Int32s, thread: Rows) -> _GapOrder:
+        """The groups of gaps with these devices and threads."""
+        group = distinct_rows((device, thread))[1]
+        by_group = np.argsort(group, kind="stable")
+        is_first = np.diff(group[by_group], prepend=-1) != 0
+        return cls(by_group=by_group, is_first=is_first)
+
+    def previous(self, values: Int64s, at_first: Int64s) -> Int64s:
+        """For each gap the value of the gap before it in its group; for the first one
+        of a group its own of `at_first`."""
+        previous = np.empty(len(values), dtype=np.int64)
+        previous[self.by_group] = np.where(
+            self.is_first, at_first[self.by_group], np.roll(values[self.by_group], 1)
         )
-        since = line.on_line(own_tracks, since_ns[of_line])
-        until = line.on_line(own_tracks, until_ns[of_line])
-        waiting = line.covers[ThreadActivity.SYNC]
-        between_ns[of_line] = waiting.within(counted_until, since)
-        ns[of_line] = waiting.within(since, until)
+        return previous
 
-    begins_sequence = is_first_of_group | (between_ns[by_group] > 0)
-    sequence = np.empty(len(gaps), dtype=np.int64)
-    sequence[by_group] = np.cumsum(begins_sequence) - 1
-    return Waits(ns=ns, sequence=sequence, launch_before=launch_before)
+    def sequences(self, begins: Flags) -> Int64s:
+        """The number of each gap's sequence: one begins with each group, and with each
+        gap of `begins`."""
+        begins_sequence = self.is_first | begins[self.by_group]
+        sequence = np.empty(len(begins), dtype=np.int64)
+        sequence[self.by_group] = np.cumsum(begins_sequence) - 1
+        return sequence
 
 
 def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
@@ -294,14 +355,15 @@ def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    launching_thread = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
-    last = np.full(len(until_ns), -1, dtype=np.intp)
+    thread_of_call = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
+    launch_before = np.full(len(until_ns), -1, dtype=np.intp)
     for number in distinct(thread).tolist():
         times = np.flatnonzero(thread == number)
-        own_calls = calls[launching_thread == number]
-        place = np.searchsorted(trace.start[own_calls], until_ns[times]) - 1
-        last[times] = np.append(own_calls, -1)[place]
-    return last
+        calls_of_thread = calls[thread_of_call == number]
+        place = np.searchsorted(trace.start[calls_of_thread], until_ns[times]) - 1
+        # the appended -1 is at place -1: no call before
+        launch_before[times] = np.append(calls_of_thread, -1)[place]
+    return launch_before
 
 
 def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
@@ -313,22 +375,28 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     blocks often has a synchronization behind it, which would wait instead."""
     trace = facts.trace
     idle = facts.idle
-    pair_of_thread = with_one_lead(trace)
-    waiting = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
-    pair_of_wait = pair_of_thread[trace.thread_of_track[trace.track[waiting]]]
-    pair_of_gap = pair_of_thread[trace.thread_of_track[trace.track[idle.launch[gaps]]]]
+    waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
+    waits = waits[np.argsort(trace.start[waits], kind="stable")]
     has_launch = launch_before >= 0
     since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
     until_ns = np.maximum(idle.called[gaps], idle.begin[gaps])
-    first = np.searchsorted(trace.start[waiting], since_ns)
-    end = np.searchsorted(trace.start[waiting], until_ns)
     # the waits of all threads in the time of each gap, one gap after the other
+    first = np.searchsorted(trace.start[waits], since_ns)
+    end = np.searchsorted(trace.start[waits], until_ns)
     counts = np.maximum(end - first, 0)
-    candidates = ranges(first, counts)
-    is_of_pair = pair_of_wait[candidates] == np.repeat(pair_of_gap, counts)
-    waits = waiting[candidates[is_of_pair]]
-    return distinct(np.append(waits, launch_before[has_launch]))
+    waits_in_gaps = waits[ranges(first, counts)]
+    pair_of_gap = _pair_of_threads(trace, idle.launch[gaps])
+    is_of_pair = _pair_of_threads(trace, waits_in_gaps) == np.repeat(
+        pair_of_gap, counts
+    )
+    return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
+
+
+def _pair_of_threads(trace: Trace, rows: NDArray[np.integer]) -> Rows:
+    """The number of each row's thread; a thread of autograd's engine and the one that
+    waits for it have one number. See with_one_lead."""
+    pair: Rows = with_one_lead(trace)[trace.thread_of_track[trace.track[rows]]]
+    return pair
 
 
 def _ahead_before(facts: Facts) -> Flags:
@@ -336,20 +404,22 @@ def _ahead_before(facts: Facts) -> Flags:
     the gap before it had LAUNCHES_AHEAD or more others behind it in the queue; shape
     [gaps]."""
     idle = facts.idle
-    is_first = np.diff(idle.device, prepend=-1) > 0
     previous_end_ns = np.concatenate(([facts.begin_ns], idle.end))[:-1]
-    previous_end_ns[is_first] = facts.begin_ns
+    previous_end_ns[_is_first_of_device(idle)] = facts.begin_ns
     was_ahead = np.zeros(len(idle), dtype=np.bool_)
     first_device = 0
     for devices in facts.lines:
-        edges = idle.device.searchsorted((first_device, first_device + len(devices)))
-        gaps = slice(*edges.tolist())
+        after_last_device = first_device + len(devices)
+        first_gap = idle.device.searchsorted(first_device)
+        after_last_gap = idle.device.searchsorted(after_last_device)
+        gaps = slice(int(first_gap), int(after_last_gap))
         number = idle.device[gaps] - first_device
         starts = _Starts.of(facts.trace, devices)
-        until = devices.on_line(number, idle.begin[gaps])
-        since = devices.on_line(number, previous_end_ns[gaps])
-        was_ahead[gaps] = starts.ahead_between(since, until)
-        first_device += len(devices)
+        was_ahead[gaps] = starts.ahead_between(
+            since=devices.on_line(number, previous_end_ns[gaps]),
+            until=devices.on_line(number, idle.begin[gaps]),
+        )
+        first_device = after_last_device
     return was_ahead
 
 

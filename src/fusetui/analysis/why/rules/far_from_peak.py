@@ -27,7 +27,7 @@ from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Flags, distinct
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
 
 NEAR_BOUND: Final = 0.75
 """Of the time of a kernel, for its bound: one that reaches it is near."""
@@ -64,26 +64,28 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
         return
     least_ns = int(kernels.bounded.bound_ns[far].sum())
     number = int(far.sum())
-    is_one = number == 1
+    reaches = "reaches" if number == 1 else "reach"
+    shapes = "its shape" if number == 1 else "their shapes"
     yield Claim(
-        text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken_ns)} and "
-        f"{'reaches' if is_one else 'reach'} an estimated {percent(least_ns, taken_ns)} of what is "
-        f"attainable for {'its' if is_one else 'their'} shapes{_longest_name(facts, far)}.",
+        text=f"{plural(number, 'kernel')} {reaches} an estimated "
+        f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
+        f"{of_work(facts, taken_ns)}{_longest_name(facts, far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
         kernels=far,
         remedy=_remedy(facts, far),
-        why_likely="Less may be attainable for this shape than for the best one.",
+        why_likely="The attainable rate may be lower for this shape.",
     )
 
 
 def _far(kernels: Kernels) -> Flags:
     """Which kernels do work of _KINDS alone on the device and take much longer than
     their bound; shape [kernels]."""
-    bound_ns = kernels.bounded.bound_ns
-    far: Flags = (bound_ns >= 0) & (NEAR_BOUND * kernels.effective_ns > bound_ns)
+    taken_ns = kernels.effective_ns
+    bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
+    far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
     far &= ~kernels.tried & kernels.alone
-    far &= kernels.effective_ns >= SHORTEST_NS
+    far &= taken_ns >= SHORTEST_NS
     return far & _of_kinds(kernels, _KINDS)
 
 
@@ -100,12 +102,11 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     name, of_name = kernels.mainly(which, kernels.bounded.at_stake_ns)
     if int(which.sum()) == 1:
         return f": {name}"
+    number = count(int(of_name.sum()))
     taken_ns = kernels.ns(of_name)
     least_ns = int(kernels.bounded.bound_ns[of_name].sum())
-    return (
-        f", most of all {count(int(of_name.sum()))} x {name}, {duration(taken_ns)} at "
-        f"{percent(least_ns, taken_ns)}"
-    )
+    reached = percent(least_ns, taken_ns)
+    return f". Most of that is {number} x {name}: {duration(taken_ns)} at {reached}"
 
 
 def _remedy(facts: Facts, far: Flags) -> str:
@@ -133,10 +134,11 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 
 def _has_odd_sizes(amount: Amount) -> bool:
-    """Whether a product has a size that tiles do not divide."""
-    sides = (amount.m, amount.n, amount.k)
-    is_odd = any(side and side % TILE_MULTIPLE for side in sides)
-    return amount.kind == "matmul" and is_odd
+    """Whether a matrix product has a size that tiles do not divide."""
+    if amount.kind != "matmul":
+        return False
+    sizes = [size for size in (amount.m, amount.n, amount.k) if size]
+    return any(size % TILE_MULTIPLE != 0 for size in sizes)
 
 
 def _has_other_layouts(facts: Facts, which: Flags) -> bool:
@@ -144,8 +146,9 @@ def _has_other_layouts(facts: Facts, which: Flags) -> bool:
     name."""
     kernels = facts.kernels
     convolutions = which & _of_kinds(kernels, frozenset({"conv"}))
-    names = distinct(facts.trace.name[kernels.rows[convolutions]]).tolist()
-    return any(not _NHWC.search(facts.trace.names[name]) for name in names)
+    numbers = distinct(facts.trace.name[kernels.rows[convolutions]])
+    names = [facts.trace.names[number] for number in numbers.tolist()]
+    return any(not _NHWC.search(name) for name in names)
 
 
 _OLD: Final = " built for an earlier generation of GPUs"
@@ -169,25 +172,21 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     stake is how much longer they take than is attainable. None where the devices are of
     several generations, or not of NVIDIA."""
     kernels = facts.kernels
-    majors = {_native(known) for known in device_properties(facts.trace).values()}
-    major = majors.pop() if len(majors) == 1 else None
+    major = _common_generation(facts)
     if major is None:
         return
-    old = _slow_by_arithmetic(kernels)
-    old &= kernels.flags(lambda kernel: _built_for(kernel) < major)
-    is_new = kernels.flags(lambda kernel: _built_for(kernel) == major)
-    dtypes = _dtypes(kernels)
-    old &= np.isin(dtypes, dtypes[is_new])
+    old = _slow_by_arithmetic(kernels) & _built_earlier(kernels, major)
     taken_ns = kernels.ns(old)
     if not taken_ns:
         return
     least_ns = int(kernels.bounded.bound_ns[old].sum())
     number = int(old.sum())
+    reaches = "reaches" if number == 1 else "reach"
     yield Claim(
         text=f"{subject(number, 'kernel', 'take', _OLD)} {of_work(facts, taken_ns)} and "
-        f"{'reaches' if number == 1 else 'reach'} {percent(least_ns, taken_ns)} of what is "
-        f"attainable{_longest_name(facts, old)}; others of the same type in this trace are built "
-        "for this one.",
+        f"{reaches} {percent(least_ns, taken_ns)} of the attainable "
+        f"rate{_longest_name(facts, old)}. Others of the same type in this trace are built for "
+        "this one.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
         kernels=old,
@@ -196,18 +195,40 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _common_generation(facts: Facts) -> int | None:
+    """The major compute capability of all devices, see _native; None if they differ, or
+    if it is not known."""
+    devices = device_properties(facts.trace).values()
+    majors = {_native(properties) for properties in devices}
+    if len(majors) != 1:
+        return None
+    return majors.pop()
+
+
+def _built_earlier(kernels: Kernels, major: int) -> Flags:
+    """Which kernels were built for an earlier major compute capability than this, while
+    others of their element type were built for this one; shape [kernels]."""
+    is_earlier = kernels.flags(lambda kernel: _built_for(kernel) < major)
+    is_of_this = kernels.flags(lambda kernel: _built_for(kernel) == major)
+    dtypes = _dtypes(kernels)
+    has_newer = np.isin(dtypes, dtypes[is_of_this])
+    return is_earlier & has_newer
+
+
 def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     """Which kernels run alone on the device, are bound by arithmetic and take FAR_TIMES
     their bound or more; without those whose tensors are not aligned, for which there
     are no others. Shape [kernels]."""
-    bound_ns = kernels.bounded.bound_ns
+    bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
     slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
     slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
-    slow &= kernels.alone & ~kernels.tried & ~kernels.flags(is_unaligned)
+    slow &= kernels.alone & ~kernels.tried
+    slow &= ~kernels.flags(is_unaligned)
     return slow
 
 
 def _are_bound_by_compute(kernels: Kernels) -> Flags:
+    """Which kernels are bound by arithmetic, by their jobs; shape [kernels]."""
     is_bound: Flags = (
         kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
     )
@@ -243,12 +264,15 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     """A number for each kernel, shape [kernels]: equal for those that multiply the same
     element type by their names."""
     trace = kernels.trace
-    numbers: dict[str | None, int] = {}
+    number_of_dtype: dict[str | None, int] = {}
     number_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = role_of_kernel(trace.names[name]).decoded
-        dtype = (kernel.dtype_a or kernel.dtype) if kernel else None
-        number_of_name[name] = numbers.setdefault(dtype, len(numbers))
+        dtype = None
+        if kernel is not None:
+            dtype = kernel.dtype_a or kernel.dtype
+        number = number_of_dtype.setdefault(dtype, len(number_of_dtype))
+        number_of_name[name] = number
     return number_of_name[trace.name[kernels.rows]]
 
 
@@ -274,13 +298,11 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
-    busy_share = waves[has_tail] / np.ceil(waves[has_tail])
-    empty_ns = (kernels.effective_ns[has_tail] * (1 - busy_share)).astype(np.int64)
-    saved_ns = np.minimum(empty_ns, kernels.bounded.at_stake_ns[has_tail])
-    longest = kernels.heaviest(has_tail)[0]
-    name = printable(short_name(facts.trace.name_of(longest)))
-    longest_waves = float(waves[np.searchsorted(kernels.rows, longest)])
+    saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
+    longest_row = kernels.heaviest(has_tail)[0]
+    longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
+    name = printable(short_name(facts.trace.name_of(longest_row)))
     yield Claim(
         text="The last wave of tiles is mostly empty in "
         f"{plural(int(has_tail.sum()), 'product')} of {of_work(facts, kernels.ns(has_tail))}: "
@@ -294,12 +316,22 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _saved_by_full_waves_ns(kernels: Kernels, which: Flags, waves: Floats) -> Int64s:
+    """How much less some kernels would take if their last wave were full (ns), but no
+    more than they take longer than is attainable. `waves`: of each of them."""
+    busy_share = waves / np.ceil(waves)
+    empty_ns = (kernels.effective_ns[which] * (1 - busy_share)).astype(np.int64)
+    return np.minimum(empty_ns, kernels.bounded.at_stake_ns[which])
+
+
 def _waves_with_empty_last(job: KernelJob) -> float | None:
     """The waves of a product bound by arithmetic, between one and MAX_WAVES, if the
-    last one is mostly empty."""
+    last one is mostly empty; None for any other job."""
     tiles = job.tiles
     if tiles is None or tiles.waves is None or tiles.last_wave_empty is None:
         return None
-    if job.limits.bound != "compute" or not 1 < tiles.waves <= MAX_WAVES:
-        return None
-    return tiles.waves if tiles.last_wave_empty > MOSTLY_EMPTY else None
+    has_few_waves = 1 < tiles.waves <= MAX_WAVES
+    is_mostly_empty = tiles.last_wave_empty > MOSTLY_EMPTY
+    if job.limits.bound == "compute" and has_few_waves and is_mostly_empty:
+        return tiles.waves
+    return None

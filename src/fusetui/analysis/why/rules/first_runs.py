@@ -16,7 +16,7 @@ from fusetui.text.printable import printable
 @Rule(
     needs=("CPU ops",),
     remedy="Run each shape once before recording. torch.compile keeps compiled kernels on disk "
-    "(TORCHINDUCTOR_CACHE_DIR), so that another start of the program finds them.",
+    "(TORCHINDUCTOR_CACHE_DIR) for the next start of the program.",
     thresholds={"compiling_ns": COMPILING_NS, "times": TIMES},
     by_launches=True,
     once=True,
@@ -41,8 +41,7 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
         generated = "these kernels"
     yield Claim(
         text=f"The GPU waits {of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
-        f"{before}. torch.compile generated {generated}, so the CPU was probably "
-        "compiling.",
+        f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,
         why_likely="What the CPU did in this time was not recorded.",

@@ -24,6 +24,7 @@ from fusetui.analysis.why.rule import (
     of_work,
 )
 from fusetui.text.figures import count, plural
+from fusetui.trace.model.arrays import Flags
 
 __all__ = ["fusable_run", "inside_of", "runs_of"]
 
@@ -55,17 +56,15 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     first_kernels = kernels.rows[kernels.in_order[runs.begin]]
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
-        is_inside = np.zeros(len(kernels.rows), dtype=np.bool_)
-        is_inside[kernels.in_order] = inside_of(runs.begin, runs.end, len(is_inside))
         yield Claim(
-            text=f"{text}. One kernel for each run has to read its first inputs and to write its "
-            f"last output: at most, that saves {of_work(facts, saved_ns)}.",
+            text=f"{text}. One kernel per run would save at most {of_work(facts, saved_ns)}: it "
+            "still reads the first inputs and writes the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
             rows=the_most(first_kernels, runs.saved_ns),
-            kernels=is_inside,
-            why_likely="Other inputs of a run, and results that are used again later, must be "
-            "read and written too.",
+            kernels=_inside_of_runs(kernels, runs),
+            why_likely="A fused kernel must also read other inputs of a run, and write results "
+            "that are used later.",
         )
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
@@ -74,18 +73,29 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         )
 
 
+def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
+    """Which kernels are of any of these runs; shape [kernels]."""
+    number = len(kernels.rows)
+    is_inside = np.zeros(number, dtype=np.bool_)
+    is_inside[kernels.in_order] = inside_of(runs.begin, runs.end, number)
+    return is_inside
+
+
 def _described(facts: Facts, runs: Runs) -> str:
     """`12 runs of pointwise kernels, 48 in all, take 3 ms (5 % of the span), most of it
     in RMSNorm`."""
     taken_ns = int(runs.ns.sum())
+    runs_text = plural(len(runs.ns), "run")
     kernels_inside = int((runs.end - runs.begin).sum())
+    takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
-        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(kernels_inside)} in all, "
-        f"{'takes' if len(runs.ns) == 1 else 'take'} {of_work(facts, taken_ns)}"
+        f"{runs_text} of pointwise kernels, {count(kernels_inside)} in all, "
+        f"{takes} {of_work(facts, taken_ns)}"
     )
     modules = by_text(facts.trace, runs.module, runs.ns, module_text)
     longest = max(modules, key=lambda module: modules[module][1])
-    if 2 * modules[longest][1] > taken_ns:
+    _, longest_ns = modules[longest]
+    if 2 * longest_ns > taken_ns:
         text += f", most of it in {longest}"
     return text
 
@@ -94,8 +104,8 @@ def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
     """What it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
         lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
-        return f"One kernel could do each run; without {lacking}, what that would save is unknown."
+        return f"One kernel could do each run; the gain is unknown without {lacking}."
     return (
-        "Without shapes it is not known which of them work on the same data, nor what one kernel "
-        "for each run would save."
+        "Which of them work on the same data, and the gain from fusing them, is unknown without "
+        "shapes."
     )

@@ -17,7 +17,7 @@ from fusetui.analysis.why.cpu_compute import (
     cpu_compute_rows,
 )
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
-from fusetui.analysis.why.graph_obstacles import graph_obstacle
+from fusetui.analysis.why.graph_obstacles import GraphObstacle, graph_obstacle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
 from fusetui.analysis.why.remedies import tags_of
@@ -35,7 +35,7 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, Cover, joined, union, without
@@ -57,16 +57,16 @@ UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 MARKS: Final = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED: Final = (
-    "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
-    "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
-    "replays, such as sampling and copies."
+    "Prepare the next replay while the GPU works (SGLang's overlap scheduler, vLLM's "
+    "--async-scheduling). Capture what still runs between replays, such as sampling and copies. "
+    "Graphs replay most of the GPU's work already."
 )
 """The remedy where graphs launch most of the GPU's work."""
 AS_GRAPHS: Final = (
     '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
     "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
 )
-LATER_FIRST: Final = "Record later steps first, to see whether it stays. If it does:"
+LATER_FIRST: Final = "Record later steps first, to see whether it stays; then"
 FEWER_LAUNCHES: Final = (
     "larger batches{training: and fused optimizers} need fewer launches."
 )
@@ -121,25 +121,34 @@ def _obstacle_first(facts: Facts) -> str | None:
     """The remedy where what no graph can contain lies between the launches; None where
     nothing does, or graphs are no remedy. A server captures the model alone."""
     tags = tags_of(facts)
-    if "serving" in tags or not tags & {"graphs", "nvidia"}:
+    has_graphs = "graphs" in tags or "nvidia" in tags
+    if "serving" in tags or not has_graphs:
         return None
     obstacle = graph_obstacle(facts)
     if obstacle is None:
         return None
-    where = "between the launches"
-    if 0 < obstacle.steps < obstacle.of_steps:
-        where += f" in {count(obstacle.steps)} of {plural(obstacle.of_steps, 'step')}"
-    elif obstacle.steps > 1:
-        where += f" in each of {plural(obstacle.steps, 'step')}"
+    where = _where(obstacle)
     if not obstacle.name:
         return (
-            f"The data loader fetches a batch {where}, which no graph can contain: {AS_GRAPHS} "
-            f"from one batch to the next; {FEWER_LAUNCHES}"
+            f"Move the data loader, which fetches a batch {where}, out of the captured part. "
+            f"Then {AS_GRAPHS} from one batch to the next; {FEWER_LAUNCHES}"
         )
     return (
-        f"A graph cannot wait for the GPU, as {obstacle.name} does {where}: take that wait out "
-        f"first, then {AS_GRAPHS}; {FEWER_LAUNCHES}"
+        f"Remove the wait in {obstacle.name} {where}, which a graph cannot contain. "
+        f"Then {AS_GRAPHS}; {FEWER_LAUNCHES}"
     )
+
+
+def _where(obstacle: GraphObstacle) -> str:
+    """`between the launches in 3 of 10 steps`, or `in each of 10 steps`; without steps,
+    or in a single one, only `between the launches`."""
+    where = "between the launches"
+    if 0 < obstacle.steps < obstacle.of_steps:
+        all_steps = plural(obstacle.of_steps, "step")
+        return f"{where} in {count(obstacle.steps)} of {all_steps}"
+    if obstacle.steps > 1:
+        return f"{where} in each of {plural(obstacle.steps, 'step')}"
+    return where
 
 
 def _time_that_counts(facts: Facts) -> Cover:
@@ -162,62 +171,79 @@ def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     us); 15 us with nothing recorded`, and the modules with most of it.
     `ns_of_activity`: the time of each ThreadActivity in these gaps, of which the
     longest are told; `is_counted`: which gaps, shape [gaps]."""
-    trace = facts.trace
-    has_ops = bool((trace.role == Role.OP).any())
-    words = WORDS if has_ops else {**WORDS, ThreadActivity.ANNOTATION: "in annotations"}
-    present = [activity for activity in words if ns_of_activity[activity]]
-    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
+    words = _words(facts)
     # without what other rules explain
     rows, ns = held(facts, is_counted, facts.explained, LAYERS)
-    all_ns = int(ns.sum())
-    parts = []
+    present = [activity for activity in words if ns_of_activity[activity]]
+    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
+    texts = []
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
-        part = f"{duration(activity_ns)} {words[activity]}"
-        of_activity = facts.accounts.kinds[rows] == activity
-        names = holders(trace, rows[of_activity], ns[of_activity], label, all_ns)
-        if names:
-            longest_name, longest_ns = names[0]
-            if 2 * longest_ns > activity_ns:
-                part += f", mostly {longest_name}"
-            else:
-                part += f", such as {' and '.join(text for text, _ in names)}"
-        parts.append(part)
-    return "; ".join(parts) + _longest_modules(facts, rows, ns)
+        length = duration(activity_ns)
+        names = _names_of_activity(facts, activity, activity_ns, rows, ns)
+        texts.append(f"{length} {words[activity]}{names}")
+    return "; ".join(texts) + _longest_modules(facts, rows, ns)
+
+
+def _words(facts: Facts) -> dict[ThreadActivity, str]:
+    """What each activity is called; without ops, annotations are not outside of any."""
+    words = dict(WORDS)
+    has_ops = (facts.trace.role == Role.OP).any()
+    if not has_ops:
+        words[ThreadActivity.ANNOTATION] = "in annotations"
+    return words
+
+
+def _names_of_activity(
+    facts: Facts, activity: ThreadActivity, activity_ns: int, rows: Rows, ns: Int64s
+) -> str:
+    """`, mostly NAME` for the name with more than half of the time of an activity, else
+    `, such as NAME and NAME`; "" without a considerable name. `rows`, `ns`: slices of
+    all activities, and the time of each."""
+    is_of_activity = facts.accounts.kinds[rows] == activity
+    names = holders(
+        facts.trace, rows[is_of_activity], ns[is_of_activity], label, int(ns.sum())
+    )
+    if not names:
+        return ""
+    longest_name, longest_ns = names[0]
+    if 2 * longest_ns > activity_ns:
+        return f", mostly {longest_name}"
+    return f", such as {' and '.join(text for text, _ in names)}"
 
 
 def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     """`. Among modules, longest in Attention (3 x, 2 ms)`: the modules with the most of
-    some time, each without what lies in modules inside it; blank without modules.
-    `rows` and `ns`: slices, and the time of each."""
+    some time, each without what lies in modules inside it; "" without modules. `rows`
+    and `ns`: slices, and the time of each."""
     spans = facts.kernels.origins.modules
-    around = spans.rows_at(spans.around(rows)).astype(np.intp)
-    is_inside = around >= 0
-    modules = holders(
-        facts.trace, around[is_inside], ns[is_inside], module_text, int(ns.sum())
+    module = spans.rows_at(spans.around(rows)).astype(np.intp)  # -1 for none
+    has_module = module >= 0
+    names = holders(
+        facts.trace, module[has_module], ns[has_module], module_text, int(ns.sum())
     )
-    if not modules:
+    if not names:
         return ""
-    return f". Among modules, longest in {' and '.join(text for text, _ in modules)}"
+    return f". Among modules, longest in {' and '.join(text for text, _ in names)}"
 
 
 def unseen_remedy(facts: Facts, ns_of_kind: Int64s) -> str | None:
     """How to record what the CPU does in the gaps, if more than half of their time is
     of the kinds UNSEEN; None if it is less. `ns_of_kind`: shape [ThreadActivity]."""
-    if 2 * int(ns_of_kind[[*UNSEEN]].sum()) <= int(ns_of_kind.sum()):
+    unseen_ns = sum(int(ns_of_kind[kind]) for kind in UNSEEN)
+    if 2 * unseen_ns <= int(ns_of_kind.sum()):
         return None
-    trace = facts.trace
-    form = trace.report.writer
-    marks = MARKS.format(recorded_with("record_function", form))
+    writer = facts.trace.report.writer
+    marks = MARKS.format(recorded_with("record_function", writer))
     if facts.has_stacks:
         return f"Put {marks}"
-    if form != "nsys" and not _has_cpu_activity(trace):
-        activities = f"[{CPU_ACTIVITY}, {gpu_activity(trace) or GPU_ACTIVITY}]"
+    if writer != "nsys" and not _has_cpu_activity(facts.trace):
+        activities = f"[{CPU_ACTIVITY}, {gpu_activity(facts.trace) or GPU_ACTIVITY}]"
         return (
             f"Record the CPU too (activities={activities}, with_stack=True for Python frames), to "
             "see what it did."
         )
-    return f"Record with {recorded_with('with_stack=True', form)}, or put {marks}"
+    return f"Record with {recorded_with('with_stack=True', writer)}, or put {marks}"
 
 
 CPU_ACTIVITY: Final = "ProfilerActivity.CPU"
@@ -233,20 +259,16 @@ def _has_cpu_activity(trace: Trace) -> bool:
 
 def not_counted(facts: Facts) -> str:
     """What the figures of host-bound and cpu-work leave out: `, the data loader and the
-    warm-up not counted`; blank where each cause takes less than MIN_SHARE_TOLD of the
+    warm-up not counted`; "" where each cause takes less than MIN_SHARE_TOLD of the
     span."""
-    cover_of_cause = {
-        "the data loader": facts.loading,
-        "compilation": facts.compiling,
-        "the warm-up": facts.warming,
+    ns_of_cause = {
+        "the data loader": facts.late_under(facts.loading),
+        "compilation": facts.late_under(facts.compiling),
+        "the warm-up": facts.late_under(facts.warming),
+        "the set-up before the first kernel": int(facts.late[:, facts.set_up].sum()),
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
-    causes = []
-    for cause, cover in cover_of_cause.items():
-        if facts.late_under(cover) > least_ns:
-            causes.append(cause)
-    if int(facts.late[:, facts.set_up].sum()) > least_ns:
-        causes.append("the set-up before the first kernel")
+    causes = [cause for cause, ns in ns_of_cause.items() if ns > least_ns]
     if not causes:
         return ""
     if len(causes) == 1:
@@ -286,23 +308,25 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     until the call begins that launches the next work, without what Facts.late leaves
     out."""
     gaps = facts.busy_cpu
-    ns_of_kind = facts.late[:, gaps].sum(axis=1)
-    at_stake_ns = int(ns_of_kind.sum())
+    late_ns = facts.late[:, gaps]  # [ThreadActivity, gaps of this rule]
+    ns_of_activity = late_ns.sum(axis=1)
+    ns_of_gap = late_ns.sum(axis=0)
+    at_stake_ns = int(ns_of_activity.sum())
     if not at_stake_ns:
         return
-    ns_of_gap = facts.late[:, gaps].sum(axis=0)
-    are_long = bool((ns_of_gap > WORK_NS).all())
-    longer = f" of more than {duration(WORK_NS)}" if are_long else ""
+    number = plural(int(gaps.sum()), "gap")
+    all_are_long = bool((ns_of_gap > WORK_NS).all())
+    longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
+    computing_remedy = _computing_remedy(facts, at_stake_ns)
     claimed_by_others = joined(facts.explained, _allocating(facts))
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} in {plural(int(gaps.sum()), 'gap')}"
+        text=f"The GPU waits {of_span(facts, at_stake_ns)} in {number}"
         f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
-        f"{doing(facts, ns_of_kind, gaps)}.",
+        f"{doing(facts, ns_of_activity, gaps)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(without(_busy(facts), claimed_by_others)),
         rows=the_most(facts.idle.launch[gaps], ns_of_gap),
-        remedy=_computing_remedy(facts, at_stake_ns)
-        or unseen_remedy(facts, ns_of_kind),
+        remedy=computing_remedy or unseen_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
 
@@ -314,15 +338,17 @@ PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     """What to do about the op with the most time, where COMPUTES_SHARE of the time at
     stake is computing on the CPU; None where it is less."""
-    if int(facts.computing_ns[facts.busy_cpu].sum()) < COMPUTES_SHARE * at_stake_ns:
+    computing_ns = int(facts.computing_ns[facts.busy_cpu].sum())
+    if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
     rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
     computes = np.isin(rows, cpu_compute_rows(facts.trace))
     if not computes.any():
         return None
-    ns_of_name = np.bincount(facts.trace.name[rows[computes]], ns[computes])
-    name = facts.trace.names[int(ns_of_name.argmax())]
-    return f"{instead_of_computing(name)} {NO_LAUNCHES}"
+    names = facts.trace.name[rows[computes]]
+    longest_name = int(np.bincount(names, ns[computes]).argmax())
+    op = facts.trace.names[longest_name]
+    return f"{instead_of_computing(op)} {NO_LAUNCHES}"
 
 
 def instead_of_computing(op: str) -> str:
@@ -349,30 +375,36 @@ SLOW_NS: Final = LONG_NS
 def slow_launches(facts: Facts) -> Iterator[Claim]:
     """One claim: how long the GPU waits inside launch calls of more than SLOW_NS, which
     is at stake. The warm-up and launches of graphs do not count."""
-    trace = facts.trace
     idle = facts.idle
     warm_up_ns = facts.warming.within(idle.called, idle.returned)
     waited_ns = idle.ns("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
-    is_slow &= ~graph_calls(trace)[idle.launch]
-    at_stake_ns = int(waited_ns[is_slow].sum())
+    is_slow &= ~graph_calls(facts.trace)[idle.launch]
+    slow_ns = waited_ns[is_slow]
+    at_stake_ns = int(slow_ns.sum())
     if not at_stake_ns:
         return
     calls = idle.launch[is_slow]
-    heaviest = the_most(calls, waited_ns[is_slow])
-    longest = duration(int(trace.dur[calls].max()))
-    name = printable(trace.name_of(heaviest[0]))
-    which = f"one launch call of {longest}, {name}"
-    if len(calls) > 1:
-        which = (
-            f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
-            f"mostly {name}"
-        )
+    heaviest = the_most(calls, slow_ns)
+    which = _slow_calls(facts.trace, calls, heaviest[0])
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake_ns)} inside {which}.",
         at_stake_ns=at_stake_ns,
-        wanted=ReducedDurations(calls.astype(np.intp), waited_ns[is_slow]),
+        wanted=ReducedDurations(calls.astype(np.intp), slow_ns),
         rows=heaviest,
+    )
+
+
+def _slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
+    """`one launch call of 2 ms, NAME`, or `3 launch calls of more than 100 us, up to 2
+    ms, mostly NAME`; `heaviest`: the row of the call that names them."""
+    name = printable(trace.name_of(heaviest))
+    longest = duration(int(trace.dur[calls].max()))
+    if len(calls) == 1:
+        return f"one launch call of {longest}, {name}"
+    return (
+        f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+        f"mostly {name}"
     )
 
 
@@ -391,8 +423,8 @@ LEAST_TIME: Final = 0.1
 """Of the span: the short kernels, and the gaps between two of them."""
 
 REPLAYED_ALREADY: Final = (
-    "Graphs launch them already, so what is left is to fuse them: pointwise work with itself"
-    "{compile: (torch.compile)} or with the products beside it."
+    "Fuse them: pointwise work with itself{compile: (torch.compile)} or with the products beside "
+    "it. Graphs launch them already."
 )
 """The remedy where graphs launch most of the GPU's work."""
 
@@ -413,23 +445,31 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     these take LEAST_TIME of the span together with the gaps between two of them. Gaps
     that end with a slow launch are slow-launches' own."""
     trace = facts.trace
-    idle = facts.idle
     kernels = facts.kernels.rows[facts.kernels.is_kernel]
     short = kernels[trace.dur[kernels] < SHORT_KERNEL_NS]
     if len(kernels) < MIN_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    is_between = np.isin(idle.event, short) & np.isin(idle.before, short)
+    together_ns = int(trace.dur[short].sum()) + _gaps_between_ns(facts, short)
+    if together_ns < LEAST_TIME * facts.span_ns:
+        return
+    share = percent(len(short), len(kernels))
+    yield Claim(
+        text=f"{share} of the {plural(len(kernels), 'kernel')} are "
+        f"shorter than {duration(SHORT_KERNEL_NS)}. They and the gaps between them take "
+        f"{of_span(facts, together_ns)}.",
+        rows=the_most(short, trace.dur[short]),
+        remedy=REPLAYED_ALREADY if facts.is_replayed else None,
+    )
+
+
+def _gaps_between_ns(facts: Facts, kernels: Rows) -> int:
+    """How long the gaps between two of these kernels are together (ns), without those
+    that end with a slow launch."""
+    idle = facts.idle
+    is_between = np.isin(idle.event, kernels) & np.isin(idle.before, kernels)
     is_between &= ~_ends_with_slow_launch(facts)
     gap_ns = idle.end - idle.begin
-    together_ns = int(trace.dur[short].sum() + gap_ns[is_between].sum())
-    if together_ns >= LEAST_TIME * facts.span_ns:
-        yield Claim(
-            text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
-            f"shorter than {duration(SHORT_KERNEL_NS)}: with the gaps between them, they take "
-            f"{of_span(facts, together_ns)}.",
-            rows=the_most(short, trace.dur[short]),
-            remedy=REPLAYED_ALREADY if facts.is_replayed else None,
-        )
+    return int(gap_ns[is_between].sum())
 
 
 LONGEST_SWITCH_NS: Final = 10_000
@@ -448,17 +488,18 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     before the gap began, which is at stake."""
     idle = facts.idle
     waited_ns = idle.ns("queued", "graph")
-    is_switch = idle.end - idle.begin <= LONGEST_SWITCH_NS
-    is_switch &= (idle.called <= idle.begin) & (waited_ns > 0)
+    is_short = idle.end - idle.begin <= LONGEST_SWITCH_NS
+    is_launched_before = idle.called <= idle.begin
+    is_switch = is_short & is_launched_before & (waited_ns > 0)
     at_stake_ns = int(waited_ns[is_switch].sum())
     if not at_stake_ns:
         return
     gaps = int(np.count_nonzero(is_switch))
+    mean_ns = round(at_stake_ns / gaps)
     yield Claim(
-        text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake_ns)}: "
-        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)}, "
-        f"{duration(round(at_stake_ns / gaps))} each on average, before work that was already "
-        "queued.",
+        text=f"Switching from kernel to kernel takes {of_span(facts, at_stake_ns)}: "
+        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
+        f"{duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
         rows=the_most(idle.event[is_switch], waited_ns[is_switch]),
     )
@@ -497,20 +538,27 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
         return
     if 2 * number < np.count_nonzero(of_optimizer):
         return
-    idle = facts.idle
     taken_ns = kernels.ns(of_one_parameter)
-    ends_with_one = np.isin(idle.event, kernels.rows[of_one_parameter])
-    idle_ns = int((idle.end - idle.begin)[ends_with_one].sum())
+    idle_ns = _idle_before_ns(facts, kernels.rows[of_one_parameter])
     together_ns = taken_ns + idle_ns
     are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
-    if are_short and together_ns >= LEAST_SHARE * facts.span_ns:
-        yield Claim(
-            text=f"Each call of an optimizer launches {count(round(number / calls))} kernels of "
-            f"{duration(round(taken_ns / number))} on average, one parameter after another: with "
-            f"the gaps before them, they take {of_span(facts, together_ns)}, "
-            f"{percent(idle_ns, together_ns)} of it idle.",
-            kernels=of_one_parameter,
-        )
+    if not are_short or together_ns < LEAST_SHARE * facts.span_ns:
+        return
+    kernels_a_call = count(round(number / calls))
+    yield Claim(
+        text=f"Each optimizer call launches {kernels_a_call} kernels of "
+        f"{duration(round(taken_ns / number))} on average, parameter by parameter. With the "
+        f"gaps before them, they take {of_span(facts, together_ns)}, "
+        f"{percent(idle_ns, together_ns)} of it idle.",
+        kernels=of_one_parameter,
+    )
+
+
+def _idle_before_ns(facts: Facts, events: Rows) -> int:
+    """How long the gaps are together that end with one of these GPU events (ns)."""
+    idle = facts.idle
+    ends_with_event = np.isin(idle.event, events)
+    return int((idle.end - idle.begin)[ends_with_event].sum())
 
 
 def _takes_many_parameters(kernel: KernelName) -> bool:

@@ -96,12 +96,9 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         raise CannotTellError(
             "memory events of the GPU with totals", "profile_memory=True"
         )
-    properties = device_properties(facts.trace)
     asked_about = {device.pid for device in facts.devices}
     for pid, peak in _devices(facts, memory.peaks).items():
-        size = properties.get(pid, {}).get("totalGlobalMem")
-        if type(size) is not int or not size:
-            raise CannotTellError("the size of the GPU's memory", PROPERTIES)
+        size = _memory_bytes(facts, pid)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= NEARLY_FULL * size
         is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
@@ -109,20 +106,30 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
-                f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
-                "earlier phase."
+                f"once. {percent(unused, peak.reserved)} of the reserved memory is fragments or "
+                "left from an earlier phase."
             )
+
+
+def _memory_bytes(facts: Facts, pid: Id) -> int:
+    """How much memory a GPU has. Raises CannotTellError if it is not recorded."""
+    size = device_properties(facts.trace).get(pid, {}).get("totalGlobalMem")
+    if type(size) is not int or not size:
+        raise CannotTellError("the size of the GPU's memory", PROPERTIES)
+    return size
 
 
 def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
     """The peak of each GPU, by its id. Memory events count the GPUs that a process
     sees; ROCm numbers those that run kernels in another way, so there it must be one
     GPU and one peak. Raises CannotTellError if it is not known whose a peak is."""
-    every = device_ids(facts.trace)
-    if not is_rocm(facts.trace) and {peak.device for peak in peaks} <= set(every):
-        return {peak.device: peak for peak in peaks}
-    if len(every) == len(peaks) == 1:
-        return {every[0]: peaks[0]}
+    all_ids = device_ids(facts.trace)
+    # memory_peaks has one peak for each number
+    peak_of_number: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
+    if not is_rocm(facts.trace) and peak_of_number.keys() <= set(all_ids):
+        return peak_of_number
+    if len(all_ids) == len(peaks) == 1:
+        return {all_ids[0]: peaks[0]}
     raise CannotTellError(
         "which GPU each memory event is about", "one GPU for each process"
     )
@@ -136,14 +143,14 @@ LEAST_PART: Final = 0.1
 CASTS: Final = "Keep one dtype through a block"
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
-    "Keep tensors in the order in which they are read (.contiguous(), .clone(), reshape of a "
-    "transposed tensor and index assignments copy them)"
+    "Keep tensors in the order in which they are read: .contiguous(), .clone(), reshape of a "
+    "transposed tensor and index assignments copy them"
 )
 JOINS: Final = "Write into slices of one buffer instead of torch.cat"
 
 
 @Rule(
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    remedy=f"{CASTS}. {COPIES}. {JOINS}.",
     thresholds={"least_part": LEAST_PART},
     of_kernels=True,
 )
@@ -155,30 +162,33 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
     if not _sets_up(facts, within_device):
         copies |= within_device
-    at_stake_ns = kernels.ns(copies)
-    if at_stake_ns:
-        kinds = copy_kinds(kernels)
-        in_runs = copies & claimed_by(facts, fusable_run)
-        are_all_in_runs = bool((in_runs == copies).all())
-        shared_ns = kernels.ns(in_runs)
-        takes = "take" if int(copies.sum()) > 1 else "takes"
-        text = (
-            f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
-            f"{_asked_by(facts, copies)}"
-        )
-        if shared_ns and not are_all_in_runs:
-            text += (
-                f"; {duration(shared_ns)} of it is in runs that fusable-run counts too"
-            )
-        yield Claim(
-            text=f"{text}.",
-            at_stake_ns=at_stake_ns,
-            wanted=kernels.without(copies),
-            kernels=copies,
-            remedy=_remedy(kernels, copies, kinds),
-            part_of="fusable-run" if are_all_in_runs else None,
-        )
+    if kernels.ns(copies):
+        yield _claim_about_copies(facts, copies)
     yield from _pageable(facts)
+
+
+def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
+    """The claim about some copies and casts on the GPU; part of fusable-run if that
+    claims all of them."""
+    kernels = facts.kernels
+    at_stake_ns = kernels.ns(copies)
+    kinds = copy_kinds(kernels)
+    in_runs = copies & claimed_by(facts, fusable_run)
+    are_all_in_runs = bool((in_runs == copies).all())
+    shared_ns = kernels.ns(in_runs)
+    shared = ""
+    if shared_ns and not are_all_in_runs:
+        shared = f"; {duration(shared_ns)} of that also counts in fusable-run"
+    takes = "take" if int(copies.sum()) > 1 else "takes"
+    return Claim(
+        text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
+        f"{_asked_by(facts, copies)}{shared}.",
+        at_stake_ns=at_stake_ns,
+        wanted=kernels.without(copies),
+        kernels=copies,
+        remedy=_remedy(kernels, copies, kinds),
+        part_of="fusable-run" if are_all_in_runs else None,
+    )
 
 
 def _is_copy_of_torch(kernel: KernelName) -> bool:
@@ -202,14 +212,14 @@ _KIND_PLURALS: Final = {
 
 
 def _counted(kinds: NDArray[np.int8]) -> str:
-    """`12 casts, 3 copies and 1 concatenation`."""
+    """`12 casts, 3 copies and 1 concatenation`: how many there are of each CopyKind."""
     parts = []
     for kind, name in _KIND_NAMES.items():
         number = int(np.count_nonzero(kinds == kind))
-        if number:
-            parts.append(
-                f"{count(number)} {name if number == 1 else _KIND_PLURALS[kind]}"
-            )
+        if number == 1:
+            parts.append(f"1 {name}")
+        elif number:
+            parts.append(f"{count(number)} {_KIND_PLURALS[kind]}")
     if len(parts) == 1:
         return parts[0]
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -228,7 +238,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     for remedy, helped in kinds_of_remedy.items():
         if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
             remedies.append(remedy)
-    return f"{'; '.join(remedies)}."
+    return f"{'. '.join(remedies)}."
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
@@ -240,16 +250,18 @@ def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
 def _asked_by(facts: Facts, copies: Flags) -> str:
     """`, most of it in aten::clone, and in Attention`: the op that launched more than
     half of the time of some copies, and the kind of module with more than half of it;
-    blank without both."""
+    "" without both."""
     kernels = facts.kernels
     trace = facts.trace
-    has_op = copies & (trace.op[kernels.rows] >= 0)
+    op = trace.op[kernels.rows]
+    has_op = copies & (op >= 0)
     if not has_op.any():
         return ""
-    names = trace.name[trace.op[kernels.rows[has_op]]]
-    ns_of_name = np.bincount(names, kernels.effective_ns[has_op], len(trace.names))
+    name_of_op = trace.name[op[has_op]]
+    ns_of_name = np.bincount(name_of_op, kernels.effective_ns[has_op])
     longest = int(ns_of_name.argmax())
-    if 2 * ns_of_name[longest] <= kernels.ns(copies):
+    is_most = 2 * ns_of_name[longest] > kernels.ns(copies)
+    if not is_most:
         return most_module(kernels, copies)
     name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
     return f", most of it in {name}{most_module(kernels, copies, ', and in ')}"
@@ -258,10 +270,11 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 def _sets_up(facts: Facts, copies: Flags) -> bool:
     """Whether some copies only set the program up (weights, inputs): there are no
     steps, and all of them start before the first kernel."""
+    if len(facts.spans):
+        return False
     kernels = facts.kernels
     first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
-    are_before = bool((kernels.start[copies] < first_kernel_ns).all())
-    return not len(facts.spans) and are_before
+    return bool((kernels.start[copies] < first_kernel_ns).all())
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
@@ -273,18 +286,16 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     copies = _memcpy(kernels, PAGEABLE)
     if _sets_up(facts, copies):
         return
-    at_stake_ns = 0
-    for device in kernels.devices:
-        copying = kernels.cover(copies, device)
-        at_stake_ns += without(copying, kernels.cover(kernels.is_kernel, device)).ns
+    at_stake_ns = _without_kernels_ns(kernels, copies)
     if not at_stake_ns:
         return
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
-    to_host = trace.matching(rows, TO_HOST.search)
-    waits = int(np.count_nonzero(_waits_behind(facts, calls[to_host]) >= 0))
+    is_to_host = trace.matching(rows, TO_HOST.search)
+    waits_behind = _waits_behind(facts, calls[is_to_host])
+    waits = int(np.count_nonzero(waits_behind >= 0))
     yield Claim(
-        text=f"{count(len(rows))} x copy between the GPU and pageable memory: "
+        text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
         f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
@@ -295,22 +306,35 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
+    """How long some copies run while no kernel does on their device (ns), added up over
+    the devices."""
+    alone_ns = 0
+    for device in kernels.devices:
+        copying = kernels.cover(copies, device)
+        running = kernels.cover(kernels.is_kernel, device)
+        alone_ns += without(copying, running).ns
+    return alone_ns
+
+
 def _waits_behind(facts: Facts, copying: Rows) -> Rows:
     """The wait behind each call that copies, shape [calls]: the next call of its thread
     that waits for the device or launches, if that waits; -1 for none, and for call -1."""
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
+    launches = launches[launches >= 0]
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    calls = distinct(np.concatenate((launches[launches >= 0], waits)))
+    calls = distinct(np.concatenate((launches, waits)))
     thread = trace.thread_of_track[trace.track[calls]]
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]
-    following = calls[1:]
-    is_wait = (thread[1:] == thread[:-1]) & ~np.isin(following, launches)
+    next_call = calls[1:]
+    is_same_thread = thread[1:] == thread[:-1]
+    is_before_wait = is_same_thread & ~np.isin(next_call, launches)
     # by the row of the call; -1 for the last call, for other rows and for row -1
     wait_behind = np.full(len(trace) + 1, -1, dtype=np.intp)
-    wait_behind[calls[:-1][is_wait]] = following[is_wait]
+    wait_behind[calls[:-1][is_before_wait]] = next_call[is_before_wait]
     return wait_behind[copying]
 
 
@@ -320,13 +344,10 @@ def _staying(waits: int) -> str:
     if not waits:
         return ""
     if waits == 1:
-        return (
-            " A call that waits for the GPU is behind one of them, to the CPU: it stays, and "
-            "waits for the work before the copy."
-        )
+        return " One of them, to the CPU, is followed by a wait for the GPU, which would remain."
     return (
-        f" Calls that wait for the GPU are behind {count(waits)} of them, to the CPU: these stay, "
-        "and wait for the work before the copies."
+        f" {count(waits)} of them, to the CPU, are followed by waits for the GPU, which would "
+        "remain."
     )
 
 
@@ -336,9 +357,9 @@ them."""
 
 
 @Rule(
-    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
-    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
-    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
+    remedy="Use model.to(memory_format=torch.channels_last), and the same for its inputs"
+    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}. The fast convolutions of 16-bit types and "
+    "TF32 want NHWC.",
     of_kernels=True,
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
@@ -368,6 +389,7 @@ def _changes_layout_in_cudnn(kernel: KernelName) -> bool:
 
 
 def _changes_layout_in_miopen(kernel: KernelName) -> bool:
+    """Whether a kernel of MIOpen changes the layout of a tensor."""
     return kernel.op == "copy" and kernel.family == "miopen"
 
 

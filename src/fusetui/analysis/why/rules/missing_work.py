@@ -18,7 +18,7 @@ from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
@@ -49,9 +49,9 @@ def holes(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
         yield Claim(
-            text=f"Nothing is recorded for {of_span(facts, at_stake_ns)} between nodes of graphs, "
-            f"in {plural(int(is_long.sum()), 'gap')} of more than {duration(LONG_GAP_NS)}: other "
-            "nodes probably ran meanwhile, and were not recorded.",
+            text=f"Graph nodes are probably missing from the trace: nothing is recorded for "
+            f"{of_span(facts, at_stake_ns)} between nodes, in {plural(int(is_long.sum()), 'gap')} "
+            f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
             rows=the_most(facts.idle.event[is_long], waited_ns[is_long]),
             why_likely="A graph may also wait for a function on the host or for another device.",
@@ -69,25 +69,31 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     launches = launch_calls(facts)
     missing = _missing(trace, launches)
     unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
-    if len(missing.calls) <= unlinked_events:  # these may be theirs
+    if len(missing.calls) <= unlinked_events:
         return
     at_stake_ns = _idle_since(facts, missing)
     if not at_stake_ns:
         return
     calls = missing.calls
     names = Counter(trace.name_of(int(row)) for row in calls)
+    most_frequent, _ = names.most_common(1)[0]
     lasted_ns = trace.dur[calls]
-    shortest = duration(int(lasted_ns.min()))
-    longest = duration(int(lasted_ns.max()))
-    lasts = f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
+    lasts = _range_text(int(lasted_ns.min()), int(lasted_ns.max()))
     yield Claim(
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
-        f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
-        "before and after them have one: their work was not recorded, and may have run in "
+        f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
+        "before and after them do. Their work was not recorded; it may have run in "
         f"{of_span(facts, at_stake_ns)} of the idle time.",
         at_stake_ns=at_stake_ns,
         rows=the_most(calls, lasted_ns),
     )
+
+
+def _range_text(shortest_ns: int, longest_ns: int) -> str:
+    """`of 5 us to 2 ms`; `of 5 us` if both read the same."""
+    shortest = duration(shortest_ns)
+    longest = duration(longest_ns)
+    return f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
 
 
 class MissingWork(msgspec.Struct, frozen=True, eq=False):
@@ -103,72 +109,95 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
     that the next call launched (ns); not within graphs."""
     trace = facts.trace
     idle = facts.idle
-    # by the call that launches next; the last one for none
-    since_ns = np.full(len(trace) + 1, FOREVER)
-    np.minimum.at(since_ns, missing.following, trace.start[missing.calls])
+    # by the row of the next call with an event; the last element is for gaps without one
+    first_missing_ns = np.full(len(trace) + 1, FOREVER)
+    np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
     is_in_graph = idle.ns("graph") > 0
-    begin = np.where(is_in_graph, FOREVER, since_ns[idle.launch])
-    begin = np.maximum(idle.begin, begin)
-    return int((np.maximum(idle.end, begin) - begin).sum())
+    missing_since = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
+    idle_since = np.maximum(idle.begin, missing_since)
+    idle_ns = np.maximum(idle.end - idle_since, 0)
+    return int(idle_ns.sum())
 
 
 def _missing(trace: Trace, launches: Rows) -> MissingWork:
     """Of the calls that launch, those without an event that lie between two calls of
     their thread that have one."""
     with_event = _calls_with_event(trace)
-    # neither the call nor one inside of it
-    first = with_event.searchsorted(launches)
-    end = with_event.searchsorted(trace.end_row[launches])
-    without_event = launches[first == end]
-
-    rows = np.concatenate((with_event, without_event))
-    thread = trace.thread_of_track[trace.track[rows]]
-    by_thread = np.lexsort((trace.start[rows], thread))
-    rows = rows[by_thread]
+    without_event = _without_event_inside(trace, launches, with_event)
+    calls = np.concatenate((with_event, without_event))
+    thread = trace.thread_of_track[trace.track[calls]]
+    by_thread = np.lexsort((trace.start[calls], thread))
+    calls = calls[by_thread]
     thread = thread[by_thread]
     has_event = by_thread < len(with_event)
-    # for each call, where the nearest ones with an event are: -1 and len(rows) for none
-    place = np.arange(len(rows))
-    previous = np.maximum.accumulate(np.where(has_event, place, -1))
-    from_last = np.where(has_event, place, len(rows))[::-1]
-    following = np.minimum.accumulate(from_last)[::-1]
-    is_between = (previous >= 0) & (following < len(rows)) & ~has_event
-    between = np.flatnonzero(is_between)
-    previous = previous[between]
-    following = following[between]
-    is_same_thread = thread[previous] == thread[between]
-    is_same_thread &= thread[following] == thread[between]
+    nearest = _NearestPlaces.of(has_event)
+    is_between = (nearest.before >= 0) & (nearest.after < len(calls)) & ~has_event
+    place = np.flatnonzero(is_between)
+    before = nearest.before[place]
+    after = nearest.after[place]
+    is_of_thread = (thread[before] == thread[place]) & (thread[after] == thread[place])
     return MissingWork(
-        calls=rows[between[is_same_thread]], following=rows[following[is_same_thread]]
+        calls=calls[place[is_of_thread]], following=calls[after[is_of_thread]]
     )
+
+
+def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
+    """The calls that are none of `with_event`, and have none of these inside."""
+    first_inside = with_event.searchsorted(calls)
+    after_last_inside = with_event.searchsorted(trace.end_row[calls])
+    without: Rows = calls[first_inside == after_last_inside]
+    return without
+
+
+class _NearestPlaces(msgspec.Struct, frozen=True, eq=False):
+    """For each place, where the nearest ones with a mark are, or the place itself if it
+    has one; arrays of shape [places]."""
+
+    before: Rows
+    """-1 for none."""
+    after: Rows
+    """The number of places for none."""
+
+    @classmethod
+    def of(cls, has_mark: Flags) -> _NearestPlaces:
+        """The nearest of the places with a mark."""
+        place = np.arange(len(has_mark))
+        place_or_first = np.where(has_mark, place, -1)
+        place_or_last = np.where(has_mark, place, len(has_mark))
+        return cls(
+            before=np.maximum.accumulate(place_or_first),
+            after=np.minimum.accumulate(place_or_last[::-1])[::-1],
+        )
 
 
 def _calls_with_event(trace: Trace) -> Rows:
     """The calls that have the correlation of a GPU event."""
     calls = trace.rows_of(Role.CALL)
     correlations = trace.correlation[calls]
-    linked = distinct(trace.correlation[trace.gpu_rows])
+    of_events = distinct(trace.correlation[trace.gpu_rows])
     # np.isin would sort both
-    place = np.minimum(linked.searchsorted(correlations), len(linked) - 1)
-    with_event: Rows = calls[linked[place] == correlations]
+    place = np.minimum(of_events.searchsorted(correlations), len(of_events) - 1)
+    with_event: Rows = calls[of_events[place] == correlations]
     return with_event
 
 
 def launch_calls(facts: Facts) -> Rows:
-    """The calls in the window that launch kernels or graphs; of a call inside of a
-    call, the outer one."""
+    """The calls in the window that launch kernels or graphs, without those during the
+    capture of a graph: what is launched then, by whichever thread, runs later. Of a
+    call inside of a call, the outer one."""
     trace = facts.trace
     calls = trace.rows_named(LAUNCHES.search, Role.CALL)
-    outer = trace.parent[calls]
-    calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
+    parent = trace.parent[calls]
+    is_outer = (parent < 0) | (trace.role[parent] != Role.CALL)
     start = trace.start[calls]
     is_inside = (start >= facts.begin_ns) & (start < facts.end_ns)
-    calls = calls[is_inside & (trace.correlation[calls] > 0)]
-    # what is launched meanwhile, by whichever thread, runs later
+    has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
+    calls = calls[is_outer & is_inside & has_correlation]
     captured = captures(trace)
     capturing = union(captured.start, captured.end)
-    outside: Rows = calls[capturing.place_of(trace.start[calls]) < 0]
-    return outside
+    is_captured = capturing.place_of(trace.start[calls]) >= 0
+    not_captured: Rows = calls[~is_captured]
+    return not_captured
 
 
 MIN_QUEUED_NS: Final = 20_000
@@ -185,15 +214,14 @@ class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EARLY: Final = UnrecordedWait(
-    text=" before the first work of a stream, which was already launched, while a thread waits for "
-    "the GPU: it probably finishes work from before the recording, so the share of busy time means "
-    "nothing here.",
+    text=" before the first work of a stream. It probably finishes work from before the recording, "
+    "so the share of busy time means nothing here.",
     remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
     why_likely="Work that ran before the recording is not in the trace.",
 )
 OUTSIDE: Final = UnrecordedWait(
-    text=" although the next work was already launched. What it waited for is not recorded: another "
-    "device, a function on the host, or unrecorded work.",
+    text=" with the next work already launched. It waited for something unrecorded: another "
+    "device, a function on the CPU, or other work.",
     remedy=None,
     why_likely=None,
 )
@@ -215,33 +243,47 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
     is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
-    for gaps_of_wait, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
-        waited_ns = int(queued_ns[gaps_of_wait].sum())
-        if waited_ns:
-            yield Claim(
-                text=f"The GPU is idle for {of_span(facts, waited_ns)} in "
-                f"{plural(len(gaps_of_wait), 'gap')}{wait.text}",
-                at_stake_ns=waited_ns,
-                rows=the_most(idle.event[gaps_of_wait], queued_ns[gaps_of_wait]),
-                remedy=wait.remedy,
-                why_likely=wait.why_likely,
-            )
+    yield from _unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
+    yield from _unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
+
+
+def _unrecorded_wait(
+    facts: Facts, wait: UnrecordedWait, gaps: Rows, queued_ns: Int64s
+) -> Iterator[Claim]:
+    """A claim about some gaps of one kind of wait; none without queued time.
+    `queued_ns`: of all gaps."""
+    at_stake_ns = int(queued_ns[gaps].sum())
+    if not at_stake_ns:
+        return
+    yield Claim(
+        text=f"The GPU is idle for {of_span(facts, at_stake_ns)} in "
+        f"{plural(len(gaps), 'gap')}{wait.text}",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(facts.idle.event[gaps], queued_ns[gaps]),
+        remedy=wait.remedy,
+        why_likely=wait.why_likely,
+    )
 
 
 def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
-    """Those of some gaps that end with the first work of a stream while a thread waits
-    for the GPU: it waits for work from before the recording."""
+    """The gaps, of these, that end with the first work of a stream while a thread waits
+    for the GPU: the GPU probably still works on what it got before the recording. A
+    wait for a part of the gap is enough."""
     trace = facts.trace
     idle = facts.idle
-    first_start_ns = np.full(len(trace.tracks), FOREVER)
-    np.minimum.at(
-        first_start_ns, trace.track[trace.gpu_rows], trace.start[trace.gpu_rows]
-    )
     events = idle.event[gaps]
-    is_first = trace.start[events] <= first_start_ns[trace.track[events]]
+    ends_with_first_work = _is_first_of_stream(trace, events)
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waiting = facts.while_launching(waits)
-    early: Rows = gaps[
-        is_first & (waiting.within(idle.begin[gaps], idle.end[gaps]) > 0)
-    ]
+    waited_ns = waiting.within(idle.begin[gaps], idle.end[gaps])
+    early: Rows = gaps[ends_with_first_work & (waited_ns > 0)]
     return early
+
+
+def _is_first_of_stream(trace: Trace, events: Int32s) -> Flags:
+    """Whether no GPU event of its track starts before each of these."""
+    first_start_ns = np.full(len(trace.tracks), FOREVER)
+    all_events = trace.gpu_rows
+    np.minimum.at(first_start_ns, trace.track[all_events], trace.start[all_events])
+    is_first: Flags = trace.start[events] <= first_start_ns[trace.track[events]]
+    return is_first

@@ -55,18 +55,18 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     number = int(unaligned.sum())
     text = (
         f"{subject(number, 'matrix product', 'take')} {of_work(facts, taken_ns)} in "
-        f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
+        f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
     known_ns = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
-        those = "it" if number == 1 else "they"
+        of_known = ""
         if known_ns != taken_ns:
-            those = f"{duration(known_ns)} of it, whose work is known,"
+            of_known = f", for the {duration(known_ns)} whose work is known"
         spared_ns = kernels.bounded.at_stake_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
         yield Claim(
-            text=f"{text}; at the attainable rate {those} would take an estimated "
-            f"{duration(at_stake_ns)} less.",
+            text=f"{text}. An estimated {duration(at_stake_ns)} less would be needed at the "
+            f"attainable rate{of_known}.",
             at_stake_ns=at_stake_ns,
             wanted=ReducedDurations(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
@@ -86,7 +86,7 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 def _shape(kernels: Kernels, which: Flags) -> str:
     """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
-    blank where it is not known."""
+    "" where it is not known."""
     longest_row = kernels.heaviest(which)[0]
     place = kernels.rows.searchsorted(longest_row)
     number = kernels.job_numbers[place]
@@ -95,10 +95,11 @@ def _shape(kernels: Kernels, which: Flags) -> str:
     amount = kernels.jobs.distinct[number].amount
     if not (amount.m and amount.n and amount.k):
         return ""
-    shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
-    if amount.batch is not None and amount.batch > 1:
-        shape = f"{count(amount.batch)} times {shape}"
-    return f", most of all {shape}"
+    a = f"{count(amount.m)} x {count(amount.k)}"
+    b = f"{count(amount.k)} x {count(amount.n)}"
+    is_batch = amount.batch is not None and amount.batch > 1
+    times = f"{count(amount.batch or 0)} times " if is_batch else ""
+    return f", mostly {times}{a} by {b}"
 
 
 HALF: Final = (
@@ -162,10 +163,12 @@ def _products_on_plain_cores(kernels: Kernels) -> Flags:
 
 
 def _is_convolution(kernel: KernelName) -> bool:
+    """Whether a kernel is a convolution, by its name."""
     return kernel.op == "conv"
 
 
 def _names_tf32(kernel: KernelName) -> bool:
+    """Whether the name of a kernel says that it uses TF32."""
     return "tf32" in kernel.name
 
 
@@ -174,8 +177,10 @@ def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
     [selected kernels]). `ratio` is the present rate as a share of the faster one. No
     kernel becomes faster than its bytes can be moved."""
     taken_ns = kernels.effective_ns[which]
-    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[which])
-    least_ns = np.ceil(np.maximum(taken_ns * ratio, memory_ns)).astype(np.int64)
+    memory_ns = kernels.of_jobs(lambda job: job.limits.memory_ns)[which]
+    moving_ns = np.nan_to_num(memory_ns)
+    computing_ns = taken_ns * ratio
+    least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
     spared_ns: Int64s = np.maximum(taken_ns - least_ns, 0)
     return spared_ns
 
@@ -193,34 +198,46 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
     """A claim about attention in float32 on plain cores, and one about that on tensor
     cores; each only where tensor cores multiply a type of 16 bits faster. At stake is
     the difference to that rate."""
-    kernels = facts.kernels
     faster = _of_16_bits(peak)
     if faster is None:
         return
-    for is_split in (False, True):
-        if is_split:
-            how = f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
-            own_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
-        else:
-            how = "on the plain cores"
-            own_rate = peak.flop_per_s("fp32") or 0
-        attention = kernels.flags(_is_float32_attention(is_split=is_split))
-        if not attention.any() or not 0 < own_rate < faster.flop_per_s:
-            continue
-        ratio = own_rate / faster.flop_per_s
-        spared_ns = _spared_ns(kernels, attention, ratio)
-        rounding = HALF if faster.name == "float16" else BFLOAT16
-        flash = "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
-        yield Claim(
-            text=f"{subject(int(attention.sum()), 'float32 attention kernel', 'take')} "
-            f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies "
-            f"{faster.name} {1 / ratio:.0f} times as fast.",
-            at_stake_ns=int(spared_ns.sum()),
-            wanted=ReducedDurations(kernels.rows[attention], spared_ns),
-            kernels=attention,
-            remedy=f"{rounding}{flash}",
-            why_likely="Attention also computes a softmax, which gains nothing.",
-        )
+    fp32_rate = peak.flop_per_s("fp32") or 0
+    yield from _slow_attention(
+        facts, faster, fp32_rate, "on the plain cores", is_split=False
+    )
+    split_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
+    how = (
+        f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
+    )
+    yield from _slow_attention(facts, faster, split_rate, how, is_split=True)
+
+
+def _slow_attention(
+    facts: Facts, faster: FasterType, rate: float, how: str, *, is_split: bool
+) -> Iterator[Claim]:
+    """A claim about attention in float32 that multiplies at this rate (FLOP/s); `how`:
+    in words. None if no kernel does, or if the faster type is no faster."""
+    kernels = facts.kernels
+    attention = kernels.flags(_is_float32_attention(is_split=is_split))
+    if not attention.any() or not 0 < rate < faster.flop_per_s:
+        return
+    ratio = rate / faster.flop_per_s
+    spared_ns = _spared_ns(kernels, attention, ratio)
+    takes = subject(int(attention.sum()), "float32 attention kernel", "take")
+    rounding = HALF if faster.name == "float16" else BFLOAT16
+    flash = (
+        "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
+    )
+    yield Claim(
+        text=f"{takes} "
+        f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies "
+        f"{faster.name} {1 / ratio:.0f} times as fast.",
+        at_stake_ns=int(spared_ns.sum()),
+        wanted=ReducedDurations(kernels.rows[attention], spared_ns),
+        kernels=attention,
+        remedy=f"{rounding}{flash}",
+        why_likely="Attention also computes a softmax, which gains nothing.",
+    )
 
 
 def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
@@ -278,7 +295,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} {of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
             f"this device (compute capability {capability}) multiply {' and '.join(multiplied)}. "
-            "How much faster they are is unknown: the table of peaks does not have this device.",
+            "How much faster they are is unknown, because the peak rates of this device are.",
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
@@ -349,15 +366,15 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     spared_ns = np.minimum(ns * empty_share, ns - least_ns)
     at_stake_ns = int(spared_ns.sum())
     yield Claim(
-        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
-        f"more without a block while nothing else runs, for {of_work(facts, taken_ns)}: "
-        f"{_widest(kernels, few)}. Blocks on all of the multiprocessors would save "
-        f"{duration(at_stake_ns)} at most.",
+        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter or more of the "
+        f"multiprocessors without a block for {of_work(facts, taken_ns)}: "
+        f"{_widest(kernels, few)}. Blocks on all multiprocessors would save at most "
+        f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(kernels.rows[few], spared_ns.astype(np.int64)),
         kernels=few,
         remedy=_few_blocks_remedy(kernels, few),
-        why_likely="What one block does may not be divisible.",
+        why_likely="The work of one block may not be divisible.",
         is_little=taken_ns < LEAST_SHARE * kernels.ns(kernels.is_kernel),
     )
 
@@ -366,14 +383,16 @@ def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
     if there are others."""
     name, of_name = kernels.mainly(few, kernels.effective_ns)
-    fewest = int(kernels.blocks[of_name].min())
-    most = int(kernels.blocks[of_name].max())
-    blocks = plural(most, "block")
+    blocks = kernels.blocks[of_name]
+    fewest = int(blocks.min())
+    most = int(blocks.max())
+    blocks_text = plural(most, "block")
     if fewest != most:
-        blocks = f"{count(fewest)} to {blocks}"
+        blocks_text = f"{count(fewest)} to {blocks_text}"
+    multiprocessors = count(int(kernels.sms[of_name].max()))
     has_others = not (of_name == few).all()
     times = f"{count(int(of_name.sum()))} x " if has_others else ""
-    return f"{blocks} on {count(int(kernels.sms[of_name].max()))} in {times}{name}"
+    return f"{blocks_text} on {multiprocessors} in {times}{name}"
 
 
 def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
@@ -388,22 +407,32 @@ def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
 
 
 def _is_product(kernel: KernelName) -> bool:
+    """Whether a kernel is a product or a convolution, by its name."""
     return kernel.op in ("gemm", "conv")
 
 
 def _is_batch_norm(kernel: KernelName) -> bool:
+    """Whether a kernel is a batch norm, by its name."""
     return "batch_norm" in kernel.name or "BatchNorm" in kernel.name
 
 
 def _candidates(kernels: Kernels) -> Flags:
     """Which kernels are long, run alone and have few blocks; without those that keep
-    the memory busy, because they move their bytes at BUSY_MEMORY of its bandwidth.
-    Shape [kernels]."""
-    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
-    is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    keeps_memory_busy = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)
+    the memory busy (see _keeps_memory_busy). Shape [kernels]."""
+    has_blocks = kernels.blocks > 0
+    has_few = kernels.blocks <= FEW_BLOCKS * kernels.sms
+    is_long = kernels.effective_ns >= SHORTEST_NS
     few: Flags = kernels.computes & ~kernels.tried & kernels.alone
-    few &= kernels.effective_ns >= SHORTEST_NS
-    few &= (kernels.blocks > 0) & (kernels.blocks <= FEW_BLOCKS * kernels.sms)
-    few &= ~keeps_memory_busy
+    few &= is_long
+    few &= has_blocks & has_few
+    few &= ~_keeps_memory_busy(kernels)
     return few
+
+
+def _keeps_memory_busy(kernels: Kernels) -> Flags:
+    """Which kernels are bound by memory and move their bytes at BUSY_MEMORY of its
+    bandwidth or more; shape [kernels]."""
+    is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
+    is_busy: Flags = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)
+    return is_busy

@@ -16,6 +16,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 
 REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
@@ -82,33 +83,39 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
     if facts.has_stacks and not len(resumed):
         return
     step = _usual_step(facts)
-    if step.regions < (2 if len(resumed) else SEVERAL_REGIONS):
+    fewest = 2 if len(resumed) else SEVERAL_REGIONS
+    if step.regions < fewest:
         return
-    names = ", ".join(
-        printable(trace.name_of(row)) for row in step.rows[:MAX_REGIONS_NAMED].tolist()
-    )
-    more = ", ..." if step.regions > MAX_REGIONS_NAMED else ""
-    text = f"A step runs {count(step.regions)} compiled regions ({names}{more})"
     if len(resumed):
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
-        text += (
-            ": graph breaks divide the program, and nothing is fused across them. After a break "
-            f"{continues} continues."
+        explained = (
+            f": graph breaks split the program, and nothing is fused across them. {continues} "
+            "continues after a break."
         )
         doubt = None
     else:
-        text += (
-            ", and nothing is fused across them. Either graph breaks divide the program, or its "
-            "functions are compiled one by one: without Python stacks the trace does not show "
-            "which."
+        explained = (
+            ", and nothing is fused across them. Either graph breaks split the program, or its "
+            "functions are compiled one by one: the trace shows which only with Python stacks."
         )
         doubt = "Separately compiled functions look the same."
     yield Claim(
-        text=text,
+        text=f"A step runs {count(step.regions)} compiled regions "
+        f"({_region_names(trace, step)}){explained}",
         rows=tuple(step.rows.tolist()),
         remedy=BREAKS_ARE_ERRORS,
         why_likely=doubt,
     )
+
+
+def _region_names(trace: Trace, step: CompiledRegions) -> str:
+    """The names of the first MAX_REGIONS_NAMED regions of a step, `...` for more."""
+    names = []
+    for row in step.rows[:MAX_REGIONS_NAMED].tolist():
+        names.append(printable(trace.name_of(row)))
+    if step.regions > MAX_REGIONS_NAMED:
+        names.append("...")
+    return ", ".join(names)
 
 
 class CompiledRegions(msgspec.Struct, frozen=True, eq=False):
@@ -134,11 +141,14 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     regions_of_step = []
     for number in distinct(step).tolist():
         in_step = rows[step == number]
-        first_of_function = np.unique(_function(facts, in_step), return_index=True)[1]
+        function = _function(facts, in_step)
+        first_of_function = np.unique(function, return_index=True)[1]
         regions_of_step.append(in_step[first_of_function])
     fewest_first = sorted(regions_of_step, key=len)
-    usual = fewest_first[(len(fewest_first) - 1) // 2]
-    return CompiledRegions(usual[np.argsort(trace.start[usual], kind="stable")])
+    middle = (len(fewest_first) - 1) // 2
+    usual = fewest_first[middle]
+    by_start = np.argsort(trace.start[usual], kind="stable")
+    return CompiledRegions(usual[by_start])
 
 
 def _function(facts: Facts, regions: Rows) -> Int64s:

@@ -20,6 +20,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 
 SLOW_FIRST: Final = 1.5
@@ -101,20 +102,16 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     launches = launch_calls(facts)
     if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
         return
-    names = Counter(trace.name_of(row) for row in launches.tolist())
-    name = printable(names.most_common(1)[0][0])
-    mostly = "mostly " if len(names) > 1 else ""
-    were = "was" if len(launches) == 1 else "were"
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
+    received = "only ranges of counters" if has_counters else "nothing"
     text = (
-        f"{plural(len(launches), 'launch call')} ({mostly}{name}) {were} recorded, but no GPU "
-        "event: the profiler traced the calls, and received "
-        f"{'only ranges of counters' if has_counters else 'nothing'} from the GPU."
+        f"{_recorded_launches(trace, launches)} recorded, but no GPU "
+        f"event: the profiler received {received} from the GPU."
     )
     if has_counters:
         text += (
-            " Counters are measured inside the launch calls, which takes much longer than "
-            "launching: the times of the CPU mean little."
+            " CPU times mean little: counters are measured inside the launch calls, which takes "
+            "much longer than launching."
         )
         remedy = WITHOUT_COUNTERS
     elif trace.report.writer == "nsys":
@@ -124,12 +121,23 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     yield Note(text=text, remedy=remedy, rows=the_most(launches, trace.dur[launches]))
 
 
+def _recorded_launches(trace: Trace, launches: Rows) -> str:
+    """`12 launch calls (mostly cudaLaunchKernel) were`: how many calls there are, and
+    their most frequent name."""
+    names = Counter(trace.name_of(row) for row in launches.tolist())
+    most_frequent, _ = names.most_common(1)[0]
+    mostly = "mostly " if len(names) > 1 else ""
+    were = "was" if len(launches) == 1 else "were"
+    calls = plural(len(launches), "launch call")
+    return f"{calls} ({mostly}{printable(most_frequent)}) {were}"
+
+
 def _stacks(facts: Facts) -> Iterator[Note]:
     """A note where Python stacks were recorded and the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
-            text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
-            "CPU include the work of the profiler, and without it the program may be faster.",
+            text="CPU times include the profiler's own work, because Python stacks were recorded. "
+            "The GPU waited for the CPU, so the program may be faster without them.",
             remedy="Record again with with_stack=False for the times, and keep this trace for the "
             "frames.",
         )
@@ -166,8 +174,8 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
         return
     yield Note(
         text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
-        f"({percent(unlinked_ns, all_ns)} of the GPU time) are not in the trace: they came before "
-        "it began, or were not recorded.",
+        f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: they came before it "
+        "began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, "
         "so that no earlier work runs into them.",
         rows=the_most(unlinked, trace.dur[unlinked]),
@@ -178,19 +186,24 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     """A note where the first step takes SLOW_FIRST times the median of the others or
     more. It names all steps that take as long, if the first one is not the longest."""
     times = facts.step_intervals
-    first_ns, usual_ns = first_step(facts.spans, times) or (0, 0)
-    if times is None or not usual_ns or first_ns < SLOW_FIRST * usual_ns:
+    step = first_step(facts.spans, times)
+    if times is None or step is None or not step.others_ns:
+        return
+    least_ns = SLOW_FIRST * step.others_ns
+    if step.first_ns < least_ns:
         return
     lengths = times.end - times.start
-    slow = np.flatnonzero(lengths >= SLOW_FIRST * usual_ns)
+    slow = np.flatnonzero(lengths >= least_ns)
     slow = slow[np.argsort(-lengths[slow], kind="stable")]
     if slow[0] != 0:
-        yield _slow_steps(facts, times.length, lengths, slow, usual_ns)
+        yield _slow_steps(facts, times.length, lengths, slow, step.others_ns)
         return
+    times_as_long = quantity(step.first_ns / step.others_ns, digits=2)
+    usual = duration(round(step.others_ns))
     yield Note(
-        text=f"The first {times.length.step} takes {duration(first_ns)}, "
-        f"{quantity(first_ns / usual_ns, digits=2)} times as long as the median of the others "
-        f"({duration(round(usual_ns))}){_later_ones(facts, lengths, slow[1:])}.",
+        text=f"The first {times.length.step} takes {duration(step.first_ns)}, "
+        f"{times_as_long} times as long as the median of the others "
+        f"({usual}){_later_ones(facts, lengths, slow[1:])}.",
         remedy="Look at the later steps (--step), or warm up for longer before recording.",
         rows=tuple(facts.spans.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
@@ -240,10 +253,10 @@ def _captures(facts: Facts) -> Iterator[Note]:
     all_ns = int(step_wall(steps.start, steps.end).sum())
     if captured_ns >= CAPTURED * all_ns > 0:
         yield Note(
-            text=f"For {duration(captured_ns)} of {plural(len(steps), 'step')} "
-            f"({percent(captured_ns, all_ns)}) a graph is captured: what is launched meanwhile "
-            "becomes part of it and does not run.",
-            remedy="Look at replays of the graph for what it costs.",
+            text=f"A graph is captured for {duration(captured_ns)} of {plural(len(steps), 'step')} "
+            f"({percent(captured_ns, all_ns)}). Work launched in that time becomes part of the "
+            "graph and does not run.",
+            remedy="Look at replays of the graph to see its cost.",
             rows=tuple(captured.rows[:FEWEST].tolist()),
         )
 
@@ -263,7 +276,7 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
         remedy = f"Give the profiler a schedule with active={FEWEST} or more."
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
-        "whether others take as long is not known.",
+        "others may take longer or shorter.",
         remedy=remedy,
         rows=tuple(steps.rows.tolist()),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
@@ -49,9 +50,8 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = kernels.ns(attention.between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
-        f"{most_module(kernels, softmaxes, ' in ')}: between the two products, softmax and the "
-        f"kernels around it take {of_work(facts, at_stake_ns)}, to write and read scores that a "
-        "fused kernel keeps on the chip.",
+        f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
+        f"{of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.without(attention.between),
         rows=the_most(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
@@ -75,10 +75,12 @@ def _is_forward_softmax(kernel: KernelName) -> bool:
 
 
 def _is_no_product(kernel: KernelName) -> bool:
+    """Whether the name of a kernel says that it is something else than a product."""
     return kernel.op not in ("gemm", "gemv")
 
 
 def _may_lie_between(kernel: KernelName) -> bool:
+    """Whether a kernel may lie between the products of an attention, by its name."""
     return kernel.op in _BETWEEN_PRODUCTS
 
 
@@ -91,19 +93,18 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
     order = kernels.in_order
     # One with an unknown name counts as what its op does.
     is_product = kernels.under(PRODUCTS) & ~kernels.flags(_is_no_product)
-    is_product = is_product[order]
-    may_lie_between = kernels.flags(_may_lie_between)[order]
-    stream = kernels.stream[order]
-    module = kernels.module[order]
+    around = _Surroundings(
+        is_product=is_product[order],
+        may_lie_between=kernels.flags(_may_lie_between)[order],
+        stream=kernels.stream[order],
+        module=kernels.module[order],
+    )
     between: list[int] = []
     softmaxes: list[int] = []
     for place in np.flatnonzero(is_softmax[order]).tolist():
-        first = _next_product(place, -1, is_product, may_lie_between)
-        last = _next_product(place, 1, is_product, may_lie_between)
-        if first < 0 or last < 0 or stream[first] != stream[last]:
-            continue
-        if module[first] == module[last] == module[place]:
-            between += range(first + 1, last)
+        products = around.products_of(place)
+        if products is not None:
+            between += range(products.first + 1, products.last)
             softmaxes.append(place)
     if not softmaxes:
         return None
@@ -113,18 +114,44 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
     )
 
 
-def _next_product(
-    place: int, step: int, is_product: Flags, may_lie_between: Flags
-) -> int:
-    """The place of the product before (`step` -1) or after (1) a softmax, if there are
-    no more than MAX_KERNELS_TO_PRODUCT kernels between them, and only simple ones; else
-    -1."""
-    for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
-        other = place + step * distance
-        if not 0 <= other < len(is_product):
-            return -1
-        if is_product[other]:
-            return other
-        if not may_lie_between[other]:
-            return -1
-    return -1
+class _Products(NamedTuple):
+    """The places of the two products of an attention."""
+
+    first: int
+    last: int
+
+
+class _Surroundings(NamedTuple):
+    """What tells which kernels are of one attention; arrays of shape [kernels], in the
+    order of Kernels.in_order."""
+
+    is_product: Flags
+    may_lie_between: Flags
+    stream: NDArray[np.integer]
+    module: Rows
+
+    def products_of(self, softmax: int) -> _Products | None:
+        """The products around a softmax (a place), of its module and on one stream;
+        None if it has none."""
+        first = self._next_product(softmax, step=-1)
+        last = self._next_product(softmax, step=1)
+        if first < 0 or last < 0 or self.stream[first] != self.stream[last]:
+            return None
+        module = self.module[softmax]
+        if self.module[first] != module or self.module[last] != module:
+            return None
+        return _Products(first=first, last=last)
+
+    def _next_product(self, softmax: int, step: int) -> int:
+        """The place of the product before (`step` -1) or after (1) a softmax, if there
+        are no more than MAX_KERNELS_TO_PRODUCT kernels between them, and only simple
+        ones; else -1."""
+        for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
+            place = softmax + step * distance
+            if not 0 <= place < len(self.is_product):
+                return -1
+            if self.is_product[place]:
+                return place
+            if not self.may_lie_between[place]:
+                return -1
+        return -1

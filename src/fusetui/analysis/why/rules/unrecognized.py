@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, of_work
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
@@ -51,41 +52,52 @@ occupancy."""
     of_kernels=True,
 )
 def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
-    """About the kernel that takes most of the time, if it is none of a library."""
+    """A note about the kernel that takes most of the time, if it is none of a library
+    and takes MIN_SHARE of the time of all kernels, and MIN_NS."""
     kernels = facts.kernels
-    computes = kernels.computes
-    if not computes.any():
+    if not kernels.computes.any():
         return
-    name_of_row = facts.trace.name[kernels.rows]
-    ns_of_name = np.bincount(name_of_row[computes], kernels.effective_ns[computes])
-    longest_name = int(ns_of_name.argmax())
-    text = facts.trace.names[longest_name]
-    if _is_of_library(text):
+    number = _longest_name(kernels)
+    name = facts.trace.names[number]
+    if _is_of_library(name):
         return
-    longest = computes & (name_of_row == longest_name)
+    longest = kernels.computes & (facts.trace.name[kernels.rows] == number)
     taken_ns = kernels.ns(longest)
     all_ns = kernels.ns(kernels.is_kernel)
     if taken_ns < max(MIN_NS, MIN_SHARE * all_ns):
         return
     launches = int(longest.sum())
-    if (kernels.bounded.bound_ns[longest] >= 0).any():
-        work = (
-            "Its arithmetic and bytes follow from its op and shapes: see the ceiling."
-        )
-    else:
-        work = "Its name does not say what it computes, so how fast it could be is unknown."
+    is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
     yield Claim(
-        text=f"{_called(text)} takes {percent(taken_ns, all_ns)} of the kernels' time, "
-        f"{of_work(facts, taken_ns)} in {count(launches)} launch{'' if launches == 1 else 'es'}, "
-        f"{duration(taken_ns // launches)} each. It is not a kernel of a library or compiler that "
-        f"fusetui recognizes, but probably written by hand.{_launched(facts, longest)} {work}",
+        text=f"{_called(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
+        f"{of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
+        f"{duration(taken_ns // launches)}. It is probably written by hand: fusetui does not "
+        f"recognize its name.{_launched(facts, longest)} "
+        f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
-        remedy=_remedy(text),
-        why_likely="Only its name says that it is of no library.",
+        remedy=_remedy(name),
+        why_likely="Only its name shows that it is of no library.",
     )
 
 
+KNOWN_WORK: Final = (
+    "Its arithmetic and bytes follow from its op and shapes; see the roofline bound."
+)
+UNKNOWN_WORK: Final = (
+    "How fast it could be is unknown, because its name does not say what it computes."
+)
+
+
+def _longest_name(kernels: Kernels) -> int:
+    """The number of the name whose kernels, of those that compute, take longest."""
+    computes = kernels.computes
+    names = kernels.trace.name[kernels.rows[computes]]
+    ns_of_name = np.bincount(names, kernels.effective_ns[computes])
+    return int(ns_of_name.argmax())
+
+
 def _is_of_library(name: str) -> bool:
+    """Whether a kernel is one of a library or compiler, by its name."""
     decoded = role_of_kernel(name[:MAX_SEARCHED_CHARS]).decoded
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
@@ -103,15 +115,15 @@ def _remedy(name: str) -> str:
     which = f" --kernel-name {identifier[0]}" if identifier else ""
     ncu = f"nvidia:; ncu --set full{which} --launch-count 1 shows what limits it"
     return (
-        "Compare its time with that of the library's operation for the same work, such as "
-        "torch.matmul for a product; record_shapes=True and an op around it (torch.library) give "
-        f"its shapes{{{ncu}|amd:; rocprof-compute profile shows what limits it}}."
+        "Compare its time with that of a library for the same work, such as torch.matmul for a "
+        "product; record_shapes=True and an op around it (torch.library) record its shapes"
+        f"{{{ncu}|amd:; rocprof-compute profile shows what limits it}}."
     )
 
 
 def _launched(facts: Facts, which: Flags) -> str:
     """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`;
-    blank where that was not recorded."""
+    "" where that was not recorded."""
     kernels = facts.kernels
     row = kernels.heaviest(which)[0]
     place = int(np.searchsorted(kernels.rows, row))
@@ -124,8 +136,9 @@ def _launched(facts: Facts, which: Flags) -> str:
     multiprocessors = int(kernels.sms[place])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
-    device = facts.trace.tracks[int(facts.trace.track[row])].pid
-    occupancy = occupancy_of(launch, device_properties(facts.trace).get(device, {}))
+    pid = facts.trace.track_of(row).pid
+    properties = device_properties(facts.trace).get(pid, {})
+    occupancy = occupancy_of(launch, properties)
     if occupancy is not None:
         text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
     return f"{text}."

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_work
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
 VARIES: Final = 1.3
@@ -41,29 +41,46 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         return
     kernels = facts.kernels
     groups = _same_work(facts)
-    ns = kernels.effective_ns[groups.kernels]
-    first = np.cumsum(groups.counts) - groups.counts
-    p10, median, p90 = (
-        percentiles_of_runs(ns, first, groups.counts, percent)
-        for percent in (10, 50, 90)
-    )
-    varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
-    slower_ns = np.maximum(ns - np.repeat(median, groups.counts), 0)
-    slower_ns[~np.repeat(varies, groups.counts)] = 0
-    at_stake_ns = int(slower_ns.sum())
+    variation = _variation(kernels, groups)
+    at_stake_ns = int(variation.slower_ns.sum())
     if not at_stake_ns:
         return
-    number = int(varies.sum())
-    is_slower = slower_ns > 0
+    is_slower = variation.slower_ns > 0
+    slower_rows = kernels.rows[groups.kernels[is_slower]]
+    vary = "varies" if variation.groups == 1 else "vary"
     yield Claim(
-        text=f"{plural(number, 'kernel')} of a step, alone on the device, "
-        f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
+        text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
+        f"{vary} from step to step by more than a factor of "
         f"{VARIES} (p90 / p10): what took longer than the median adds up to "
         f"{of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(kernels.rows[groups.kernels[is_slower]], slower_ns[is_slower]),
+        rows=the_most(slower_rows, variation.slower_ns[is_slower]),
         why_likely="Data may decide how long a kernel takes.",
     )
+
+
+class _Variation(NamedTuple):
+    """How groups of the same work vary."""
+
+    groups: int
+    """How many vary by VARIES or more."""
+    slower_ns: Int64s
+    """How much longer each kernel of these took than the median of its group; 0 for
+    others. Shape of SameWork.kernels."""
+
+
+def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
+    """How these groups vary."""
+    ns = kernels.effective_ns[groups.kernels]
+    first = np.cumsum(groups.counts) - groups.counts
+    p10 = percentiles_of_runs(ns, first, groups.counts, 10)
+    p50 = percentiles_of_runs(ns, first, groups.counts, 50)
+    p90 = percentiles_of_runs(ns, first, groups.counts, 90)
+    varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
+    median_ns = np.repeat(p50, groups.counts)
+    slower_ns = np.maximum(ns - median_ns, 0)
+    slower_ns[~np.repeat(varies, groups.counts)] = 0
+    return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 
 class SameWork(msgspec.Struct, frozen=True, eq=False):
@@ -79,18 +96,17 @@ def _same_work(facts: Facts) -> SameWork:
     """The n-th launch of a job in a step is the same work as the n-th in the other steps:
     groups of such launches, of MIN_STEPS or more."""
     kernels = facts.kernels
-    launch = kernels.trace.launch[kernels.rows]
-    launched_in = facts.spans.at(kernels.trace.start[launch])
-    step = np.where(launch >= 0, launched_in, -1)
-    is_fixed = kernels.of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
-    is_compared = (step >= 0) & is_fixed & kernels.alone & ~kernels.communicates
+    step = _launching_step(facts)
+    is_compared = (step >= 0) & _has_fixed_work(kernels)
+    is_compared &= kernels.alone & ~kernels.communicates
     places = np.flatnonzero(is_compared)
     job = kernels.job_numbers[places]
+    # how many of its job its step launched before it
     by_start = np.argsort(kernels.start[places], kind="stable")
     job_in_step = distinct_rows((job, step[places]))[1]
-    # how many of its job its step launched before it
     nth_in_step = np.empty(len(places), dtype=np.int64)
     nth_in_step[by_start] = ordinals(job_in_step[by_start])
+
     group = distinct_rows((job, nth_in_step))[1]
     counts = np.bincount(group)
     is_large = counts >= MIN_STEPS
@@ -99,3 +115,17 @@ def _same_work(facts: Facts) -> SameWork:
     return SameWork(
         kernels=places[in_large_groups], counts=counts[is_large].astype(np.int64)
     )
+
+
+def _launching_step(facts: Facts) -> Rows:
+    """The number of the step that launched each kernel, -1 for none; shape [kernels]."""
+    trace = facts.trace
+    launch = trace.launch[facts.kernels.rows]
+    step_of_launch = facts.spans.at(trace.start[launch])
+    return np.where(launch >= 0, step_of_launch, -1)
+
+
+def _has_fixed_work(kernels: Kernels) -> Flags:
+    """Which kernels do work that shapes alone determine; shape [kernels]."""
+    is_fixed: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
+    return is_fixed

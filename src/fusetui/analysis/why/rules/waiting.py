@@ -33,16 +33,14 @@ ITSELF: Final = lazy_pattern(
 """Frames and ops of the loader itself: naming them would not help."""
 
 MORE_WORKERS: Final = (
-    "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
-    "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
-    "it to the GPU."
+    "Prepare more batches ahead with more workers (num_workers), a larger prefetch_factor and "
+    "persistent_workers=True; else make their work cheaper, or move it to the GPU."
 )
 """The remedy where batches come from other processes."""
 
 FEWER_BATCHES: Final = (
-    "More workers do not help: the batches were ready, and what is left is to take them over. "
-    "Batches of fewer and larger tensors make that cheaper, and a thread that takes the next batch "
-    "while the step runs (a prefetcher) hides it."
+    "Make batches of fewer, larger tensors, or take over the next batch in a thread while the step "
+    "runs (a prefetcher). More workers do not help: the batches were ready."
 )
 """The remedy where the calls return as soon as they can."""
 
@@ -71,7 +69,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     while_ = f"for the data loader{_mostly(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
-        while_ = "while batches that are ready are taken from the workers of the data loader."
+        while_ = "to take over batches that the data loader's workers have ready."
     yield Claim(
         text=f"The GPU waits {of_span(facts, waited_ns)} {while_}",
         at_stake_ns=waited_ns,
@@ -104,16 +102,18 @@ def batches_were_ready(facts: Facts) -> bool:
 
 def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """`, 3 ms of it in FRAME`: the frame, else the op, that the loader runs for
-    MOST_OF_IT of the time that the GPU waited (`waited_ns`); blank if none does, or
-    only frames of the loader itself."""
-    names = facts.trace.names
+    MOST_OF_IT of the time that the GPU waited (`waited_ns`); "" if none does, or only
+    frames of the loader itself."""
+    least_ns = MOST_OF_IT * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
-        for number in longest_first[: np.count_nonzero(ns_of_name)].tolist():
+        with_time = longest_first[: np.count_nonzero(ns_of_name)]
+        for number in with_time.tolist():
+            name = facts.trace.names[number]
             ns = int(ns_of_name[number])
-            if ns >= MOST_OF_IT * waited_ns and not ITSELF.search(names[number]):
-                return f", {duration(ns)} of it in {frame_text(names[number])}"
+            if ns >= least_ns and not ITSELF.search(name):
+                return f", {duration(ns)} of it in {frame_text(name)}"
     return ""
 
 
@@ -124,32 +124,32 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     trace = facts.trace
     idle = facts.idle
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for line, _, placed in facts.launched():
-        gaps = union(placed(idle.begin), placed(idle.end))
-        waiting = common(gaps, union(*line.bounds(line.own(loading))))
-        slices = line.slices(kind).touching(waiting.start, waiting.end)
+    for threads, _, on_line in facts.launched():
+        gaps = union(on_line(idle.begin), on_line(idle.end))
+        start, end = threads.bounds(threads.own(loading))
+        waiting = common(gaps, union(start, end))
+        slices = threads.slices(kind).touching(waiting.start, waiting.end)
         innermost = slices.parts()
-        ns = waiting.within(innermost.start, innermost.end)
-        np.add.at(ns_of_name, trace.name[innermost.rows], ns)
+        waited_ns = waiting.within(innermost.start, innermost.end)
+        np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
     return ns_of_name
 
 
 UNCACHED: Final = (
-    "So many frees mean that the caching allocator does not serve the program: look for "
-    "{intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in "
-    "its environment, for }torch.{intel:xpu|:cuda}.empty_cache() in the loop, and for a library "
-    "that allocates by itself."
+    "Look for {intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}"
+    "{intel:|: in the environment, }torch.{intel:xpu|:cuda}.empty_cache() in the loop, or a "
+    "library that allocates by itself. So many frees bypass the caching allocator."
 )
 """The remedy where memory is freed all the time."""
 
 GROWING: Final = (
-    "Nothing is freed, so the caching allocator still grows: run each shape, and each stream, "
-    "which has a pool of its own, before the part that counts{segments:; "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}."
+    "Run each shape and each stream before the part that counts{segments:; "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}. The "
+    "caching allocator still grows: nothing is freed."
 )
 """The remedy where memory is allocated and never freed."""
 MAY_STILL_GROW: Final = (
-    "Without steps, the pool of the allocator may only not be filled yet."
+    "The allocator may still be filling its pool: the trace has no steps."
 )
 
 FREES: Final = lazy_pattern(r"Free")
@@ -172,19 +172,20 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     again, which is at stake. Allocations at the start of the program do not count."""
     trace = facts.trace
     calls = _recurring_allocations(facts)
-    while_allocating = facts.while_launching(calls)
-    at_stake_ns = int(facts.host_under(while_allocating)[ThreadActivity.ALLOC].sum())
+    under_calls_ns = facts.host_under(facts.while_launching(calls))
+    at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
     waited_ns = facts.waited_for(calls)
     heaviest = the_most(calls, waited_ns)
-    is_named = trace.name[calls] == trace.name[heaviest[0]]
-    number = int(np.count_nonzero(is_named & (waited_ns > 0)))
+    has_name = trace.name[calls] == trace.name[heaviest[0]]
+    number = int(np.count_nonzero(has_name & (waited_ns > 0)))
+    name = printable(trace.name_of(heaviest[0]))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.spans) > 1
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake_ns)} while memory is allocated or freed, "
-        f"mostly in {count(number)} x {printable(trace.name_of(heaviest[0]))}.",
+        f"mostly in {count(number)} x {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,
@@ -208,14 +209,14 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     later_steps = len(facts.spans) - 1
     if later_steps < MIN_STEPS:
         return calls
-    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
     name = trace.name[calls]
-    is_later = np.flatnonzero(step > 0)
-    first_of_step = distinct_rows((name[is_later], step[is_later]))[0]
-    steps_of_name = np.bincount(
-        name[is_later[first_of_step]], minlength=len(trace.names)
-    )
-    return calls[steps_of_name[name] >= max(MIN_STEPS, OFTEN_STEPS * later_steps)]
+    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
+    is_later = step > 0
+    later_names = name[is_later]
+    once_in_step = distinct_rows((later_names, step[is_later]))[0]
+    steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
+    least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
+    return calls[steps_of_name[name] >= least_steps]
 
 
 def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | None:

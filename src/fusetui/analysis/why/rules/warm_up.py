@@ -18,6 +18,7 @@ from fusetui.analysis.why.warming import (
     OFTEN,
     SLOW_FIRST,
     TIMES,
+    OneTimeSlices,
     earlier_steps_are_missing,
 )
 from fusetui.text.figures import count, duration
@@ -34,9 +35,9 @@ LEAST_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Nothing, if this is about the steady state: record later steps, "
+    remedy="Record later steps to measure the steady state: "
     "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. If the start itself matters: "
+    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. A shorter start needs "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
     "and one run of each shape beforehand.",
     thresholds={
@@ -54,32 +55,44 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     kernels; its largest parts are named."""
     if not facts.has_launches:
         return
-    waited_ns = [facts.late_under(part.cover) for part in facts.warm_up]
+    waited_ns = [facts.late_under(piece.cover) for piece in facts.warm_up]
     all_ns = sum(waited_ns)
     if not all_ns:
         return
+    named = _largest_parts(waited_ns)
+    rows_of_named = [facts.warm_up[part].slices.rows for part in named]
+    yield Claim(
+        text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
+        f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
+        at_stake_ns=all_ns,
+        rows=facts.heaviest(np.concatenate(rows_of_named)),
+        why_likely=_why_likely(facts),
+    )
+
+
+def _largest_parts(waited_ns: list[int]) -> list[int]:
+    """The places of the parts that are named, the longest first: at most
+    MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time. `waited_ns`: of each
+    part."""
     longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
-    named = [
-        part
-        for part in longest_first[:MAX_PARTS_NAMED]
-        if waited_ns[part] >= LEAST_SHARE_NAMED * all_ns
+    least_ns = LEAST_SHARE_NAMED * sum(waited_ns)
+    return [
+        part for part in longest_first[:MAX_PARTS_NAMED] if waited_ns[part] >= least_ns
     ]
+
+
+def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
+    """`2 ms in first launches of kernels (...), 1 ms in the rest`: the named parts, each
+    with its time, and the time of all others if there is any."""
     texts = []
+    rest_ns = sum(waited_ns)
     for part in named:
         what = _part(facts, part, is_alone=len(named) == 1)
         texts.append(f"{duration(waited_ns[part])} in {what}")
-    rest_ns = all_ns - sum(waited_ns[part] for part in named)
+        rest_ns -= waited_ns[part]
     if rest_ns:
         texts.append(f"{duration(rest_ns)} in the rest")
-    yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
-        f"{', '.join(texts)}. What is said of launches, loading and compilation leaves it out.",
-        at_stake_ns=all_ns,
-        rows=facts.heaviest(
-            np.concatenate([facts.warm_up[part].slices.rows for part in named])
-        ),
-        why_likely=_why_likely(facts),
-    )
+    return ", ".join(texts)
 
 
 def _why_likely(facts: Facts) -> str | None:
@@ -89,7 +102,7 @@ def _why_likely(facts: Facts) -> str | None:
     if not earlier_steps_are_missing(facts.spans):
         return None
     first = printable(facts.spans.names[0])
-    return f"The recording begins with {first}: earlier steps may have done the same."
+    return f"Earlier steps may have done the same: the recording begins with {first}."
 
 
 def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
@@ -97,25 +110,35 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     cudaLaunchKernel)`, with the name that the GPU waited for longest. Of ops, that is
     the innermost one, and the first call around it is named too. `number`: its place in
     Facts.warm_up; `is_alone`: no other part is told."""
-    part = facts.warm_up[number]
-    once = part.slices
+    piece = facts.warm_up[number]
+    once = piece.slices
     if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
     trace = facts.trace
-    slices = Slices(once.rows, once.start, once.end)
-    if once.of_ops:
-        ops = _ops_within(trace, once.rows)
-        slices = Slices(ops, trace.start[ops], trace.end[ops])
-    rows, waited_ns = _waits_in_slices(facts, part.cover, slices)
+    rows, waited_ns = _waits_in_slices(facts, piece.cover, _causes(trace, once))
     name = int(np.bincount(trace.name[rows], waited_ns).argmax())
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
     mostly = "mostly " if len(of_name) < len(with_waits) else ""
-    calls = of_name[~np.isin(trace.parent[of_name], of_name)]  # an op may call itself
+    calls = _outermost(trace, of_name)
     text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
-    if once.of_ops:
-        text += _outer_op(trace, calls, once.rows)
-    return f"{once.what} ({mostly}{text})"
+    outer_op = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+    return f"{once.what} ({mostly}{text}{outer_op})"
+
+
+def _outermost(trace: Trace, rows: Rows) -> Rows:
+    """The rows whose parent is none of these rows: an op may call itself."""
+    is_inner = np.isin(trace.parent[rows], rows)
+    return rows[~is_inner]
+
+
+def _causes(trace: Trace, once: OneTimeSlices) -> Slices:
+    """The slices that the GPU may have waited for: those that happen once; of ops all
+    that they call, too."""
+    if not once.of_ops:
+        return Slices(rows=once.rows, start=once.start, end=once.end)
+    ops = _ops_within(trace, once.rows)
+    return Slices(rows=ops, start=trace.start[ops], end=trace.end[ops])
 
 
 def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, Int64s]:
@@ -131,17 +154,20 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
     """Some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
-    change = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(change, rows, 1)
-    np.add.at(change, trace.end_row[rows], -1)
-    return ops[np.cumsum(change)[ops] > 0]
+    # rows of an op are those from its own to its end_row: count how many are open
+    opened = np.zeros(len(trace) + 1, dtype=np.int64)
+    np.add.at(opened, rows, 1)
+    np.add.at(opened, trace.end_row[rows], -1)
+    open_at_row = np.cumsum(opened)
+    return ops[open_at_row[ops] > 0]
 
 
 def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
-    """`, in aten::repeat`: the first call of an op around some calls that are no first
-    calls; blank where these are."""
+    """`, in aten::repeat`: the first call of an op (the last of `first_calls`) that is
+    around the first of some calls; "" if any of the calls is a first call itself."""
     if np.isin(calls, first_calls).any():
         return ""
-    begins_before = first_calls <= calls[0]
-    around = first_calls[begins_before & (trace.end_row[first_calls] > calls[0])]
-    return f", in {frame_text(trace.name_of(int(around[-1])))}"
+    call = calls[0]
+    is_around = (first_calls <= call) & (trace.end_row[first_calls] > call)
+    outer = int(first_calls[is_around][-1])
+    return f", in {frame_text(trace.name_of(outer))}"

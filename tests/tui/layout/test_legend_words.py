@@ -1,0 +1,57 @@
+"""Every word of the legend finds, in the search, in `--where` and in `whatif`, what the
+legend shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.places import FRESH, TRACES
+
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.replay.changes import Scaled, parse_change
+from fusetui.tables.sources import trace_table
+from fusetui.trace import open_trace
+from fusetui.tui.layout.kinds import KINDS, numbers_of, shares
+
+PATHS = [
+    TRACES / "a10g_small.json.gz",
+    TRACES / "h100_transformer_step.json.gz",
+    TRACES / "mi300_torch_compile_triton.json.gz",
+    TRACES / "nccl_collectives.json.gz",
+    TRACES / "v100_resnet50_2021.json.gz",
+    TRACES / "mtia_inference.json.gz",
+    FRESH / "rtx4090_ddp_tiny.json.gz",
+]
+OLD_FIELD_FINDS = ("pointwise", "fused", "comm", "other")
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.partition(".")[0])
+def test_words_of_the_legend_are_searched(path: Path) -> None:
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    trace = open_trace(str(path))
+    kinds = numbers_of(trace)
+    slices = trace_table("slices", trace)
+    assert shares(trace)
+    for share in shares(trace):
+        word = share.kind.removeprefix("gpu-")
+        shown = np.flatnonzero(kinds == KINDS.index(share.kind))
+        fields = ("kind", "family") if word in OLD_FIELD_FINDS else ("kind",)
+        for field in fields:
+            query = f"{field}:{word}"
+            searched = search(trace, texts_of(trace), parse(query))
+            assert np.isin(shown, searched).all(), query
+            in_table = slices.where(query)["row"]
+            assert np.isin(shown, in_table).all(), query
+            if field == "kind":  # `family` finds CPU ops of the same name, too
+                assert sorted(in_table.tolist()) == sorted(searched.tolist()), query
+
+
+@pytest.mark.parametrize("what", ["kind", "library", "family"])
+def test_changes_take_kinds_and_libraries(what: str) -> None:
+    change = parse_change(f"{what}:pointwise x0.5")
+    assert isinstance(change, Scaled)
+    assert change.what == what
