@@ -248,6 +248,8 @@ def _filled_tensor(
     rule: _Rule | None,
     arguments: Arguments,
 ) -> TensorArgument:
+    """The tensor at a position with its filling. `rule` says what bounds its integers,
+    None if no rule does; `arguments` are all of the call."""
     if tensor.filling is Filling.INTEGERS and tensor.below is not None:
         return tensor  # an index whose bound is known already
     if tensor.dtype == "bool":
@@ -266,6 +268,7 @@ def _filled_tensor(
 
 
 def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArgument:
+    """The list of tensors at a position, each with its filling."""
     is_positive = position in POSITIVE_LISTS.get(op, ())
     new_tensors: list[TensorArgument | None] = []
     for tensor in tensors.tensors:

@@ -125,12 +125,15 @@ def _tensor_text(tensor: TensorArgument) -> str:
 
 
 def _tensors_text(argument: TensorsArgument) -> str:
-    texts = [
-        "-" if tensor is None else _tensor_text(tensor) for tensor in argument.tensors
-    ]
-    shown = ", ".join(texts[:MAX_TENSORS_SHOWN])
-    more = len(texts) - MAX_TENSORS_SHOWN
-    return f"({shown}, {more} more)" if more > 0 else f"({shown})"
+    """The first MAX_TENSORS_SHOWN tensors of a list in parentheses, and how many there
+    are beyond: `(float32[64], -, 3 more)`."""
+    texts = []
+    for tensor in argument.tensors[:MAX_TENSORS_SHOWN]:
+        texts.append("-" if tensor is None else _tensor_text(tensor))
+    more = len(argument.tensors) - MAX_TENSORS_SHOWN
+    if more > 0:
+        texts.append(f"{more} more")
+    return f"({', '.join(texts)})"
 
 
 TEXTS: dict[type, Callable[..., str]] = {

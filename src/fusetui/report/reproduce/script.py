@@ -122,12 +122,13 @@ def collective_script(call: Call, title: str) -> str:
 
 def explaining_script(call: Call, title: str) -> str:
     """A script that only says why a call cannot be made again, and what to record."""
-    lines = [comment(title), "#", comment(recorded_text(call)), "#"]
-    lines.append(comment(f"It cannot be made again: {why_not(call)}."))
-    lines += [comment(f"Kernel: {name}") for name in dict.fromkeys(call.kernels)]
-    name = "compiled" if call.kind is CallKind.COMPILED else "refused"
-    text = f"REASON = {literal(why_not(call))}"
-    return _filled(name, lines, text)
+    reason = why_not(call)
+    head = [comment(title), "#", comment(recorded_text(call)), "#"]
+    head.append(comment(f"It cannot be made again: {reason}."))
+    for kernel in dict.fromkeys(call.kernels):  # each name once
+        head.append(comment(f"Kernel: {kernel}"))
+    template = "compiled" if call.kind is CallKind.COMPILED else "refused"
+    return _filled(template, head, f"REASON = {literal(reason)}")
 
 
 def _filled(template: str, head: Sequence[str], calls: str) -> str:
@@ -205,6 +206,8 @@ def _entry(call: Call, name: str) -> Iterator[str]:
 
 
 def _recorded_lines(recorded: RecordedInputs) -> Iterator[str]:
+    """The lines of an entry that say what was recorded of the inputs, with which the
+    script compares its own profile."""
     yield from _keyword_list("dims", map(literal, recorded.dims))
     yield from _keyword_list("types", map(literal, recorded.types))
     if recorded.strides is None:
@@ -214,11 +217,11 @@ def _recorded_lines(recorded: RecordedInputs) -> Iterator[str]:
 
 
 def _keyword_list(name: str, items: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    first, *others = list_lines(items, INDENT)
-    ends = [first, *others]
-    ends[-1] += ","
-    yield f'{INDENT}"{name}": {ends[0]}'
-    yield from ends[1:]
+    """The lines of a list in an entry; `items` are expressions."""
+    lines = list_lines(items, INDENT)
+    lines[-1] += ","
+    yield f'{INDENT}"{name}": {lines[0]}'
+    yield from lines[1:]
 
 
 def argument_text(argument: Argument) -> str:
