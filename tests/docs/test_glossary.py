@@ -25,6 +25,7 @@ def cells_below(heading: str) -> list[list[str]]:
 
 
 WORDS = cells_below("Words")
+KEYS = cells_below("Words in JSON")
 UNUSED = cells_below("Words that are not used")
 AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
