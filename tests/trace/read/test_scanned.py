@@ -33,6 +33,7 @@ KNOWN = [
     '{ "ph" : "X",\n"ts" : 1712195495519689.0475, "dur": 0.0005, "args": { } }',
     '{"ph":"X","ts":0.0015,"dur":0.00250000,"args":{"correlation":-7,"external id":9}}',
     '{"ph":"X","name":"\\"q\\" \\u00e9 é","cat":"kernel","args":{"device":1,"External id":4}}',
+    '{"ph":"X","args":{"External id":-4,"external id":-5}}',
     '{"ph":"X","cat":"kernel","args":{"device":4294967296,"x":[1,{"y":[]},{}],"z":-1.5e+3}}',
     '{"ph":"X","cat":"cpu_op","args":{"device":"none","name":null,"n":true}}',
     '{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}}',

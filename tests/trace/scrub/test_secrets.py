@@ -157,3 +157,14 @@ def test_a_trace_without_secrets_has_none() -> None:
         "metadata": {"cache_key": "abc1234567890abcdef", "tokens_per_s": 3},
     }
     assert secrets_in(keys, ["aten::mm", "[memory]", "a basic kernel"]) == ()
+
+
+@pytest.mark.parametrize(
+    "version", ["v1.2", "2.1.0a0", "2.13.0+cu126", "2.1.0a0+git3f1c", "1.0.dev20261129"]
+)
+def test_version_is_no_secret(version: str) -> None:
+    assert not is_secret("priv_key", version)
+
+
+def test_secret_that_begins_like_a_version_is_one() -> None:
+    assert is_secret("priv_key", "v8.5aG__GYXP_ii7")

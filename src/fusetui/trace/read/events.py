@@ -172,7 +172,7 @@ def _args(text: bytes) -> Args | None:
         return None
     return Args(
         correlation=integer(args.correlation),
-        external_id=max(integer(args.external_id), integer(args.external_id_2021)),
+        external_id=max(integer(args.external_id), integer(args.external_id_2021), -1),
         name=None if args.name is None else _text(args.name),
         labels=None if args.labels is None else _text(args.labels),
         sort_index=args.sort_index,

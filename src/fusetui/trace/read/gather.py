@@ -182,7 +182,8 @@ class Gathering:
             "category": category,
             "thread": self._lanes_of(slices, args, category),
             "correlation": _integers([each.correlation for each in args]),
-            "external_id": np.maximum(external_id, external_id_2021),
+            # the larger one counts, as in scan.c; a negative one is none
+            "external_id": np.maximum(np.maximum(external_id, external_id_2021), -1),
         }
 
     def columns(self) -> ChunkColumns:

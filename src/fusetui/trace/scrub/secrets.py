@@ -77,7 +77,7 @@ MIN_RUNS_A_CHAR_WITHOUT_DIGITS = 0.45  # more than in words joined like ThisOne2
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
-    r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
+    r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:(?:rc|a|b|dev|post|cu)\d{0,12}|cpu|git[0-9a-f]{0,20})){0,2}"
 )
 MASK = lazy_pattern(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
 MAX_CHARS_BESIDE_MASK = 8  # of a value that is masked
