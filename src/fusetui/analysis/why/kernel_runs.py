@@ -285,6 +285,7 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, kernels: Kernels) -> _InputsColumns:
+        """The inputs of the ops of these kernels."""
         trace = kernels.trace
         sizes = [_inputs_size(texts) for texts in kernels.inputs.distinct]
         op = trace.op[kernels.rows[kernels.in_order]]
