@@ -121,6 +121,7 @@ def commands(
         ],
         "diff_noise": [[*at(*SEVERAL_STEPS), "--into", DIFF_PAGE]],
         "diff_rules": [[*at(*SEVERAL_STEPS, "rtx2080ti_linear"), "--into", DIFF_PAGE]],
+        "diff_outliers": [[*at(*SEVERAL_STEPS), "--into", DIFF_PAGE]],
         "diff_alarms": [["--into", DIFF_PAGE]],
         "diff_planted": [[*by_size, *keeping, "--into", DIFF_PAGE]],
         "diff_launches": [[*by_size, *keeping, "--into", DIFF_PAGE]],

@@ -152,8 +152,9 @@ class Beside:
             raise HelperUnavailableError from error
 
     def _request(self, path: str, trace: Trace) -> Request:
-        """What asks for a trace. Raises HelperUnavailableError for what another process
-        cannot read: standard input, a part of a trace, a file that has changed."""
+        """What asks for a trace. Raises HelperUnavailableError if there is no other
+        process, and for what it cannot read: standard input, a part of a trace, a file
+        that has changed."""
         report = trace.report
         is_readable = path != "-" and report.prefix is None and not report.changed
         if self._process is None or not is_readable:

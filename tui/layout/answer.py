@@ -89,14 +89,16 @@ def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, 
 def fitting(
     lists: Sequence[AnswerList], width: int, at: AnswerAt | None
 ) -> Sequence[int]:
-    """The indices of the lists that fit side by side in `width` cells: the first ones,
-    and that with the cursor, else the last."""
+    """The indices of the lists that fit side by side in `width` cells, at least one: the
+    first ones, and that with the cursor, else the last; if one fits and no list has the
+    cursor, the first. The cursor may stand beyond lists that have become fewer; then it
+    is taken to be in the last."""
     fit_count = (width + BETWEEN_CELLS) // (MIN_LIST_CELLS + BETWEEN_CELLS)
     fit_count = max(1, fit_count)
     if len(lists) <= fit_count:
         return range(len(lists))
     if at and at.row >= 0:
-        last = at.column
+        last = min(at.column, len(lists) - 1)
     elif fit_count == 1:
         last = 0
     else:

@@ -43,14 +43,16 @@ from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, tol
 def clicked(
     picture: TimelinePicture, width: int, height: int, x: int, y: int
 ) -> View | None:
-    """The view after a click: on a slice it selects it, on the minimap it goes to its
-    time, on the line of what is hidden it shows all lanes. None for clicks on labels
-    and beside the timeline."""
+    """The view after a click: on a slice it selects it, on idle time the gap there, on
+    the minimap it goes to its time. On the line of what is hidden, its label included,
+    it shows all lanes, as they are arranged at first but for those that are pinned.
+    None for clicks on other labels, on the legend, and beside the timeline."""
     side = picture.side
     view = picture.view
     division = divided(width, height)
     index = y - division.axis + picture.top
-    has_place = 0 <= index < len(picture.places)
+    is_on_legend = y >= division.axis + division.lanes
+    has_place = 0 <= index < len(picture.places) and not is_on_legend
     place = picture.places[index] if has_place else None
     if place is not None and place.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
@@ -60,8 +62,7 @@ def clicked(
     if y < division.axis:
         whole = side.end - side.begin
         return go(side, view, side.begin + whole * column // division.width)
-    is_on_legend = y >= division.axis + division.lanes
-    if place is None or is_on_legend:
+    if place is None:
         return None
     if place.idle_of is not None:
         return _gap_selected(side, view, place.idle_of.pid, column, division)
@@ -80,8 +81,9 @@ def _gap_selected(
 
 
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
-    """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the
-    window; over their labels it scrolls them."""
+    """The state after a turn of the wheel. With Shift it moves the window; otherwise it
+    scrolls the lanes over their labels, and zooms elsewhere, about the time beneath
+    it."""
     side = state.sides[index]
     view = state.session.views[index]
     is_down = turn.lines > 0

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.snapshots import trained
+from tests.tui.conftest import mlp_events
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
-from tests.tui.explainable import training
+from tests.tui.explainable import slice_, training
 from tests.tui.prepared import (
     after,
     do,
@@ -26,6 +27,7 @@ from textual.events import MouseMove
 from fusetui.trace import Trace
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.layout.frame import divided
+from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import PAGES
 from fusetui.tui.screen_layout import moused
@@ -53,6 +55,29 @@ def test_a_click_on_the_minimap_goes_there(mlp: Trace) -> None:
 def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
     state = after(opened(mlp, mlp), *do("timeline"))
     assert after(state, partial(moused, y=17, done=Click(50))).active == 1
+
+
+def test_click_on_the_legend_does_not_show_hidden_lanes(
+    trace_of: Callable[..., Trace],
+) -> None:
+    """The line of what is hidden may be just below the last lane on the screen, where the
+    legend is."""
+    streams = [
+        slice_(f"k{stream}_{run}", "kernel", 10 * run, 5, 0, 7 + stream)
+        for stream in range(30)
+        for run in range(3)
+    ]
+    state = opened(trace_of([*streams, *mlp_events()]))
+    arranged = Arrangement(hidden=frozenset({0}))
+    session = state.session.moved(0, replace(state.view, arranged=arranged))
+    bottom = after(
+        replace(state, session=session), partial(moused, y=10, done=Turn(3, 500))
+    )
+    one_line_up = after(bottom, partial(moused, y=10, done=Turn(3, -1)))
+    lines = drawn(one_line_up).split("\n")
+    legend = next(y for y, line in enumerate(lines) if line.startswith("GPU time"))
+    clicked = after(one_line_up, partial(moused, y=legend, done=Click(60)))
+    assert clicked.view.arranged.hidden == {0}
 
 
 def test_click_on_a_row_moves_the_cursor(mlp: Trace) -> None:

@@ -192,21 +192,31 @@ def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
 
 
 def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
-    """The ops directly inside a call of a graph, without those that only describe
-    tensors or wrap others."""
+    """The ops that a call of a graph makes itself, without those that only describe
+    tensors or wrap others: no other op of the same call, but for such ones, is around
+    them."""
     trace = regions.trace
     ops = rows_there(trace, Role.OP)
     is_wrapper = trace.named(lambda name: is_frame(name) or is_metadata(name))
     call = regions.calls.around(ops)
-    parent = trace.parent[ops]
+    parent = trace.parent[ops].astype(np.intp)
+    outer = _outside_wrappers(trace, parent, is_wrapper)
     # an op around it may itself lie in the same call; -1 lies in none
-    call_of_parent = regions.calls.around(parent)
-    is_inner = (
-        (parent >= 0) & (call_of_parent == call) & ~is_wrapper[trace.name[parent]]
-    )
+    is_inner = (outer >= 0) & (regions.calls.around(outer) == call)
     is_called = (call >= 0) & ~is_inner & ~is_wrapper[trace.name[ops]]
     called: Rows = ops[is_called]
     return called
+
+
+def _outside_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
+    """Each row, or where its name is that of a wrapper, the nearest row around it that is
+    no wrapper; -1 where there is none. `is_wrapper` is by name."""
+    outer = np.array(rows)
+    while True:
+        climbs = (outer >= 0) & is_wrapper[trace.name[outer]]
+        if not climbs.any():
+            return outer
+        outer[climbs] = trace.parent[outer[climbs]]
 
 
 def _ops_outside(regions: RegionsOfTrace) -> Rows:

@@ -144,8 +144,8 @@ def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
 
 
 def _in_common_with_usual(side: WorkItems) -> int:
-    """How many pieces of work all unusual steps together have in common with the usual
-    one, by kernel, op and lane."""
+    """How many pieces of work the unusual steps, of which the first MAX_UNUSUAL_STEPS
+    count, together have in common with the usual one, by kernel, op and lane."""
     usual = Counter(side.keys_of(side.work.of_window(side.window)).tolist())
     common_pieces = 0
     for step in _unusual_steps(side):

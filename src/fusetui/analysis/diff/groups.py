@@ -95,9 +95,9 @@ class Alignment:
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
     ) -> None:
         """Groups items of both sides, open ones or those of a pair that was taken
-        apart. Where one side has main work and the other only what helps such work, the
-        two are not grouped: the helpers of each side are one group, and each other item
-        is one by itself."""
+        apart. Where one side has main work and the other only what helps such work, main
+        work is not grouped with helpers: the helpers of both sides are one group, and
+        each item of main work is one by itself."""
         members_a = tuple(sorted(of_a))
         members_b = tuple(sorted(of_b))
         self.close(0, set(members_a), self.gaps)

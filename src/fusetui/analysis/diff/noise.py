@@ -244,7 +244,8 @@ def _logs(samples: Int64s) -> Floats:
 @cache
 def student_point(freedom: int, level: float) -> float:
     """The point that Student's distribution, with so many whole degrees of freedom,
-    exceeds in either direction with the probability `level`; by bisection."""
+    exceeds in either direction with the probability `level`; by bisection. More than
+    MAX_DEGREES_OF_FREEDOM are taken for so many."""
     low = 0.0
     high = 1.0
     while _probability_outside(high, freedom) > level:

@@ -206,7 +206,7 @@ def _outlying_kernels(
 def _row_of_kernel(
     a: WorkItems, b: WorkItems, times: _PairedTimes, pair: int, step: int
 ) -> Row:
-    """The row of a kernel, a column of `times`, that is faster or slower in one step."""
+    """The row of a kernel, a column of `times`, that is faster in one step, else slower."""
     item_a = int(times.items_a[pair])
     item_b = int(times.items_b[pair])
     in_a = _run_of(a, item_a, int(times.rows_a[step, pair]))

@@ -61,7 +61,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     inner: int
     heads: int
     kv_heads: int
-    depth: int  # of a head
+    depth: int  # of a head; `hidden` if the document does not say how many there are
     vocabulary: int
     type_name: str  # of its elements
     is_quantized: bool
