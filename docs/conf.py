@@ -34,6 +34,7 @@ SECTIONS = {
         "reproduce",
         "modules",
         "kernel-names",
+        "compile",
         "diff",
         "memory",
         "ranks",

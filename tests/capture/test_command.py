@@ -68,7 +68,12 @@ def compiled(run: Run) -> Any:
 @pytest.mark.usefixtures("compiled")
 def test_the_folder_holds_the_record_and_a_trace_per_variant(run: Run) -> None:
     names = sorted(path.name for path in run.folder.iterdir())
-    assert names == ["compiled.json.gz", "eager.json.gz", "run.json"]
+    assert names == [
+        "compiled.compile_log",
+        "compiled.json.gz",
+        "eager.json.gz",
+        "run.json",
+    ]
 
 
 def test_the_record_tells_what_was_run(run: Run) -> None:
@@ -162,7 +167,10 @@ def test_progress_goes_to_stderr(run: Run) -> None:
         ({"dtype": "int8"}, "Unknown dtype"),
         ({"steps": 0}, "at least 1"),
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
-        ({"expect": ["gemms=3"]}, "'gemms=3' is not a guess"),
+        (
+            {"expect": ["gemms=3"]},
+            "'gemms=3' is not an expectation such as gemm=3: use one of attention, comm, ",
+        ),
         ({"variants": ["fused"]}, "Nothing was captured: fused: it needs a GPU"),
     ],
 )
@@ -313,7 +321,7 @@ def test_a_guess_is_printed_with_what_was_found(
     outcome = capture("linear", options, out=tmp_path / "a")
     assert outcome.right is right
     lines = capsys.readouterr().out.splitlines()
-    assert f"{'=' if right else '!'} eager gemm: guess {guess[-1]}, found 1" in lines
+    assert f"{'=' if right else '!'} eager gemm: expected {guess[-1]}, found 1" in lines
 
 
 @pytest.mark.usefixtures("fast_timing")

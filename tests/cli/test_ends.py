@@ -260,7 +260,7 @@ def test_every_exit_code_has_a_meaning(fusetui: Run) -> None:
 def test_the_guide_has_every_exit_code() -> None:
     """Its table has a code of each signal, and may say more of a meaning."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    section = guide.partition("## How fusetui ends")[2].partition("\n## ")[0]
+    section = guide.partition("## Exit codes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\d, ]+) \| (.*) \|$", section, re.M)
     meanings = {
         int(code): meaning for codes, meaning in rows for code in codes.split(",")

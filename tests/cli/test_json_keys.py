@@ -48,7 +48,9 @@ OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
 
 DOCUMENTED = {
     key.strip("`"): set(commands.replace("`", "").split(", "))
-    for key, commands, _ in KEYS
+    for keys_of_row, commands, _ in KEYS
+    for key in keys_of_row.split(", ")
+    if words_of(key) & AT_HOME.keys()
 }
 """The keys with a word that has a place of its own, and the commands that write
 them."""

@@ -27,7 +27,10 @@ ASKED = sorted(
         for action in parser._actions
         for option in action.option_strings
     )
-    and any(action.dest in ("trace", "a") for action in parser._actions)
+    and any(
+        action.dest in ("trace", "a") and not action.option_strings
+        for action in parser._actions
+    )
 )
 """Every command that answers with figures of a trace."""
 

@@ -114,7 +114,7 @@ def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
     ("wrong", "said"),
     [
         (["out.txt"], ".svg, .png or .html"),
-        (["out.svg", "--page=diff"], "two traces"),
+        (["out.svg", "--page=diff"], "two fully loaded traces"),
         (["out.svg", "--page=why", "--step=3"], "--page timeline"),
         (["out.svg", "--range=3"], "takes two times"),
         (["out.svg", "--size=20x5"], "takes columns and lines"),

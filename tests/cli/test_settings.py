@@ -42,7 +42,7 @@ def test_the_variable_comes_first(file: Path) -> None:
     [
         ('theme = "purple"', "theme is 'purple'; it can be auto, dark or light."),
         ("mouse = 3", "mouse is 3; it can be true or false."),
-        ("them = 1", "there is no setting 'them'; theme, ascii, mouse are."),
+        ("them = 1", "unknown setting 'them'; use theme, ascii, mouse."),
         ("theme", "is not valid TOML"),
         ("theme = " + "[" * 100_000, "is nested too deeply."),
         ("#" * ((1 << 20) + 1), "is larger than 1 MiB."),

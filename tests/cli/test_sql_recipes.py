@@ -65,7 +65,7 @@ def _named(document: Record) -> list[Record]:
 SAME: dict[str, Callable[[Record], list[Record]]] = {
     "The kernels with the most time": _named,
     "The GPU time of each op": _kernels,
-    "The GPU time of each naming scheme": _kernels,
+    "The GPU time of each library": _kernels,
     "The work of each stream": _kernels,
     "The kernels of each step": lambda document: document["steps"],
     "Ops that take time on the CPU": lambda document: sorted(

@@ -22,7 +22,7 @@ from fusetui.commands.terminal import (
     prepare,
 )
 
-READY = "answer: Enter"
+READY = "Summary: Enter"
 LIGHT, DARK = "\x1b]11;rgb:ffff/ffff/f0f0\x1b\\", "\x1b]11;rgb:1e1e/1e1e/1e1e\x07"
 DEVICE = "\x1b[?62;22c"
 ON_WHITE, ON_BLACK = b"48;2;255;255;255", b"48;2;18;18;18"

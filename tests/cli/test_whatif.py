@@ -154,7 +154,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
 ) -> None:
     points = tuple(SweepPoint(n / 2, ns) for n, ns in enumerate(times))
     found = Sweep("python", "step", (), 200, 0.0, points, knee)
-    assert sentence in sweep_text(found, 80)
+    assert sentence in " ".join(sweep_text(found, 80).split())
 
 
 def test_the_share_not_understood_after_a_change_is_told() -> None:

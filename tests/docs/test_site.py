@@ -22,8 +22,8 @@ def test_every_page_stands_in_the_contents_once() -> None:
     assert Counter([*listed, *conf.PROJECT]) == Counter(
         {
             *found,
-            *("docs/notebook", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
-            *("sample_traces/README", "sample_traces/lessons/README"),
+            *("docs/notebook", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING"),
+            *("SECURITY", "sample_traces/README", "sample_traces/lessons/README"),
         }
     )
 

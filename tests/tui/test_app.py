@@ -55,7 +55,7 @@ async def test_a_search_is_seen_in_the_last_line_while_it_is_typed(path: str) ->
 async def test_a_search_without_a_hit_says_so(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"nowhere", "enter")
-        assert "nothing is found for nowhere" in screen(app)
+        assert "nothing found for nowhere" in screen(app)
 
 
 async def test_a_kernel_of_the_table_is_shown_in_the_timeline(path: str) -> None:

@@ -318,6 +318,6 @@ async def test_a_part_beside_a_whole_trace_is_not_compared(gate: Gate) -> None:
         assert len(app.state.sides) == 2
         assert "only the first 340 MB of 1 GB" in screen(app).splitlines()[2]
         await pilot.press("4")
-        assert "a diff needs two traces that are read to the end" in screen(app)
+        assert "Diff needs two fully loaded traces: fusetui open A B" in screen(app)
         await pilot.press("x")
         assert "only the first 340 MB of 1 GB" in screen(app).splitlines()[1]

@@ -80,8 +80,8 @@ async def test_every_table_is_saved_in_every_format(tmp_path: Path) -> None:
         ("3", "save there.csv", "there.csv exists already"),
         ("3", "save nowhere/kernels.csv", "there is no such folder"),
         ("1", "save lanes.csv", "there is no table here"),
-        ("1", "cut part.json", "this needs a range of time: v"),
-        ("13", "cut", "this needs a range of time: v"),
+        ("1", "cut part.json", "This needs a time range: press v at its start and at its end"),
+        ("13", "cut", "This needs a time range: press v at its start and at its end"),
     ],
 )
 async def test_save_that_cannot_be_done_is_one_sentence(
@@ -142,7 +142,7 @@ async def test_the_script_of_the_selected_slice(
     monkeypatch.chdir(tmp_path)
     async with opened([LESSON], (160, 30)) as (app, pilot):
         await pilot.press("R")
-        assert "this needs a slice" in screen(app)
+        assert "This needs a slice: select one in the timeline" in screen(app)
         app.do(partial(search.searched, text="aten::gelu"))
         await settled(app, pilot)
         row = app.state.view.selected

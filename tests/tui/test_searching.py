@@ -129,7 +129,7 @@ def test_wrong_query_is_reported_while_typing(mlp: Trace) -> None:
 
 
 def test_without_a_text_the_language_is_told(mlp: Trace) -> None:
-    assert "family:gemm dur>50us" in drawn(after(opened(mlp), *do("search")))
+    assert "kind:gemm dur>50us stream:7" in drawn(after(opened(mlp), *do("search")))
 
 
 def test_the_hits_are_a_list(mlp: Trace) -> None:

@@ -26,8 +26,8 @@ import signal, textual.drivers._writer_thread as writer
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 writer.MAX_QUEUED_WRITES = 1  # more than that are written by whatever happens
 """
-READY = "j/k selects a slice"
-ANSWERED = "idle reason:"  # all that is worked out after loading is on the screen
+READY = "j/k to select a slice"
+ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 
@@ -40,7 +40,7 @@ LOOKING: list[Visit] = [
     ("i", "everything about this range"),
     (ESCAPE, "i all figures of the range"),
     ("y", "copied"),
-    ("/", "A word is looked for in names"),
+    ("/", "Words match names, kinds"),
     ("PWN\r", "PWN   n next"),
     ("n", "2 of"),
     (":", "goto 9ms"),
@@ -51,13 +51,13 @@ LOOKING: list[Visit] = [
     ("step 1\r", "step #1 of 1: ProfilerStep#"),
     ("2", "count op"),
     ("jjj", ">"),
-    ("3", "the longest of them"),
+    ("3", "longest instance"),
     ("jjj", "launched 20 us earlier"),
     ("?", "keys   Esc closes"),
-    (ESCAPE, "the longest of them"),
+    (ESCAPE, "longest instance"),
     ("\x10", "Search for commands"),
     ("PWN", "PWN"),
-    (ESCAPE, "the longest of them"),
+    (ESCAPE, "longest instance"),
 ]
 KEYS = [
     *["\x1b[6~"] * 4,  # PageDown, to the counters
@@ -219,7 +219,7 @@ def test_no_color_draws_grays_alone(shown: Shown) -> None:
             [
                 ("jj", "launched"),
                 ("2", "count op"),
-                ("3", "the longest"),
+                ("3", "longest instance"),
                 ("?", "keys  "),
             ],
         )
@@ -231,7 +231,7 @@ def test_no_color_draws_grays_alone(shown: Shown) -> None:
 def test_control_c_quits(shown: Shown) -> None:
     with shown(anew=True) as terminal:
         terminal.wait_for(READY)
-        visit(terminal, [("/", "A word is looked for in names")])
+        visit(terminal, [("/", "Words match names, kinds")])
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130
         assert is_given_back(terminal)

@@ -109,7 +109,7 @@ async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
         await settled(app, pilot)
         app.do(lambda state: replace(state, tour=NUMBERS["Side by side"]))
         await pilot.press("o")
-        assert "Enter opens" in screen(app)
+        assert "Enter open " in screen(app)
         assert "press o for the list of traces" in " ".join(screen(app).lower().split())
 
 

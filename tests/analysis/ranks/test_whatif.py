@@ -269,7 +269,7 @@ def test_wrong_job_changes_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ),
         ("1:op:aten x0", "A collective cannot be changed on some of its ranks alone."),
         ("1:comm x0.5", "A collective cannot be changed on some of its ranks alone."),
-        ("1:faster", "faster is no change"),
+        ("1:faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
     ):
         with pytest.raises(WrongChangeError, match=re.escape(sentence)):
             job_whatif(facts, [change])

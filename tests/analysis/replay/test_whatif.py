@@ -202,9 +202,10 @@ def test_unrecorded_events_between_streams_are_noted(
 
 def test_whatif_change_that_matches_nothing_is_refused(tmp_path: Path) -> None:
     refused = judged(
-        repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path
+        repeated(kernel("k", 100)), ["kernel:absent x0.5"], by_command, tmp_path
     )
     assert refused.prediction.refused == 2
+    assert refused.prediction.said == "No kernel matches kernel:absent."
 
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

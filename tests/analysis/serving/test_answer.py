@@ -154,7 +154,7 @@ def test_step_with_more_tokens_is_an_outlier_with_its_reason(tmp_path: Path) -> 
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
     assert found.because[0] == "4,000 new tokens (median step: 100)"
     assert "kernels run 27 us longer, mostly" in found.because[1]
-    assert "(5 of them, instead of 2)" in found.because[1]
+    assert "(5 launches, instead of 2)" in found.because[1]
 
 
 def test_a_step_that_waits_for_what_was_not_recorded(tmp_path: Path) -> None:

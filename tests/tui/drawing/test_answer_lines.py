@@ -57,7 +57,7 @@ def test_a_click_on_a_row_leads_to_its_page(
 def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained)
     assert clicked(state, "770.0   0.890").view.gap is not None
-    assert clicked(state, "990 us a step").page == "why"
+    assert clicked(state, "990 us per step").page == "why"
 
 
 def clicked(state: State, text: str) -> State:
@@ -120,7 +120,7 @@ def test_of_two_traces_tab_goes_through_lanes_and_answers(trace_of: Make) -> Non
 
 def test_a_list_that_does_not_fit_is_counted_and_can_be_reached(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(60, 18)), explained)
-    assert "GPU time by module               ▸2" in drawn(state)
+    assert "GPU time by module or annotation ▸2" in drawn(state)
     kernels = after(state, *do("into-answer", "answer-right"))
     assert "by kernel" in drawn(kernels)
     assert after(kernels, *do("answer-show")).page == "kernels"
@@ -157,7 +157,7 @@ def test_shares_of_modules_and_kernels_add_up(trace_of: Make) -> None:
     assert [entry.text for entry in modules.entries] == [
         "MLP",
         "Attention",
-        "(in no module)",
+        "(outside modules)",
     ]
     assert "memcpy DtoH" in [entry.text for entry in kernels.entries]
 

@@ -84,7 +84,7 @@ def test_isolate_shows_the_device_of_the_selection_alone(state: State) -> None:
     [
         ("stream 9", ["GPU 0 stream 9"]),
         ("STREAM", ["GPU 0", "stream 7", "stream 9"]),
-        ("notes | stream 9", ["thread 100", "GPU 0 stream 9"]),
+        ("annotations | stream 9", ["thread 100", "GPU 0 stream 9"]),
     ],
 )
 def test_only_command_shows_lanes_by_part_of_their_name(
