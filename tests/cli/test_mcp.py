@@ -458,7 +458,11 @@ async def test_groups_have_columns_of_their_own(client: Any) -> None:
         for name, groups in (("kernels", KERNELS_BY), ("ops", OPS_BY)):
             for by in groups:
                 found = await page(client, name, **ONE, by=by)
-                first = {"shape": "op" if name == "kernels" else "shapes"}.get(by, by)
+                named = {
+                    "shape": "op" if name == "kernels" else "shapes",
+                    "library": "family",
+                }
+                first = named.get(by, by)
                 assert first in found["columns"]
         assert "Invalid enum value" in await told(client, "ops", **ONE, by="step")
         steps = (await page(client, "gaps", **ONE, step=3))["total"]

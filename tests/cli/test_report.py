@@ -335,7 +335,7 @@ def test_a_table_says_what_it_leaves_out(
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
     (tmp_path / "out.html").unlink()
     text = reported(fusetui, tmp_path, str(tmp_path / "t.json"))
-    assert f"6 us of GPU time (60 %, 1 kernel) {said}" in text
+    assert f"6 us of GPU time (60 %, 1 kernel){said}" in text
 
 
 IN_THE_BROWSER = """<img src="nowhere"><script>addEventListener("load", () => {

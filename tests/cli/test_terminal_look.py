@@ -161,7 +161,7 @@ def test_keys_typed_while_the_terminal_is_asked_are_not_lost(trace: Path) -> Non
         shown.press("3" + LIGHT + "?" + DEVICE)
         shown.wait_for("keys   Esc closes")
         shown.press("\x1b")
-        shown.wait_for("Enter the longest")
+        shown.wait_for("Enter go to longest")
 
 
 def test_a_terminal_that_says_nothing(trace: Path) -> None:

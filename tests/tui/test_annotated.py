@@ -56,7 +56,9 @@ async def test_annotated_kernel_shows_its_module_without_recorded_times(
         text = screen(app)
     own = [line.strip(" │|") for line in text.splitlines() if "annotation L" in line]
     assert len(own) == 2
-    assert all(line.split()[0] == "annotation" and len(line.split()) == 2 for line in own)
+    assert all(
+        line.split()[0] == "annotation" and len(line.split()) == 2 for line in own
+    )
     assert "captured by" not in text
 
 

@@ -80,7 +80,11 @@ async def test_every_table_is_saved_in_every_format(tmp_path: Path) -> None:
         ("3", "save there.csv", "there.csv exists already"),
         ("3", "save nowhere/kernels.csv", "there is no such folder"),
         ("1", "save lanes.csv", "there is no table here"),
-        ("1", "cut part.json", "This needs a time range: press v at its start and at its end"),
+        (
+            "1",
+            "cut part.json",
+            "This needs a time range: press v at its start and at its end",
+        ),
         ("13", "cut", "This needs a time range: press v at its start and at its end"),
     ],
 )

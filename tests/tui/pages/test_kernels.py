@@ -122,7 +122,6 @@ def test_the_heading_says_what_shares_are_of(mlp: Trace, trace_of: Make) -> None
     assert "only kind gemm   share of the 724 us of kernel time" in drawn(narrowed)
     ops = [event for event in mlp_events() if event["cat"] == "cpu_op"]
     on_cpu = after(opened(trace_of(ops)), *do("kernels"))
-    assert (
-        "4 distinct CPU ops, 12 calls   share of the 240 us of self time"
-        in drawn(on_cpu)
+    assert "4 distinct CPU ops, 12 calls   share of the 240 us of self time" in drawn(
+        on_cpu
     )

@@ -232,7 +232,7 @@ def _kernels(trace: Trace, step: Pass) -> Rows:
 
 
 def _kernel_of_most(trace: Trace, step: Pass, median_step: Pass) -> str:
-    """`, most of all NAME (3 of them, instead of 2)`: the kernels of the name that
+    """`, mostly NAME (3 launches, instead of 2)`: the kernels of the name that
     takes so much longer; "" if the step has no kernels."""
     kernels = _kernels(trace, step)
     usual_kernels = _kernels(trace, median_step)
