@@ -3,7 +3,7 @@ in full, with its args, or as JSON."""
 
 from __future__ import annotations
 
-import json
+import json  # which shows every value of an event, also NaN
 import math
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ written as it stands."""
 
 from __future__ import annotations
 
-import json
+import json  # which writes lone surrogates of a key as escapes
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any

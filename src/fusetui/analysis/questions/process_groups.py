@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-import json
+import json  # which reads integers beyond 64 bits
 import os
 import re
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ words.
 
 from __future__ import annotations
 
-import json
+import json  # which reads Infinity and NaN, as models write them
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # which reads integers beyond 64 bits
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property

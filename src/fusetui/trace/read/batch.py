@@ -5,7 +5,7 @@ safe.
 
 from __future__ import annotations
 
-import json
+import json  # which reads NaN and control characters
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -4,7 +4,7 @@ other keys, or what is not read."""
 from __future__ import annotations
 
 # It says where a value ends, as orjson and msgspec do not.
-import json
+import json  # which tells where a text breaks
 import re
 from contextlib import suppress
 from typing import Any

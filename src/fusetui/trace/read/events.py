@@ -6,7 +6,7 @@ msgspec skips everything else without building it, which is what makes loading f
 
 from __future__ import annotations
 
-import json
+import json  # which writes whatever a trace holds as a key or value
 from decimal import Decimal
 from typing import Any
 

@@ -6,7 +6,7 @@ characters, invalid UTF-8 and unescaped backslashes. Missing quotes are never gu
 
 from __future__ import annotations
 
-import json
+import json  # which takes its own words for numbers, and lone surrogates
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
