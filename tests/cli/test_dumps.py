@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Result
 from tests.debug_server import RankAnswer, debug_server, dumps_of, page, stacks
 from tests.flight_dumps import Job
@@ -69,10 +70,34 @@ def test_a_job_without_a_debug_server_leaves_no_folder(
     assert not out.exists()
 
 
-def test_dumps_are_of_a_job_and_not_of_a_process(fusetui: Run, tmp_path: Path) -> None:
-    told = fusetui("record", "--dumps", "--pid", 1, "--out", tmp_path / "out")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "record --dumps --pid 1",
+        "record --dumps --steps 3",
+        "run --dumps --steps 3 -- ls",
+    ],
+)
+def test_options_of_traces_are_refused(
+    fusetui: Run, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = fusetui(*line.split())
     assert told.code == 2
-    assert told.sentence.endswith("leave out --pid.")
+    assert "--dumps records no trace: leave out --" in told.sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_dumps_of_two_recorders_are_two_jobs(fusetui: Run, tmp_path: Path) -> None:
+    pages = missing_rank()
+    pages["/fr_trace_nccl_json"] = pages["/fr_trace_json"]
+    out = tmp_path / "out"
+    with debug_server(pages) as address:
+        told = fusetui("record", "--dumps", "--server", address, "--out", out)
+    assert told.code == 0
+    for recorder in ("cpu", "nccl"):
+        assert f"out/{recorder}\n" in told.err
+        assert fusetui("hang", out / recorder).code == 1
 
 
 WRITES_ITS_DUMP = """

@@ -27,7 +27,7 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 writer.MAX_QUEUED_WRITES = 1  # more than that are written by whatever happens
 """
 READY = "j/k to select a slice"
-ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
+ANSWERED = "idle reasons:"  # all that is worked out after loading is on the screen
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 

@@ -179,7 +179,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines.append(self._titles(laid.columns, bar))
         lines += self._rows_of_lists(laid, bar)
         if laid.reasons:
-            reasons = joined(["idle because:", *laid.reasons], width - 1)
+            reasons = joined(["idle reasons:", *laid.reasons], width - 1)
             lines.append([(f" {reasons}", "faint")])
         return lines
 

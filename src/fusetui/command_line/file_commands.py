@@ -135,7 +135,6 @@ DUMPS = (
     argument(
         "--server ADDRESS",
         "With --dumps, the debug server of the job, http://localhost:25999 by default.",
-        default="http://localhost:25999",
     ),
 )
 """Why a job hangs, not how long it takes."""

@@ -17,25 +17,35 @@ from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
 from fusetui.text.figures import plural, several
 from fusetui.trace.flight.debug_server import (
+    DEFAULT_SERVER,
     NoDebugServerError,
-    RankDump,
+    TakenDump,
     dumps_of_server,
 )
 from fusetui.trace.new_file import new_file
 
 MAX_NAMED_RANKS = 5
-NO_TRACE_OPTIONS = ("pid", "job", "all", "seconds", "steps")
+OPTIONS_OF_TRACES = ("pid", "job", "all", "seconds", "steps")
+"""That say what to record, and of which processes, where no dumps are taken."""
+
+
+def check_options(args: Namespace) -> None:
+    """Raises CommandError for options of `record` and `run` that say nothing about
+    dumps."""
+    for name in OPTIONS_OF_TRACES:
+        if getattr(args, name, None):
+            raise CommandError(f"--dumps records no trace: leave out --{name}.")
+
+
+def server_of(args: Namespace) -> str:
+    """The address of the debug server that is asked."""
+    return args.server or DEFAULT_SERVER
 
 
 def record_dumps(args: Namespace, folder: Path) -> int:
     """Takes the dumps of a job from its debug server into `folder`; returns 1 if a rank
-    gave none. Raises CommandError and NoDebugServerError."""
-    given = [name for name in NO_TRACE_OPTIONS if getattr(args, name)]
-    if given:
-        raise CommandError(
-            f"--dumps asks the debug server of the job: leave out --{given[0]}."
-        )
-    is_complete = take_from_server(args.server, folder)
+    gave none. Raises NoDebugServerError."""
+    is_complete = take_from_server(server_of(args), folder)
     return DONE if _shown(folder, opens=args.open) and is_complete else NO
 
 
@@ -52,7 +62,7 @@ def take_from_server(address: str, folder: Path) -> bool:
     return is_complete
 
 
-def _written(dumps: Sequence[RankDump], folder: Path) -> bool:
+def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
     """Writes what the ranks gave; says how many, and returns whether all gave a dump."""
     missing = [dump for dump in dumps if not dump.text]
     for dump in dumps:
@@ -87,7 +97,8 @@ def _shown(folder: Path, opens: bool) -> bool:
         browse([str(folder)])
     else:
         emit("\n".join(os.path.relpath(path) for path in files))
-    say(f"Why the job hangs: fusetui hang {os.path.relpath(folder)}")
+    for folder_of_job in sorted({path.parent for path in files}):
+        say(f"Why the job hangs: fusetui hang {os.path.relpath(folder_of_job)}")
     return True
 
 
@@ -99,7 +110,7 @@ class JobWithDumps:
     """A job that `run --dumps` starts, and the dumps that are taken of it."""
 
     def __init__(self, args: Namespace, *, folder: Path, pipe_folder: str) -> None:
-        self._server: str = args.server
+        self._server = server_of(args)
         self._opens: bool = args.open
         self._folder = folder
         self._pipe_folder = pipe_folder

@@ -52,8 +52,9 @@ def run_record(args: Namespace) -> int:
     recorded. Raises CommandError, CannotListenError, CannotRecordError, and
     NoDebugServerError."""
     if args.dumps:
-        from fusetui.commands.dumps import record_dumps
+        from fusetui.commands.dumps import check_options, record_dumps
 
+        check_options(args)
         with trace_folder(args.out) as folder:
             return record_dumps(args, folder)
     request = request_of(args)

@@ -123,8 +123,9 @@ def run_run(args: Namespace) -> int:
 def _run_with_dumps(args: Namespace, program: Sequence[str]) -> int:
     """Starts a program whose ranks keep their last collectives; returns as `run_run`
     does."""
-    from fusetui.commands.dumps import JobWithDumps
+    from fusetui.commands.dumps import JobWithDumps, check_options
 
+    check_options(args)
     with trace_folder(args.out) as folder, sockets() as pipe_folder:
         job = JobWithDumps(args, folder=folder, pipe_folder=pipe_folder)
         environment = os.environ | job.environment(os.environ)

@@ -138,6 +138,23 @@ def test_equal_ones_all_through_the_step_are_not_told_apart(tmp_path: Path) -> N
     assert (result.reason, result.row) == ("several_places", -1)
 
 
+def test_equal_ones_are_not_told_apart_by_the_beginning_of_the_trace(
+    tmp_path: Path,
+) -> None:
+    """The dump has more of them than the trace."""
+    job = Job(2)
+    for _ in range(50):
+        job.everywhere()
+    job.issue(0, over=False)
+    dumps = read_dumps(job.write(tmp_path))
+    path = Program(("all_reduce", 64), ("all_reduce", 64)).trace(
+        tmp_path / "trace.json"
+    )
+    result = in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
+    assert result is not None
+    assert (result.reason, result.places) == ("several_places", 2)
+
+
 def test_a_trace_of_another_group_does_not_show_it(tmp_path: Path) -> None:
     program = Program(("all_reduce", 64))
     assert found(program, tmp_path, stops_at=1, group="7").reason == "no_group"

@@ -11,7 +11,7 @@ from tests.ports import free_port
 
 from fusetui.trace.flight.debug_server import (
     NoDebugServerError,
-    RankDump,
+    TakenDump,
     dumps_in,
     dumps_of_server,
 )
@@ -42,7 +42,7 @@ def test_a_name_that_looks_like_markup_is_kept() -> None:
 
 def test_a_page_that_escapes_its_text_is_read_too() -> None:
     (dump,) = dumps_in(page({0: RankAnswer("{&quot;entries&quot;: [1]}")}))
-    assert dump == RankDump(rank=0, text=b'{"entries": [1]}', entries=1)
+    assert dump == TakenDump(rank=0, text=b'{"entries": [1]}', entries=1)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_page_that_escapes_its_text_is_read_too() -> None:
 )
 def test_a_rank_without_a_dump_says_why(answer: RankAnswer, why: str) -> None:
     (dump,) = dumps_in(page({3: answer}))
-    assert dump == RankDump(rank=3, text=b"", entries=0, why_missing=why)
+    assert dump == TakenDump(rank=3, text=b"", entries=0, why_missing=why)
 
 
 def test_only_the_recorder_that_has_entries_is_taken() -> None:

@@ -19,6 +19,7 @@ from fusetui.analysis.questions.collectives import (
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.trace.flight.columns import FlightDumps, GroupName, Tensors
 from fusetui.trace.layout.steps import labels_of, steps_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
 UNKNOWN_BYTES = -1
@@ -33,18 +34,48 @@ Reason = Literal[
 ]
 
 
-class Signature(msgspec.Struct, frozen=True):
-    """What a dump and a trace both say of a collective."""
+class _Collective(msgspec.Struct, frozen=True):
+    """A collective of a dump."""
 
     operation: str  # all_reduce
-    moved_bytes: int  # UNKNOWN_BYTES where one of the two does not say it
+    moved_bytes: int  # UNKNOWN_BYTES where it is not known
 
-    def is_like(self, other: Signature) -> bool:
-        """Whether both can be the same collective."""
-        if _plain(self.operation) != _plain(other.operation):
-            return False
-        sizes = (self.moved_bytes, other.moved_bytes)
-        return UNKNOWN_BYTES in sizes or sizes[0] == sizes[1]
+
+class _Signatures(msgspec.Struct, frozen=True, eq=False):
+    """What a dump and a trace both say of collectives, in the order in which they were
+    issued; arrays of shape [collectives]."""
+
+    operation: Int64s  # a number for each name, the same in the dump and in the trace
+    moved_bytes: Int64s  # UNKNOWN_BYTES where it is not known
+
+    def __len__(self) -> int:
+        return len(self.operation)
+
+    def are_like(self, places: Rows, other: _Signatures, place: int) -> Flags:
+        """Which of these collectives can be the one at `place` of others; shape
+        [places]."""
+        moved_bytes = self.moved_bytes[places]
+        other_bytes = other.moved_bytes[place]
+        is_same_size = moved_bytes == other_bytes
+        is_same_size |= (moved_bytes == UNKNOWN_BYTES) | (other_bytes == UNKNOWN_BYTES)
+        return np.asarray(
+            is_same_size & (self.operation[places] == other.operation[place])
+        )
+
+
+def _signatures(
+    collectives: Sequence[_Collective | _Traced], numbers: dict[str, int]
+) -> _Signatures:
+    """The signatures of collectives; `numbers` gets those of further names."""
+    operations = [
+        numbers.setdefault(_plain(collective.operation), len(numbers))
+        for collective in collectives
+    ]
+    moved_bytes = [collective.moved_bytes for collective in collectives]
+    return _Signatures(
+        operation=np.array(operations, dtype=np.int64),
+        moved_bytes=np.array(moved_bytes, dtype=np.int64),
+    )
 
 
 def _plain(operation: str) -> str:
@@ -82,7 +113,8 @@ class _Traced(msgspec.Struct, frozen=True):
     """A collective of the group in the trace."""
 
     row: int
-    signature: Signature
+    operation: str
+    moved_bytes: int  # UNKNOWN_BYTES where it is not known
     step: int  # index; -1 outside of all steps
     place: CollectiveInStep
 
@@ -94,9 +126,10 @@ def in_trace(
     job; None if they wait in none.
 
     A trace and a dump rarely cover the same time, so the numbers of the collectives do
-    not help. What does is their order: the last collectives that a waiting rank issued
-    in the group are sought in the trace, as many of them as agree there. If all places
-    where the longest run agrees are the same place of a step, it is found.
+    not help. What does is their order: the collectives of the group that a waiting rank
+    issued last are compared with those in the trace before each place of a step. A
+    place is ruled out if one of them differs before the trace or the dump begins; the
+    only place that is left is the answer.
     """
     wait = next((wait for wait in answer.waits if not wait.is_p2p), None)
     if wait is None:
@@ -105,23 +138,18 @@ def in_trace(
     traced = _of_group(trace, wait.group)
     if not traced:
         return msgspec.structs.replace(absent, reason="no_group")
-    issued = _issued_up_to(dumps, wait)
-    lengths = [
-        _agreeing(issued, traced[: end + 1]) if one.step >= 0 else 0
-        for end, one in enumerate(traced)
-    ]
-    longest = max(lengths)
-    if not longest:
+    numbers: dict[str, int] = {}
+    issued = _signatures(_issued_up_to(dumps, wait), numbers)
+    runs = _agreeing_runs(issued, _signatures(traced, numbers))
+    left = _places_left(traced, runs)
+    if not left:
         return msgspec.structs.replace(absent, reason="not_recorded")
-    best = [
-        one for one, length in zip(traced, lengths, strict=True) if length == longest
-    ]
-    places = {one.place for one in best}
-    if len(places) > 1:
+    agreeing = min(int(runs.length[index]) for index in left)
+    if len(left) > 1:
         return msgspec.structs.replace(
-            absent, reason="several_places", places=len(places), agreeing=longest
+            absent, reason="several_places", places=len(left), agreeing=agreeing
         )
-    last = best[-1]
+    last = traced[left[0]]
     return msgspec.structs.replace(
         absent,
         row=last.row,
@@ -129,22 +157,56 @@ def in_trace(
         step=_label(trace, last.step),
         place=last.place,
         places=1,
-        agreeing=longest,
+        agreeing=agreeing,
         issued_by=_around(trace, last.row),
     )
 
 
-def _agreeing(issued: Sequence[Signature], traced: Sequence[_Traced]) -> int:
-    """How many of the last collectives of both agree, one by one from the end."""
-    count = 0
-    for one, other in zip(reversed(issued), reversed(traced), strict=False):
-        if not one.is_like(other.signature):
+class _AgreeingRuns(msgspec.Struct, frozen=True, eq=False):
+    """For each collective in the trace, how many in a row up to it agree with the last
+    of the dump, and whether the one before these differs, rather than that there is
+    none; arrays of shape [collectives]."""
+
+    length: Int64s
+    differs: Flags
+
+
+def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
+    """Compares all places of the trace at once, from the last collective of the dump
+    back to its first."""
+    length = np.zeros(len(traced), dtype=np.int64)
+    differs = np.zeros(len(traced), dtype=np.bool_)
+    agreeing = np.arange(len(traced))
+    for back in range(len(issued)):
+        agreeing = agreeing[agreeing >= back]
+        is_like = traced.are_like(agreeing - back, issued, len(issued) - 1 - back)
+        differs[agreeing[~is_like]] = True
+        agreeing = agreeing[is_like]
+        if not len(agreeing):
             break
-        count += 1
-    return count
+        length[agreeing] += 1
+    return _AgreeingRuns(length=length, differs=differs)
 
 
-def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[Signature]:
+def _places_left(traced: Sequence[_Traced], runs: _AgreeingRuns) -> list[int]:
+    """Of each place of a step that is not ruled out, its last occurrence, as an index
+    into `traced`; steps are taken to be alike. If all places are ruled out, as where
+    steps differ, those with the longest run."""
+    last_of_place: dict[int, int] = {}
+    for index, collective in enumerate(traced):
+        if collective.step >= 0 and runs.length[index]:
+            last_of_place[collective.place.number] = index
+        elif collective.step >= 0:
+            last_of_place.pop(collective.place.number, None)
+    last = list(last_of_place.values())
+    not_ruled_out = [index for index in last if not runs.differs[index]]
+    if not_ruled_out or not last:
+        return not_ruled_out
+    longest = max(int(runs.length[index]) for index in last)
+    return [index for index in last if runs.length[index] == longest]
+
+
+def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_Collective]:
     """What the first waiting rank issued in the group, up to the collective in which it
     waits."""
     entries = dumps.entries
@@ -154,14 +216,15 @@ def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[Signature]:
     is_wanted &= ~entries.is_p2p & (entries.sequence <= wait.sequence)
     rows = np.flatnonzero(is_wanted)
     in_order = rows[np.argsort(entries.sequence[rows], kind="stable")]
-    return [_signature_in_dump(dumps, row) for row in in_order.tolist()]
+    return [_collective_in_dump(dumps, row) for row in in_order.tolist()]
 
 
-def _signature_in_dump(dumps: FlightDumps, row: int) -> Signature:
+def _collective_in_dump(dumps: FlightDumps, row: int) -> _Collective:
+    """What an entry says of its collective."""
     entries = dumps.entries
     operation = kind_of(dumps.operations[entries.operation[row]])
     side = entries.outputs if operation in SIZED_BY_OUTPUT else entries.inputs
-    return Signature(
+    return _Collective(
         operation=operation, moved_bytes=_bytes_of(dumps.tensors[side[row]])
     )
 
@@ -205,7 +268,8 @@ def _numbered(
         known = issued.told[index]
         yield _Traced(
             row=int(issued.rows[index]),
-            signature=Signature(operation=known.name, moved_bytes=known.bytes),
+            operation=known.name,
+            moved_bytes=known.bytes,
             step=step,
             place=CollectiveInStep(number=seen[step], of=counts[step]),
         )

@@ -7,8 +7,10 @@ Format of what it shows: `torch/distributed/debug/_frontend.py` of torch 2.13.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from html import unescape
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,7 +23,8 @@ from fusetui.trace.model.errors import TraceError
 DEFAULT_SERVER = "http://localhost:25999"
 """Where `start_debug_server` of torch listens on the host of rank 0."""
 
-DEFAULT_PORT = 25999
+DEFAULT_PORT = urlsplit(DEFAULT_SERVER).port
+NO_STACKS: Mapping[int, str] = MappingProxyType({})
 SERVER_SECONDS = 90.0
 """Without a byte of the server. It waits 60 s for a rank that does not answer."""
 
@@ -56,7 +59,7 @@ STACKS_PATH = "/stacks"
 """Where the debug server shows the stacks of Python of all ranks."""
 
 
-class RankDump(msgspec.Struct, frozen=True):
+class TakenDump(msgspec.Struct, frozen=True):
     """What one recorder of a rank answered."""
 
     rank: int
@@ -67,7 +70,7 @@ class RankDump(msgspec.Struct, frozen=True):
     why_missing: str = ""
 
 
-def dumps_of_server(address: str) -> dict[str, list[RankDump]]:
+def dumps_of_server(address: str) -> dict[str, list[TakenDump]]:
     """What the ranks of a job answer to its debug server, by the name of the recorder,
     with their stacks of Python. Only recorders that have entries are in it, or if none
     has any, the last one.
@@ -75,12 +78,11 @@ def dumps_of_server(address: str) -> dict[str, list[RankDump]]:
     Raises NoDebugServerError.
     """
     server = _server(address)
-    answers: dict[str, list[RankDump]] = {}
-    for recorder in RECORDERS:
-        answers[recorder.name] = dumps_in(_answer(server, recorder.path))
     stacks = _stacks(server)
-    for name, dumps in answers.items():
-        answers[name] = [_with_stacks(dump, stacks.get(dump.rank)) for dump in dumps]
+    answers: dict[str, list[TakenDump]] = {}
+    for recorder in RECORDERS:
+        html = _answer(server, recorder.path)
+        answers[recorder.name] = dumps_in(html, stacks)
     with_entries = {
         name: ranks
         for name, ranks in answers.items()
@@ -96,9 +98,13 @@ def dumps_of_server(address: str) -> dict[str, list[RankDump]]:
     return {last: answers[last]}
 
 
-def dumps_in(html: bytes) -> list[RankDump]:
-    """The dumps on a page of the debug server, by rank."""
-    return [_dump_of(rank, part) for rank, part in _parts_of_ranks(html).items()]
+def dumps_in(html: bytes, stacks: Mapping[int, str] = NO_STACKS) -> list[TakenDump]:
+    """The dumps on a page of the debug server, by rank; those of ranks that have
+    `stacks` hold them under a key of their own."""
+    return [
+        _dump_of(rank, part, stacks.get(rank))
+        for rank, part in _parts_of_ranks(html).items()
+    ]
 
 
 def _parts_of_ranks(html: bytes) -> dict[int, bytes]:
@@ -136,22 +142,14 @@ def _stacks(server: SplitResult) -> dict[int, str]:
     return stacks
 
 
-def _with_stacks(dump: RankDump, stacks: str | None) -> RankDump:
-    """The dump with the stacks under a key of their own."""
-    document = _document(dump.text)
-    if stacks is None or document is None:
-        return dump
-    text = orjson.dumps({**document, STACKS_KEY: stacks})
-    return msgspec.structs.replace(dump, text=text)
-
-
 def _has_failed(part: bytes) -> re.Match[bytes] | None:
     """The status with which a rank answered, unless that was 200."""
     return _FAILED.search(part.partition(_TEXT_BEGINS)[0])
 
 
-def _dump_of(rank: int, part: bytes) -> RankDump:
-    """The dump in the part of a page that follows the heading of a rank."""
+def _dump_of(rank: int, part: bytes, stacks: str | None) -> TakenDump:
+    """The dump in the part of a page that follows the heading of a rank, with its stacks
+    if they are known."""
     failed = _has_failed(part)
     if failed:
         status = failed[1].decode()
@@ -167,11 +165,13 @@ def _dump_of(rank: int, part: bytes) -> RankDump:
         return _no_dump(rank, "what the debug server shows of it is no dump")
     entries = document.get("entries")
     count = len(entries) if isinstance(entries, list) else 0
-    return RankDump(rank=rank, text=text, entries=count)
+    if stacks is not None:
+        text = orjson.dumps({**document, STACKS_KEY: stacks})
+    return TakenDump(rank=rank, text=text, entries=count)
 
 
-def _no_dump(rank: int, why: str) -> RankDump:
-    return RankDump(rank=rank, text=b"", entries=0, why_missing=why)
+def _no_dump(rank: int, why: str) -> TakenDump:
+    return TakenDump(rank=rank, text=b"", entries=0, why_missing=why)
 
 
 def _document(text: bytes) -> dict[str, Any] | None:
