@@ -37,7 +37,7 @@ from fusetui.trace.compile_log.log import (
 )
 from fusetui.trace.compile_log.stacks import CodeLine
 from fusetui.trace.compile_log.wrapper import KernelCall, Wrapper
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, at, ordinals
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import memo
@@ -138,6 +138,8 @@ class _ItemKind(NamedTuple):
 
 
 class _ItemKinds(NamedTuple):
+    """The kinds of all items, each once."""
+
     distinct: list[_ItemKind]
     kind_of_item: Rows  # shape [items]
 
@@ -145,26 +147,25 @@ class _ItemKinds(NamedTuple):
 def _kinds_of_items(
     trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
 ) -> _ItemKinds:
+    """Items of one kind have the same join, name and file, and the same place among
+    equally many items of that name in a call of a graph."""
     items = regions.items
-    join_of_item = np.append(calls.join_of_call, len(calls.joins))[items.call]
+    outside = len(calls.joins)
+    join_of_item = at(calls.join_of_call, items.call, missing=outside)
     call_and_name = items.call.astype(np.int64) * max(1, len(items.names)) + items.name
-    place = ordinals(call_and_name)
-    _, group, counts = np.unique(call_and_name, return_inverse=True, return_counts=True)
-    count = counts[group]
+    place_in_call = ordinals(call_and_name)
+    _, group, items_of_group = np.unique(
+        call_and_name, return_inverse=True, return_counts=True
+    )
     files, file_of_item = _kernel_files(trace, items, calls, join_of_item, log)
-    columns = np.stack((join_of_item, items.name, place, count, file_of_item))
+    columns = np.stack(
+        (join_of_item, items.name, place_in_call, items_of_group[group], file_of_item)
+    )
     distinct, kind_of_item = np.unique(columns, axis=1, return_inverse=True)
-    kinds = []
-    for join, name, place_of_kind, count_of_kind, file in distinct.T.tolist():
-        kinds.append(
-            _ItemKind(
-                join=join,
-                name=name,
-                place=place_of_kind,
-                items=count_of_kind,
-                file=files[file],
-            )
-        )
+    kinds = [
+        _ItemKind(join=join, name=name, place=place, items=count, file=files[file])
+        for join, name, place, count, file in distinct.T.tolist()
+    ]
     return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item.reshape(-1))
 
 

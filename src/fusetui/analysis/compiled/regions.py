@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -160,35 +161,59 @@ EXTERN_KERNELS = {"bias_addmm": "addmm"}
 
 
 def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
+    """The items of a trace: the ops that calls of graphs make or that have the name of a
+    generated kernel, and launches without such an op; with the GPU events of each."""
     trace = regions.trace
-    in_calls = _ops_of_calls(regions)
-    ops = np.concatenate((in_calls, _ops_outside(regions)))
-    gpu_rows = trace.gpu_rows
-    launches = launching_calls(trace, gpu_rows)
+    ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))
+    launches = launching_calls(trace, trace.gpu_rows)
     bare = _bare_launches(regions, ops, launches)
-    rows = np.concatenate((ops, bare))
-    spans = Spans(trace, origins(trace).line, rows)
+    spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare)))
     item_of_gpu_event = spans.around(launches)
-    names: dict[str, int] = {}
-    number_of_name = np.full(len(trace.names), NONE, dtype=np.int32)
-    for number in distinct(trace.name[ops]).tolist():
-        name = wrapper_name(trace.names[number])
-        number_of_name[number] = names.setdefault(name, len(names))
-    name_of_item = number_of_name[trace.name[spans.rows]]
-    # a launch without an op is named as the kernel that it launches
-    is_bare = np.isin(spans.rows, bare)
-    launched = np.flatnonzero(item_of_gpu_event >= 0)
-    launched = launched[is_bare[item_of_gpu_event[launched]]]
-    for event in launched.tolist():
-        name = wrapper_name(trace.name_of(int(gpu_rows[event])))
-        name_of_item[item_of_gpu_event[event]] = names.setdefault(name, len(names))
+    naming_row = _naming_rows(trace, spans.rows, bare, item_of_gpu_event)
+    names = _wrapper_names(trace, naming_row, ops)
     return CalledKernels(
         spans=spans,
         call=regions.calls.around(spans.rows),
-        names=tuple(names),
-        name=name_of_item,
+        names=names.names,
+        name=names.name_of_item,
         item_of_gpu_event=item_of_gpu_event,
     )
+
+
+def _naming_rows(
+    trace: Trace, items: Int32s, bare: Rows, item_of_gpu_event: Rows
+) -> Rows:
+    """The row by whose name each item is known: its own, or of a launch without an op
+    that of the kernel that it launches, -1 for none; shape [items]."""
+    is_bare = np.isin(items, bare)
+    naming_row = np.where(is_bare, NONE, items).astype(np.intp)
+    launched = np.flatnonzero(item_of_gpu_event >= 0)
+    launched = launched[is_bare[item_of_gpu_event[launched]]]
+    naming_row[item_of_gpu_event[launched]] = trace.gpu_rows[launched]
+    return naming_row
+
+
+class _WrapperNames(NamedTuple):
+    """Names as wrappers of generated code have them, and for each item its place among
+    them, NONE without one."""
+
+    names: tuple[str, ...]
+    name_of_item: Int32s
+
+
+def _wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
+    """The names of items, those of `ops` first."""
+    has_name = naming_row >= 0
+    number_in_trace = trace.name[naming_row]
+    places: dict[str, int] = {}
+    place_of_number = np.full(len(trace.names), NONE, dtype=np.int32)
+    of_ops = distinct(trace.name[ops])
+    of_all = distinct(number_in_trace[has_name])
+    for number in (*of_ops.tolist(), *of_all.tolist()):
+        name = wrapper_name(trace.names[number])
+        place_of_number[number] = places.setdefault(name, len(places))
+    name_of_item = np.where(has_name, place_of_number[number_in_trace], NONE)
+    return _WrapperNames(tuple(places), name_of_item.astype(np.int32))
 
 
 def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
