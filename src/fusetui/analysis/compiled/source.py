@@ -109,6 +109,8 @@ def _of_kernel(
     lines_in_args: tuple[CodeLine, ...],
     kernel_file: str,
 ) -> SliceSource:
+    """The source of a kernel of a graph: its lines, by the log or by its args, its nodes
+    and where its code is defined and called."""
     source = _of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
     graph = kernel.join.graph
     why_not = "" if kernel.why_not is None else kernel.why_not.value

@@ -267,6 +267,8 @@ class _Columns:
             self._end.append(byte)
 
     def add(self, line: _Line) -> None:
+        """Adds the record that a line begins, without its payload, which follows; what
+        is no record is counted."""
         brace = line.bytes.find(HEADER_END)
         if brace < 0:
             self._leave_out(line, "it is no line of a record")
