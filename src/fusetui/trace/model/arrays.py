@@ -1,5 +1,8 @@
-"""Names for the arrays that columns and answers are made of; work on large ones in
-several threads, as numpy releases the GIL while it works."""
+"""Names for the types of arrays, and small operations on arrays that numpy lacks.
+
+numpy releases Python's global lock while it works, so `in_threads` and `each` compute
+long columns in several threads.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,41 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]  # times in ns, counts, keys
 Int32s = NDArray[np.int32]
-Rows = NDArray[np.intp]  # numbers of rows, of steps, of items
+Rows = NDArray[np.intp]  # indices: of rows of a trace, of steps, of items
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Integers = NDArray[np.integer]  # rows, as numbers of any size
+Flags = NDArray[np.bool_]  # masks
+Integers = NDArray[np.integer]  # indices of any integer type
 Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
 
 def at(values: NDArray[Any], places: Any, missing: Any) -> NDArray[Any]:
-    """The value at each place, `missing` at the places -1 and len(values), where there
-    is none: what a search finds where nothing comes before, or after.
+    """Look up values by index, with a default outside of the array.
+
+    np.searchsorted gives -1 or the length of the array where nothing comes before or
+    after; this function takes such indices as they are.
 
     >>> at(np.array([5, 6]), np.array([-1, 0, 1, 2]), missing=0).tolist()
     [0, 5, 6, 0]
+
+    Args:
+        values: The values, of shape [n].
+        places: Indices from -1 to n.
+        missing: What the indices -1 and n stand for.
     """
-    found: NDArray[Any] = np.append(values, missing)[places]
-    return found
+    # The default is appended, so that both n and -1 (from the end) find it.
+    looked_up: NDArray[Any] = np.append(values, missing)[places]
+    return looked_up
 
 
 def begins_runs(*columns: NDArray[Any]) -> Flags:
-    """Which rows begin a run of equal ones: the first row, and each that differs from
-    the one before in one of the columns.
+    """Mark the rows that differ from the row before them, and the first row.
 
     >>> begins_runs(np.array([7, 7, 5, 7])).tolist()
     [True, False, True, True]
+
+    Args:
+        columns: Columns of one length. A row differs if one of them does.
     """
     begins = np.zeros(len(columns[0]), dtype=np.bool_)
     begins[:1] = True
@@ -45,21 +58,24 @@ def begins_runs(*columns: NDArray[Any]) -> Flags:
 
 
 def ends_runs(*columns: NDArray[Any]) -> Flags:
-    """Which rows end a run of equal ones (`begins_runs`)."""
+    """Mark the rows that differ from the row after them, and the last row."""
     ends = np.ones(len(columns[0]), dtype=np.bool_)
     ends[:-1] = begins_runs(*columns)[1:]
     return ends
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """The different values of an array of one dimension, sorted. np.unique does the
-    same, but its first call imports numpy.ma, which takes longer than a small trace."""
+    """Return the distinct values, sorted.
+
+    np.unique does the same, but its first call imports numpy.ma, which takes longer
+    than reading a small trace.
+    """
     ordered = np.sort(values)
     return ordered[begins_runs(ordered)]
 
 
 def ordinals(keys: NDArray[np.integer]) -> Int64s:
-    """How many equal keys come before each.
+    """Count for each key how many equal keys come before it.
 
     >>> ordinals(np.array([7, 5, 7, 7])).tolist()
     [0, 0, 1, 2]
@@ -67,43 +83,68 @@ def ordinals(keys: NDArray[np.integer]) -> Int64s:
     order = np.argsort(keys, kind="stable")
     ascending = keys[order]
     first_equal = np.searchsorted(ascending, ascending)
+
     equal_before = np.empty(len(keys), dtype=np.int64)
     equal_before[order] = np.arange(len(keys)) - first_equal
     return equal_before
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Numbers the distinct rows of some columns of one length, in lexical order.
+    """Number the distinct rows of a table in lexical order.
 
-    Returns the index of the first row with each number, shape [distinct], and the
-    number of each row, shape [rows]. Much faster than np.unique along an axis.
+    It is much faster than np.unique along an axis.
+
+    Args:
+        columns: The columns of the table, all of one length.
+
+    Returns:
+        The index of the first row with each number, of shape [distinct rows]; and the
+        number of each row, of shape [rows].
     """
     order = np.lexsort(columns[::-1])
     is_first = begins_runs(*[column[order] for column in columns])
+
     number_of_row = np.empty(len(order), dtype=np.intp)
     number_of_row[order] = np.cumsum(is_first) - 1
     return order[is_first], number_of_row
 
 
 def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s:
-    """The exact sum of the amounts of each place: np.bincount would go through floats.
-    `places` are indices of an array of that shape."""
+    """Add each amount to the element of a new array that its index names.
+
+    The sums are exact; np.bincount would go through floats.
+
+    Args:
+        places: For each amount an index into the new array.
+        amounts: The amounts.
+        shape: The shape of the new array.
+    """
     sums = np.zeros(shape, dtype=np.int64)
     np.add.at(sums, places, amounts)
     return sums
 
 
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
-    """The first row with each wanted key, else -1; `keys` are those of the rows. Shape
-    of `wanted`."""
+    """Find the first row that has each of the wanted keys.
+
+    Args:
+        keys: The key of each row.
+        rows: The rows, ascending.
+        wanted: The keys to look for.
+
+    Returns:
+        One of `rows` for each wanted key, -1 where no row has it.
+    """
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     rows = rows[order]
+
     first_rows = np.full(len(wanted), -1, dtype=np.int32)
-    place = np.searchsorted(keys, wanted)
-    not_beyond = np.flatnonzero(place < len(keys))
-    has_key = keys[place[not_beyond]] == wanted[not_beyond]
-    first_rows[not_beyond[has_key]] = rows[place[not_beyond[has_key]]]
+    index = np.searchsorted(keys, wanted)
+    is_in_range = np.flatnonzero(index < len(keys))
+    has_key = keys[index[is_in_range]] == wanted[is_in_range]
+    matches = is_in_range[has_key]
+    first_rows[matches] = rows[index[matches]]
     return first_rows
 
 
@@ -114,27 +155,42 @@ MAX_THREADS = 4
 
 
 def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
-    """The results of `work` for each index of `sizes`, in order. `sizes` (in rows)
-    estimate the effort: the largest are begun first, and there are no threads unless
-    two are large."""
-    numbers = range(len(sizes))
+    """Call a function for each index, in several threads if that is worth it.
+
+    Args:
+        work: The function. Its argument is an index of `sizes`.
+        sizes: How much work each index is, in rows. The largest begin first. Unless two
+            are larger than MIN_ROWS_FOR_THREAD, everything runs in this thread.
+
+    Returns:
+        The results in the order of `sizes`.
+    """
+    indices = range(len(sizes))
     large = [size for size in sizes if size > MIN_ROWS_FOR_THREAD]
     if len(large) < 2:
-        return [work(number) for number in numbers]
+        return [work(index) for index in indices]
+
     from concurrent.futures import ThreadPoolExecutor  # only for large traces
 
-    largest_first = sorted(numbers, key=lambda number: -sizes[number])
+    largest_first = sorted(indices, key=lambda index: -sizes[index])
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         results = pool.map(work, largest_first)
-        result_of = dict(zip(largest_first, results, strict=True))
-    return [result_of[number] for number in numbers]
+        result_of_index = dict(zip(largest_first, results, strict=True))
+    return [result_of_index[index] for index in indices]
 
 
 def each(
     work: Mapping[str, Callable[[], NDArray[Any]]], rows: int
 ) -> dict[str, NDArray[Any]]:
-    """Several columns of `rows` rows, each computed by its function; in threads if they
-    are long."""
+    """Compute several columns, in threads if they are long.
+
+    Args:
+        work: The function that computes each column, by the name of the column.
+        rows: How long the columns are.
+
+    Returns:
+        The columns by their names, in the order of `work`.
+    """
     functions = list(work.values())
-    columns = in_threads(lambda number: functions[number](), [rows] * len(functions))
+    columns = in_threads(lambda index: functions[index](), [rows] * len(functions))
     return dict(zip(work, columns, strict=True))

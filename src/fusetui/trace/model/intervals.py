@@ -1,6 +1,10 @@
-"""Sets of intervals of time: unions, in which nothing counts twice, how much of one
-lies in another, and which of many intervals contains a time; and many small tracks at
-once: one numpy call for each of 100,000 tracks would take a minute."""
+"""Sets of time intervals: their union, what two of them have in common, and which
+interval contains a time.
+
+Traces can have 100,000 tracks with a few slices each. One numpy call for each of them
+would take a minute, so functions here can treat many small tracks as if they were one
+(`as_one_track`).
+"""
 
 from __future__ import annotations
 
@@ -14,90 +18,165 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 MAX_SMALL_TRACK_ROWS = 64
 """A track with more rows is worth a call of numpy of its own."""
 MIN_COMBINED_TRACKS = 500
-"""So many small tracks, and more, are worth being combined."""
+"""Small tracks are combined if there are more of them than this."""
+
+NO_INTERVAL = -1
+"""The index of an interval where there is none."""
 
 
 def overlapping_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
-    """The tracks in which a slice starts before the previous one has ended; in all
-    others nothing is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
-    starts_early = np.flatnonzero(start[1:] < end[:-1]) + 1  # rows
-    # the first row of a track has none before it on its track
-    first_early = np.searchsorted(starts_early, bounds[:-1], side="right")
-    end_early = np.searchsorted(starts_early, bounds[1:], side="left")
-    return np.flatnonzero(end_early > first_early)
+    """Find the tracks in which some slice starts before the previous one has ended.
+
+    Only these tracks need nesting; in all others every slice is a root.
+
+    Args:
+        bounds: Where tracks begin: track n has the rows [bounds[n], bounds[n + 1]).
+        start: The start of each row; ascending within a track.
+        end: The end of each row.
+
+    Returns:
+        The indices of these tracks, ascending.
+    """
+    rows_that_overlap = np.flatnonzero(start[1:] < end[:-1]) + 1
+
+    # The first row of a track is compared with the last one of another track, so only
+    # the rows after it count.
+    overlaps_until_first_row = np.searchsorted(
+        rows_that_overlap, bounds[:-1], side="right"
+    )
+    overlaps_until_last_row = np.searchsorted(
+        rows_that_overlap, bounds[1:], side="left"
+    )
+    return np.flatnonzero(overlaps_until_last_row > overlaps_until_first_row)
 
 
 def small_tracks(bounds: Int64s, tracks: Rows) -> Rows:
-    """Those of the tracks that are to be combined; none if there are few."""
-    small = tracks[np.diff(bounds)[tracks] <= MAX_SMALL_TRACK_ROWS]
-    return small if len(small) > MIN_COMBINED_TRACKS else small[:0]
+    """Choose the tracks that are worth combining into one.
+
+    Args:
+        bounds: Where tracks begin: track n has the rows [bounds[n], bounds[n + 1]).
+        tracks: The indices of the tracks to choose from.
+
+    Returns:
+        The tracks with at most MAX_SMALL_TRACK_ROWS rows. None at all if there are too
+        few of them for combining to save time.
+    """
+    rows_of_track = np.diff(bounds)
+    small = tracks[rows_of_track[tracks] <= MAX_SMALL_TRACK_ROWS]
+    is_worth_it = len(small) > MIN_COMBINED_TRACKS
+    return small if is_worth_it else small[:0]
 
 
 def rows_of_tracks(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
-    """The rows of these tracks in one list, and the bounds of the tracks in it: where
-    each begins, then the length of the list."""
+    """List the rows of some tracks, one track after the other.
+
+    Args:
+        bounds: Where tracks begin: track n has the rows [bounds[n], bounds[n + 1]).
+        tracks: The indices of the tracks.
+
+    Returns:
+        The rows, and the bounds of the tracks in this list, in the same form as
+        `bounds`.
+    """
     sizes = np.diff(bounds)[tracks]
     bounds_in_list = np.concatenate(([0], np.cumsum(sizes)))
     return ranges(bounds[tracks], sizes), bounds_in_list
 
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
-    """The numbers from each `first` on, so many of each, one after the other.
+    """Concatenate many ranges of integers.
 
     >>> ranges(np.array([5, 20]), np.array([2, 3])).tolist()
     [5, 6, 20, 21, 22]
+
+    Args:
+        first: The first integer of each range.
+        sizes: How many integers each range has.
     """
-    begins_at = np.cumsum(sizes) - sizes  # of each range in the result
-    numbers: Rows = np.arange(sizes.sum()) + np.repeat(first - begins_at, sizes)
-    return numbers
+    offset_in_result = np.cumsum(sizes) - sizes
+    shift = np.repeat(first - offset_in_result, sizes)
+    integers: Rows = np.arange(sizes.sum()) + shift
+    return integers
 
 
 def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Starts and ends as small integers that keep the order within each track, with
-    each track after the previous one: as if all slices were on one track. Track n has
-    the slices [bounds[n], bounds[n + 1])."""
-    track_of_slice = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    """Replace times by small integers that lay all tracks end to end.
+
+    Within a track the integers have the same order as the times. All integers of a
+    track are larger than those of the track before it. So a function for one track can
+    treat all of them in one call.
+
+    Args:
+        bounds: Where tracks begin: track n has the slices [bounds[n], bounds[n + 1]).
+        start: The start of each slice.
+        end: The end of each slice.
+
+    Returns:
+        An integer for each start, and one for each end.
+    """
+    slices_of_track = np.diff(bounds)
+    track_of_slice = np.repeat(np.arange(len(bounds) - 1), slices_of_track)
+
+    # Sort all starts and ends by track, then by time.
     times = np.concatenate((start, end))
     track = np.concatenate((track_of_slice, track_of_slice))
     order = np.lexsort((times, track))
+
+    # Count up wherever the track or the time changes; equal times share an integer.
     is_new_time = np.diff(times[order]) != 0
     is_new_track = np.diff(track[order]) != 0
-    number_in_order = np.cumsum(is_new_time | is_new_track)
-    number = np.empty(len(times), dtype=np.int64)
-    number[order] = np.concatenate(([0], number_in_order))
-    return number[: len(start)], number[len(start) :]
+    sorted_integers = np.concatenate(([0], np.cumsum(is_new_time | is_new_track)))
+
+    integers = np.empty(len(times), dtype=np.int64)
+    integers[order] = sorted_integers
+    return integers[: len(start)], integers[len(start) :]
 
 
 class Cover(NamedTuple):
-    """Sorted, disjoint intervals [start, end) in ns; arrays of shape [n]."""
+    """A set of time: sorted, disjoint intervals [start, end) in ns, of shape [n].
+
+    `number` is how often each interval counts, which matters where time is summed over
+    several threads or devices.
+    """
 
     start: Int64s
     end: Int64s
-    number: Int64s | int = 1  # how often each counts
+    number: Int64s | int = 1
 
     @property
     def ns(self) -> int:
-        """The length of all intervals, each counted once."""
+        """The length of all intervals together, each counted once."""
         return int((self.end - self.start).sum())
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
-        """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        before, until = covered_until(
+        """Measure how much of this set lies in each of the windows [begin, end).
+
+        Args:
+            begin: The begin of each window, in ns.
+            end: The end of each window, in ns.
+
+        Returns:
+            The covered time in ns, in the shape of `begin`.
+        """
+        covered_before, covered_until_end = covered_until(
             self.start, self.end, np.stack((begin, end)), self.number
         )
-        covered: Int64s = until - before
+        covered: Int64s = covered_until_end - covered_before
         return covered
 
     def only(self, cover: Cover) -> Cover:
-        """The parts of it that lie in a cover."""
+        """Return the parts of this set that lie in another one."""
         return pieces(self, cover)[0]
 
     def place_of(self, times: Int64s) -> Rows:
-        """Which interval each time lies in, -1 for none."""
+        """Find the interval that contains each time; NO_INTERVAL where none does."""
         if not len(self.start):
-            return np.full(len(times), -1, dtype=np.intp)
-        place = np.searchsorted(self.start, times, side="right") - 1
-        return np.where((place >= 0) & (times < self.end[place]), place, -1)
+            return np.full(len(times), NO_INTERVAL, dtype=np.intp)
+
+        last_started = np.searchsorted(self.start, times, side="right") - 1
+        has_started = last_started >= 0
+        is_still_open = times < self.end[last_started]
+        return np.where(has_started & is_still_open, last_started, NO_INTERVAL)
 
 
 FOREVER = np.iinfo(np.int64).max
@@ -105,38 +184,59 @@ NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 def union(start: Int64s, end: Int64s) -> Cover:
-    """The time that intervals cover, which may be in any order; shape [n]."""
+    """Return the time that at least one of the intervals covers.
+
+    Args:
+        start: The start of each interval, in any order.
+        end: The end of each interval.
+    """
     if not len(start):
         return Cover(start, end)
+
     is_sorted = not (start[1:] < start[:-1]).any()
     if not is_sorted:
         order = np.argsort(start, kind="stable")
         start = start[order]
         end = end[order]
+
+    # A new interval of the union begins where a start lies behind all earlier ends.
     latest_end = np.maximum.accumulate(end)
-    begins_behind_gap = start[1:] > latest_end[:-1]
-    is_first = np.concatenate(([True], begins_behind_gap))
-    is_last = np.concatenate((begins_behind_gap, [True]))
+    follows_gap = start[1:] > latest_end[:-1]
+    is_first = np.concatenate(([True], follows_gap))
+    is_last = np.concatenate((follows_gap, [True]))
     return Cover(start[is_first], latest_end[is_last])
 
 
 def union_length(start: Int64s, end: Int64s) -> int:
-    """The length of the union, in the unit of the input."""
+    """Return how much time the intervals cover together, in the unit of the input."""
     return union(start, end).ns
 
 
 def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
-    """The total length of the unions of several lists of intervals.
+    """Add up the lengths of the unions of several lists of intervals.
 
-    List n has the intervals [begins[n], begins[n + 1]).
+    Args:
+        begins: Where lists begin: list n has the intervals
+            [begins[n], begins[n + 1]).
+        start: The start of each interval.
+        end: The end of each interval.
+
+    Returns:
+        The sum over all lists. Time that two lists cover counts twice.
     """
     if len(begins) - 1 > MIN_COMBINED_TRACKS:
-        start_number, end_number = as_one_track(begins, start, end)
-        time_of_number = np.zeros(int(end_number.max()) + 1, dtype=np.int64)
-        time_of_number[start_number] = start
-        time_of_number[end_number] = end
-        numbers = union(start_number, end_number)
-        return Cover(time_of_number[numbers.start], time_of_number[numbers.end]).ns
+        # Make one union of all lists, then turn its integers back into times.
+        start_integer, end_integer = as_one_track(begins, start, end)
+        time_of_integer = np.zeros(int(end_integer.max()) + 1, dtype=np.int64)
+        time_of_integer[start_integer] = start
+        time_of_integer[end_integer] = end
+        in_integers = union(start_integer, end_integer)
+        in_ns = Cover(
+            start=time_of_integer[in_integers.start],
+            end=time_of_integer[in_integers.end],
+        )
+        return in_ns.ns
+
     length = 0
     for first, last in pairwise(begins.tolist()):
         length += union_length(start[first:last], end[first:last])
@@ -146,146 +246,217 @@ def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
 def covered_until(
     starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | int = 1
 ) -> Int64s:
-    """How much of a union (as returned by `union`) lies before each time; shape of
-    `times`. `number`: how often each interval counts."""
+    """Measure how much of a set of intervals lies before each time.
+
+    Args:
+        starts: The starts of sorted, disjoint intervals, as `union` returns them.
+        ends: Their ends.
+        times: Any times, of any shape.
+        number: How often each interval counts.
+
+    Returns:
+        The covered time before each of `times`, in the shape of `times`.
+    """
     if not len(starts):
         return np.zeros(times.shape, dtype=np.int64)
-    until_end_of_each = np.cumsum((ends - starts) * number)
-    until_start_of_each = np.concatenate(([0], until_end_of_each))
-    last_begun = np.searchsorted(starts, times, side="right") - 1
-    interval = np.maximum(last_begun, 0)
+
+    covered_until_end = np.cumsum((ends - starts) * number)
+    covered_until_start = np.concatenate(([0], covered_until_end))
+
+    # The last interval that has started at each time. Where none has, the first one
+    # stands in, and the result is set to zero at the end.
+    last_started = np.searchsorted(starts, times, side="right") - 1
+    interval = np.maximum(last_started, 0)
+
     length = ends[interval] - starts[interval]
-    within_interval = np.clip(times - starts[interval], 0, length)
-    within_interval *= number if isinstance(number, int) else number[interval]
-    covered = until_start_of_each[interval] + within_interval
-    return np.where(last_begun < 0, 0, covered)
+    covered_of_interval = np.clip(times - starts[interval], 0, length)
+    covered_of_interval *= number if isinstance(number, int) else number[interval]
+
+    covered = covered_until_start[interval] + covered_of_interval
+    return np.where(last_started < 0, 0, covered)
 
 
 def joined(*covers: Cover) -> Cover:
-    """The time that any of them covers."""
+    """Return the time that at least one of the sets covers."""
     not_empty = [cover for cover in covers if len(cover.start)]
     if not not_empty:
         return NOTHING
     if len(not_empty) == 1:
         return not_empty[0]
+
     starts = np.concatenate([cover.start for cover in not_empty])
     ends = np.concatenate([cover.end for cover in not_empty])
     return union(starts, ends)
 
 
-def outside(a: Cover) -> Cover:
-    """All other time."""
-    return Cover(np.append(-FOREVER, a.end), np.append(a.start, FOREVER))
+def outside(cover: Cover) -> Cover:
+    """Return the complement of a set: all time that it does not cover."""
+    return Cover(
+        start=np.append(-FOREVER, cover.end),
+        end=np.append(cover.start, FOREVER),
+    )
 
 
 def counted(start: Int64s, end: Int64s) -> Cover:
-    """Where any of these intervals lie, and how many of them; they may be in any
-    order."""
+    """Return the time that intervals cover, with how many of them cover it.
+
+    Args:
+        start: The start of each interval, in any order.
+        end: The end of each interval.
+
+    Returns:
+        Intervals whose `number` is how many of the given intervals contain them. Each
+        ends where that number changes.
+    """
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
     times = times[order]
-    change = np.where(order < len(start), 1, -1)
-    open_after = np.cumsum(change)[:-1]  # intervals that are open after each time
-    is_covered = (open_after > 0) & (times[1:] > times[:-1])
+
+    # Walk over all starts and ends: each start opens an interval, each end closes one.
+    is_start = order < len(start)
+    open_intervals = np.cumsum(np.where(is_start, 1, -1))
+
+    # Between two neighboring times the number of open intervals is constant.
+    open_between = open_intervals[:-1]
+    is_covered = (open_between > 0) & (times[1:] > times[:-1])
     return Cover(
         start=times[:-1][is_covered],
         end=times[1:][is_covered],
-        number=open_after[is_covered],
+        number=open_between[is_covered],
     )
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some stretches inside a cover, and the stretch of each piece. The
-    stretches may be in any order, and overlap."""
-    # the intervals of the cover that each stretch touches: [first, end)
-    first = np.searchsorted(cover.end, stretches.start, side="right")
-    end = np.searchsorted(cover.start, stretches.end, side="left")
-    counts = np.where(stretches.end > stretches.start, end - first, 0)
-    stretch = np.repeat(np.arange(len(counts)), counts)  # of each piece, as below
-    interval = ranges(first, counts)
+    """Cut stretches of time to the parts that lie inside a set.
+
+    Args:
+        stretches: Intervals that may overlap, in any order.
+        cover: The set to cut them to.
+
+    Returns:
+        The parts, and for each part the index of the stretch that it was cut from.
+    """
+    # Each stretch touches a contiguous range of the intervals of `cover`.
+    first_touched = np.searchsorted(cover.end, stretches.start, side="right")
+    end_touched = np.searchsorted(cover.start, stretches.end, side="left")
+    is_empty = stretches.end <= stretches.start
+    parts_of_stretch = np.where(is_empty, 0, end_touched - first_touched)
+
+    # One entry per part: the stretch and the interval that it is the overlap of.
+    stretch = np.repeat(np.arange(len(parts_of_stretch)), parts_of_stretch)
+    interval = ranges(first_touched, parts_of_stretch)
+
     number = stretches.number
-    cut = Cover(
+    parts = Cover(
         start=np.maximum(stretches.start[stretch], cover.start[interval]),
         end=np.minimum(stretches.end[stretch], cover.end[interval]),
         number=number if isinstance(number, int) else number[stretch],
     )
-    return cut, stretch
+    return parts, stretch
 
 
 def common(a: Cover, b: Cover) -> Cover:
-    """The time that both cover; each moment counts once."""
-    cut, _ = pieces(a, b)
-    is_not_empty = cut.start < cut.end
-    return Cover(cut.start[is_not_empty], cut.end[is_not_empty])
+    """Return the time that both sets cover; each moment counts once."""
+    overlap, _ = pieces(a, b)
+    is_not_empty = overlap.start < overlap.end
+    return Cover(overlap.start[is_not_empty], overlap.end[is_not_empty])
 
 
 def without(a: Cover, b: Cover) -> Cover:
-    """The time that `a` covers and `b` does not; each moment counts once."""
+    """Return the time that `a` covers and `b` does not; each moment counts once."""
     return common(a, outside(b))
 
 
 def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
-    """Which interval is the innermost from each of the returned times to the next, -1
-    for none.
+    """Find out which interval is the innermost at each moment.
 
-    The intervals are sorted by (start, -duration). Innermost is the one that started
-    last, the shortest of several that started together.
+    The innermost one is the interval that started last. Of several that started
+    together it is the shortest.
+
+    Args:
+        start: The start of each interval, ascending; of equal starts the longest
+            interval first.
+        end: The end of each interval.
+
+    Returns:
+        The times at which the innermost interval may change, ascending; and the index
+        of the innermost interval from each of them to the next, NO_INTERVAL for none.
     """
     times = distinct(np.concatenate((start, end)))
-    last_begun = np.searchsorted(start, times, side="right") - 1
-    return times, EnclosingIndex(end).last(last_begun, times)
+    last_started = np.searchsorted(start, times, side="right") - 1
+    return times, EnclosingIndex(end).last(last_started, times)
 
 
 class EnclosingIndex:
-    """Finds the last of some intervals that contains a time. The intervals are in order
-    of their starts; `end` has their ends.
+    """Finds the last of some intervals that contains a time, in O(log n).
 
-    A tree of maxima: level n holds the latest end of each 2**n neighbors. So each
-    answer takes O(log n), even if the intervals do not nest.
+    The intervals are in the order of their starts, and need not nest. The index is a
+    tree of maxima: level n has the latest end of each 2**n neighboring intervals.
     """
 
     def __init__(self, end: Int64s) -> None:
-        """`end` has the end of each interval; the intervals are in order of their
-        starts."""
+        """Build the tree.
+
+        Args:
+            end: The end of each interval, in the order of their starts.
+        """
         self._levels = [end]
         below = end
         while len(below) > 1:
             even_length = len(below) // 2 * 2
-            later_of_pairs = below[:even_length].reshape(-1, 2).max(axis=1)
+            later_end_of_pairs = below[:even_length].reshape(-1, 2).max(axis=1)
             without_neighbor = below[even_length:]
-            level = np.concatenate((later_of_pairs, without_neighbor))
+            level = np.concatenate((later_end_of_pairs, without_neighbor))
             self._levels.append(level)
             below = level
 
     def last(self, until: Rows, times: Int64s) -> Rows:
-        """For each pair of an index and a time: the last interval that is not after the
-        index `until` and ends after the time; -1 for none. All three arrays have the
-        same shape; `until` may be -1."""
+        """Find the last interval up to an index that ends after a time.
+
+        Args:
+            until: The indices up to which to search, inclusive; -1 finds nothing.
+            times: The time for each of these indices.
+
+        Returns:
+            The index of an interval for each pair; NO_INTERVAL where there is none.
+        """
         node, level_of_node = self._climb(until, times)
-        highest = int(level_of_node.max(initial=0))
-        for level in range(highest, 0, -1):
+
+        # Go down again, to the later child wherever that one ends after the time.
+        highest_level = int(level_of_node.max(initial=0))
+        for level in range(highest_level, 0, -1):
             descending = np.flatnonzero(level_of_node >= level)
             later_child = 2 * node[descending] + 1
-            end_of_later = self._levels[level - 1][later_child]
-            is_in_later = end_of_later > times[descending]
-            node[descending] = np.where(is_in_later, later_child, later_child - 1)
+            end_of_later_child = self._levels[level - 1][later_child]
+            is_in_later_child = end_of_later_child > times[descending]
+            node[descending] = np.where(is_in_later_child, later_child, later_child - 1)
         return node
 
     def _climb(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
-        """For each pair the last node that contains no interval after `until` but one
-        that ends after the time: its index in its level, -1 for none; and that
-        level."""
-        node_of_pair = np.full(len(until), -1, dtype=np.intp)
+        """Find the last node of the tree in which an interval ends after the time.
+
+        A node with intervals after the index `until` does not qualify.
+
+        Returns:
+            For each pair the index of the node in its level, NO_INTERVAL for none, and
+            that level.
+        """
+        node_of_pair = np.full(len(until), NO_INTERVAL, dtype=np.intp)
         level_of_pair = np.zeros(len(until), dtype=np.intp)
-        climbing = np.flatnonzero(until >= 0)  # the pairs without a node so far
-        node = until[climbing].astype(np.intp)  # where each of them is on this level
+
+        # The pairs that are still without a node; the node that each of them has
+        # reached on this level; and their times.
+        climbing = np.flatnonzero(until >= 0)
+        node = until[climbing].astype(np.intp)
         time = times[climbing]
+
         for level, ends in enumerate(self._levels):
             ends_later = ends[node] > time
             arrived = climbing[ends_later]
             node_of_pair[arrived] = node[ends_later]
             level_of_pair[arrived] = level
-            # to the last node of the next level that contains none after this node
+
+            # Climb to the last node of the next level that has nothing behind this one.
             climbs = ~ends_later & (node > 0)
             climbing = climbing[climbs]
             node = (node[climbs] + 1) // 2 - 1
