@@ -20,13 +20,16 @@ _RUNTIME_PREFIXES = ("cuda", "cu", "hip")
 
 
 def meaning_of_call(name: str) -> str:
-    """What a runtime or driver call is for, in a sentence without its end; "" if not
-    known."""
+    """Explain what a runtime or driver call is for.
+
+    Returns a sentence without its full stop; "" for a call that needs no explanation.
+    """
     function = name
     for prefix in _RUNTIME_PREFIXES:
         if name.startswith(prefix):
             function = name.removeprefix(prefix)
             break
+
     for beginning, meaning in MEANINGS.items():
         if function.startswith((beginning, f"Module{beginning}")):
             return meaning

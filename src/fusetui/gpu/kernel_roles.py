@@ -1,6 +1,8 @@
-"""What the name of a kernel says: one record for each name, made once. What it does for
-the op that launched it (the work itself, or help with it), what kind of work that is,
-and all that is decoded of the name."""
+"""What the name of a kernel says about the part that it has in the work of its op.
+
+A kernel does the work of its op itself, or helps with it. There is one record for each
+name, which is made once.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class KernelRole(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def role_of_kernel(name: str) -> KernelRole:
-    """The role of a kernel of this name.
+    """Return the role of a kernel with this name.
 
     >>> role_of_kernel("ampere_sgemm_128x64_tn").part
     'main'
@@ -61,6 +63,7 @@ def role_of_kernel(name: str) -> KernelRole:
             is_helper=False,
             adds_up_parts=False,
         )
+
     adds_up_parts = kernel.role == "splitk_reduce"
     part = "helper" if adds_up_parts else _part(kernel)
     return KernelRole(
@@ -73,8 +76,7 @@ def role_of_kernel(name: str) -> KernelRole:
 
 
 def _part(kernel: KernelName) -> str:
-    """KernelRole.part of a kernel whose name is known and which is no reduction of
-    split-K."""
+    """Return the part (KernelRole.part) of a kernel that is no reduction of split-K."""
     if kernel.op is None or kernel.algo == "fft":
         return "helper"
     if _BASIS_CHANGES.search(kernel.name):
@@ -85,12 +87,17 @@ def _part(kernel: KernelName) -> str:
 
 
 def _is_helper(kernel: KernelName, part: str) -> bool:
-    """Whether a kernel with this part (see KernelRole.part) only helps another: it
-    moves data, or is of a library of products or convolutions and neither the main
-    kernel nor a norm."""
+    """Return whether a kernel only helps another kernel of its op.
+
+    A kernel that moves data does. So does a kernel of a library of products or
+    convolutions that is neither the main kernel nor a norm.
+
+    Args:
+        kernel: The decoded name of the kernel.
+        part: Its part, as in KernelRole.part.
+    """
     if kernel.op in _MOVING_OPS:
         return True
-    is_of_products = kernel.family in _HELPING_LIBRARIES or kernel.family.startswith(
-        _BLAS_PREFIX
-    )
+    is_of_blas = kernel.family.startswith(_BLAS_PREFIX)
+    is_of_products = kernel.family in _HELPING_LIBRARIES or is_of_blas
     return is_of_products and part not in ("main", "norm")

@@ -153,7 +153,7 @@ _REDUCING_OPS: Final = (
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_collective(name: str) -> bool:
-    """Whether a kernel of this name communicates with other devices."""
+    """Return whether a kernel with this name communicates with other devices."""
     head = name[:MAX_SEARCHED_CHARS]
     communicates = (
         re.search(_COMMUNICATION_LIBRARIES, head) is not None
@@ -164,19 +164,23 @@ def is_collective(name: str) -> bool:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_between_devices(name: str) -> bool:
-    """Whether a copy of this name goes from one device to another."""
+    """Return whether a copy with this name goes from one device to another."""
     return re.search(_BETWEEN_DEVICES, name[:MAX_SEARCHED_CHARS]) is not None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_kernel(name: str) -> str | None:
-    """The kind of a kernel's work; None if its name does not say it, or says that it
-    does several kinds at once."""
+    """Return the kind of work of a kernel with this name.
+
+    Returns None if the name does not tell, and if it tells of several kinds at once.
+    """
     if is_collective(name):
         return "comm"
+
     decoded = _decoded(name)
     if decoded is not None and (decoded.op or decoded.fused_ops):
         return decoded.op
+
     head = name[:MAX_SEARCHED_CHARS]
     for kind, words in _WORDS_OF_KINDS.items():
         if re.search(words, head):
@@ -186,10 +190,14 @@ def kind_of_kernel(name: str) -> str | None:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_op(op: str) -> str | None:
-    """The kind of work of an op by its name without namespace; None for a pointwise
-    one."""
+    """Return the kind of work of an op; None for a pointwise one.
+
+    Args:
+        op: The name of the op without its namespace.
+    """
     if len(op) > MAX_OP_CHARACTERS:
         return None
+
     out_of_place = op.rstrip("_")  # an in-place twin is of the same kind
     for kind, ops in _OPS_OF_KINDS.items():
         if re.fullmatch(ops, op) or re.fullmatch(ops, out_of_place):
@@ -199,8 +207,12 @@ def kind_of_op(op: str) -> str | None:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kinds_of(role: Role, name: str) -> frozenset[str]:
-    """Everything that a GPU event or a CPU op counts as; kernels and ops also as
-    `kernels`."""
+    """Return all kinds that an event counts as; kernels and ops also as `kernels`.
+
+    Args:
+        role: The role of the event, a GPU event or a CPU op.
+        name: Its name.
+    """
     if role is Role.MEMCPY:
         return frozenset({"memcpy"})
     if role is Role.MEMSET:
@@ -209,32 +221,40 @@ def kinds_of(role: Role, name: str) -> frozenset[str]:
 
 
 def kinds(name: str) -> frozenset[str]:
-    """Everything that a GPU kernel or a CPU op of this name counts as: its kind (see
-    KINDS), and for a kernel its family of names and Inductor's category. An op of ATen
-    without another kind is `pointwise`; a name that says nothing is `unknown`."""
+    """Return all kinds that a GPU kernel or a CPU op with this name counts as.
+
+    A kernel counts as the kind of its work (see KINDS), as the family of its name and
+    as Inductor's category. An op of ATen without another kind is `pointwise`. A name
+    that says nothing is `unknown`.
+    """
     fused = re.fullmatch(_FUSED_CPP, name)
     if fused:
         reduces = re.search(_REDUCING_OPS, fused[1]) is not None
         return frozenset({"reduction" if reduces else "pointwise"})
+
     if name.startswith("aten::"):
         if len(name) > MAX_OP_CHARACTERS:
             return frozenset({"unknown"})
-        return frozenset({kind_of_op(name.removeprefix("aten::")) or "pointwise"})
+        kind = kind_of_op(name.removeprefix("aten::"))
+        return frozenset({kind or "pointwise"})
+
     words = {kind_of_kernel(name)}
     decoded = _decoded(name)
     if decoded is not None:
         words |= {decoded.kernel_category, decoded.family}
     counted = {word for word in words if word}
-    counted |= {
-        other for word, other in _OTHER_NAMES_OF_KINDS.items() if word in counted
-    }
+    for word, second_word in _OTHER_NAMES_OF_KINDS.items():
+        if word in counted:
+            counted.add(second_word)
     return frozenset(counted) or frozenset({"unknown"})
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def legend_kind(name: str) -> str:
-    """The kind that the legend of the timeline shows for a kernel of this name: `fused`
-    for one that Inductor fused, `other` where the legend has no word of its own.
+    """Return the kind that the legend of the timeline shows for a kernel.
+
+    It is `fused` for a kernel that Inductor fused, and `other` where the legend has no
+    word of its own.
 
     >>> legend_kind("ampere_sgemm_128x64_tn"), legend_kind("my_kernel")
     ('gemm', 'other')
@@ -247,8 +267,10 @@ def legend_kind(name: str) -> str:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def searched_kinds(name: str) -> frozenset[str]:
-    """All words by which `kind:` finds a kernel of this name: what `check` counts it
-    as, and the word of the legend."""
+    """Return all words by which `kind:` finds a kernel with this name.
+
+    These are the kinds that `check` counts it as, and its word in the legend.
+    """
     return (kinds(name) | {legend_kind(name)}) & SEARCHED_KINDS
 
 

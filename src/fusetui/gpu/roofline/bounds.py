@@ -76,18 +76,21 @@ BY_MEMORY: Final = ("elementwise", "softmax", "norm")
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The minimum times (ns) that a device needs for some work; None if unknown.
-    `cached`: so much of the data may come from the cache that memory is not a limit."""
+    """The least times that a device needs for some work, by the roofline model.
+
+    A time is None if it is unknown.
+    """
 
     compute_ns: float | None = None
     memory_ns: float | None = None
+    # the data may come from the cache, so memory is not a limit
     cached: bool = False
-    bound: str | None = None  # compute or memory
-    kind: str | None = None  # of arithmetic
+    bound: str | None = None  # which limit bounds the work: compute or memory
+    kind: str | None = None  # the kind of arithmetic
 
     @property
     def least_ns(self) -> float | None:
-        """The time that the limit implies which bounds the work."""
+        """The least time by the limit that bounds the work; None if it is unknown."""
         if self.bound == "compute":
             return self.compute_ns
         if self.bound == "memory" and not self.cached:
@@ -95,85 +98,136 @@ class Limits(msgspec.Struct, frozen=True):
         return None
 
     def share(self, ns: int) -> float | None:
-        """How close work of `ns` nanoseconds came to what bounds it: 1.0 is the roof.
-        None too for what came faster than memory can deliver: from the cache."""
+        """Return what share of the attainable rate was reached; 1.0 is the roof.
+
+        Args:
+            ns: How long the work took.
+
+        Returns:
+            The share. None if the limit is unknown, and for work that was faster than
+            memory can deliver, since its data then came from the cache.
+        """
         least_ns = self.least_ns
         if ns <= 0 or least_ns is None:
             return None
-        if self.bound == "memory" and least_ns > ns:
+
+        is_from_cache = self.bound == "memory" and least_ns > ns
+        if is_from_cache:
             return None
         return least_ns / ns
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
-    """The least times that a device with these peaks needs for this work, and which of
-    them bounds it. `kernel` is what the kernel's name determines, `name` the whole of
-    it. The compute time of an algorithm with fewer products (Winograd, FFT) is None."""
+    """Compute the least times that a device needs for some work.
+
+    Args:
+        amount: The arithmetic and memory traffic of the work.
+        kernel: The decoded name of the kernel that did it; None if it is unknown.
+        name: The full name of that kernel.
+        peak: The peak rates of the device.
+
+    Returns:
+        The limits. The compute time of an algorithm that needs fewer products than the
+        plain sum (Winograd, FFT) is None.
+    """
     kind = arithmetic(amount.dtype, kernel, peak)
     flop_per_s = peak.flop_per_s(kind)
     compute_ns = None
     if amount.flop and flop_per_s and not _FEWER_PRODUCTS.search(name):
         compute_ns = amount.flop / flop_per_s * NS
+
     memory_ns = None
     if amount.bytes and peak.bytes_per_s:
         memory_ns = amount.bytes / peak.bytes_per_s * NS
-    cached_bytes = _CACHED_AMOUNT * peak.cache_bytes
+
+    max_cached_bytes = _CACHED_AMOUNT * peak.cache_bytes
     return Limits(
         compute_ns=compute_ns,
         memory_ns=memory_ns,
-        cached=amount.bytes is not None and amount.bytes <= cached_bytes,
-        bound=_bound(amount, compute_ns, memory_ns),
+        cached=amount.bytes is not None and amount.bytes <= max_cached_bytes,
+        bound=_bound(amount, compute_ns=compute_ns, memory_ns=memory_ns),
         kind=kind,
     )
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
-    """Which arithmetic of the table a kernel uses for inputs of this type; None if
-    undetermined. fp32 inputs may be multiplied as tf32 or fp32, and fp16 products may
-    be accumulated in fp16: the kernel's name has to say so. Formats below 16 bits run
-    at the rate of the wider operand."""
+    """Determine which arithmetic of the table of peaks a kernel uses.
+
+    The dtype of its inputs alone does not tell: inputs in fp32 may be multiplied as
+    tf32, and products in fp16 may be accumulated in fp16 or fp32. The name of the
+    kernel has to say it. Formats below 16 bits run at the rate of the wider operand.
+
+    Args:
+        dtype: The dtype of the inputs; None if it is unknown.
+        kernel: The decoded name of the kernel; None if it is unknown.
+        peak: The peak rates of the device.
+
+    Returns:
+        A key of `Peak.teraflops`; None if it cannot be told.
+    """
     if kernel is None or dtype is None:
         return None
     if kernel.math is not None:
         return _KIND_OF_MATH.get(kernel.math)
-    if dtype == "fp32" and kernel.dtype_a == "tf32":  # how cuDNN's convolutions say it
+
+    # Convolutions of cuDNN name tf32 as the dtype of an operand.
+    if dtype == "fp32" and kernel.dtype_a == "tf32":
         return "tf32"
+
     if dtype in ("fp32", "fp64"):
-        if kernel.mma_mn is not None or kernel.mma is not None:
+        uses_matrix_cores = kernel.mma_mn is not None or kernel.mma is not None
+        if uses_matrix_cores:
             return f"{dtype}_matrix"
         return dtype if _PLAIN_CORES[dtype].search(kernel.name) else None
-    if dtype in ("fp16", "bf16"):
-        if kernel.mma is None and _PLAIN_HALF.search(kernel.name):
-            return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
-        if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
-            return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
-    narrow = _narrow_kind(dtype, kernel)
+
     is_faster_in_fp16 = "fp16_acc16" in peak.teraflops
+    if dtype in ("fp16", "bf16"):
+        uses_plain_cores = kernel.mma is None and _PLAIN_HALF.search(kernel.name)
+        if uses_plain_cores:
+            return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
+        if dtype == "fp16" and is_faster_in_fp16:
+            return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
+
+    narrow = _narrow_kind(dtype, kernel)
+    # The data sheets of these devices give the rate of fp8 with sums in fp32.
     if narrow == "fp8" and is_faster_in_fp16 and kernel.dtype_acc != "fp32":
-        return None  # the sheet's figure is that of sums in fp32
+        return None
     return narrow
 
 
 def _narrow_kind(dtype: str, kernel: KernelName) -> str:
-    """The arithmetic by the formats of the operands: if both are below 16 bits, that of
-    the wider one (`fp8`, `fp6`, `fp4`), else `fp8` for inputs of any fp8 format and the
-    type of the inputs for all others."""
+    """Return the arithmetic of a kernel by the formats of its operands.
+
+    Args:
+        dtype: The dtype of the inputs.
+        kernel: The decoded name of the kernel.
+
+    Returns:
+        The format of the wider operand (`fp8`, `fp6` or `fp4`) if both are below 16
+        bits; `fp8` for inputs of any fp8 format; else the dtype of the inputs.
+    """
     bits_a = _narrow_bits(kernel.dtype_a)
     bits_b = _narrow_bits(kernel.dtype_b)
-    if bits_a is not None and bits_b is not None:  # mxfp4 x mxfp8 runs as fp8
+    if bits_a is not None and bits_b is not None:
+        # mxfp4 times mxfp8 runs at the rate of fp8
         return f"fp{max(bits_a, bits_b)}"
     return "fp8" if dtype.startswith("fp8") else dtype
 
 
 def _narrow_bits(dtype: str | None) -> int | None:
-    """The bits of a format below 16 bits, with or without the bits of its exponent
-    (`fp8_e4m3`); None for any other type."""
-    return _NARROW_FORMAT_BITS.get((dtype or "").split("_")[0])
+    """Return the bits of a format below 16 bits; None for any other dtype.
+
+    The name may end with the bits of the exponent, as in `fp8_e4m3`.
+    """
+    base_format = (dtype or "").split("_")[0]
+    return _NARROW_FORMAT_BITS.get(base_format)
 
 
 def on_plain_cores(kernel: KernelName) -> bool:
-    """Whether a kernel is a GEMM or convolution of float32 whose name says that it uses
-    no tensor core."""
+    """Return whether a GEMM or convolution in float32 runs without tensor cores.
+
+    Only what the name of the kernel says counts.
+    """
     if kernel.op not in ("gemm", "conv"):
         return False
     if "fp32" not in (kernel.dtype_a, kernel.dtype):
@@ -184,11 +238,14 @@ def on_plain_cores(kernel: KernelName) -> bool:
 
 
 def _bound(
-    amount: Amount, compute_ns: float | None, memory_ns: float | None
+    amount: Amount, *, compute_ns: float | None, memory_ns: float | None
 ) -> str | None:
-    """Which of the two least times bounds the work: `compute` or `memory`, the longer
-    one; None if that is not known. Of elementwise work, softmax and norms only memory
-    counts. A convolution whose bytes are not known counts as bound by its FLOP."""
+    """Return which limit bounds some work: `compute` or `memory`; None if unknown.
+
+    It is the limit with the longer least time. Elementwise work, softmax and norms
+    count as bound by memory. A convolution whose bytes are unknown counts as bound by
+    compute.
+    """
     if amount.kind in BY_MEMORY:
         return "memory" if memory_ns is not None else None
     if amount.kind == "conv" and memory_ns is None:
@@ -228,13 +285,15 @@ on."""
 
 
 class Tiles(msgspec.Struct, frozen=True):
-    """Tiles of all matrices. A wave is what the device holds at once, `waves` a
-    fraction; `last_wave_empty` is the share of the last one without a tile, from 0 to
-    below 1."""
+    """The output tiles of a matrix product, and how they fill the device in waves.
 
-    tiles: int
+    A wave is one block in every slot of the device.
+    """
+
+    tiles: int  # of all matrices of the batch
     sms: int | None = None  # multiprocessors or compute units of the device
-    waves: float | None = None
+    waves: float | None = None  # a fraction where the last wave is not full
+    # the share of the slots of the last wave without a tile: from 0 to below 1
     last_wave_empty: float | None = None
 
 
@@ -245,20 +304,33 @@ def tiles(
     properties: dict[str, Any],
     in_threads: bool,
 ) -> Tiles | None:
-    """The tiles of a matmul; None unless the grid confirms their number.
+    """Count the output tiles and the waves of a matrix product.
 
-    `args` are those of the kernel, `properties` those of the device. `in_threads`: the
-    grid in `args` counts threads, not blocks."""
+    Args:
+        amount: The sizes of the product.
+        kernel: The decoded name of the kernel, which has the size of its tile.
+        args: The args of the kernel, with its launch configuration.
+        properties: The `deviceProperties` of its device.
+        in_threads: Whether the grid in `args` counts threads instead of blocks.
+
+    Returns:
+        The tiles. None unless the launch grid confirms their number. The waves are
+        None if it is unknown how many blocks a multiprocessor holds.
+    """
     if kernel is None or kernel.op != "gemm" or kernel.split_k or kernel.stream_k:
         return None
+
     count = _confirmed_tiles(amount, kernel, blocks_of(args, in_threads))
     if count is None:
         return None
+
     sms = _whole(properties.get("numSms")) or None
-    resident = resident_blocks(args, properties)
-    if sms is None or (resident is None and count > sms):
+    blocks_per_sm = resident_blocks(args, properties)
+    all_fit_at_once = sms is not None and count <= sms
+    if sms is None or (blocks_per_sm is None and not all_fit_at_once):
         return Tiles(tiles=count, sms=sms)
-    blocks_per_wave = sms * (resident or 1)
+
+    blocks_per_wave = sms * (blocks_per_sm or 1)
     empty_in_last_wave = -count % blocks_per_wave
     return Tiles(
         tiles=count,
@@ -271,81 +343,121 @@ def tiles(
 def _confirmed_tiles(
     amount: Amount, kernel: KernelName, grid: tuple[int, int, int] | None
 ) -> int | None:
-    """The number of tiles of a product, by its sizes and the tile in the name of the
-    kernel; None if these are not known, if the grid (in blocks) does not confirm the
-    number, or if it fits better to tiles that lie the other way."""
+    """Count the output tiles of a product, if its launch grid confirms the count.
+
+    Args:
+        amount: The sizes of the product.
+        kernel: The decoded name of the kernel, which has the size of its tile.
+        grid: The launch grid in blocks; None if it is unknown.
+
+    Returns:
+        The number of tiles. None if a size is unknown, if the grid does not confirm the
+        number, or if it fits better to tiles that lie the other way round.
+    """
     if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
         return None
-    along_n = _ceil_div(amount.n, kernel.tile_m)
-    along_m = _ceil_div(amount.m, kernel.tile_n)
     if grid is None:
         return None
-    if not _confirms(grid, along_n, along_m, amount.batch, kernel.family):
+
+    # The libraries are column-major, so the m of a tile runs along the n of PyTorch.
+    tiles_along_n = _ceil_div(amount.n, kernel.tile_m)
+    tiles_along_m = _ceil_div(amount.m, kernel.tile_n)
+    is_confirmed = _confirms(
+        grid, tiles_along_n, tiles_along_m, amount.batch, kernel.family
+    )
+    if not is_confirmed:
         return None
-    count = along_n * along_m * amount.batch
+    count = tiles_along_n * tiles_along_m * amount.batch
+
     turned_along_m = _ceil_div(amount.m, kernel.tile_m)
     turned_along_n = _ceil_div(amount.n, kernel.tile_n)
     turned_count = turned_along_m * turned_along_n * amount.batch
-    fits_turned = math.prod(grid) == turned_count
-    if fits_turned and turned_count != count:
+    fits_turned_tiles = math.prod(grid) == turned_count
+    if fits_turned_tiles and turned_count != count:
         return None
     return count
 
 
 def _ceil_div(number: int, divisor: int) -> int:
-    """number / divisor, rounded up."""
+    """Divide and round up."""
     return -(-number // divisor)
 
 
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
-    """The launch grid (x, y, z) of a kernel in blocks, by its args; None if that was
-    not recorded. `in_threads`: its arg `grid` counts threads, as that of some HIP calls
-    does. Then the arg `block` must divide it, else the result is None too."""
+    """Return the launch grid of a kernel in blocks.
+
+    Args:
+        args: The args of the kernel.
+        in_threads: Whether its arg `grid` counts threads, as that of some HIP calls
+            does, instead of blocks.
+
+    Returns:
+        The grid as (x, y, z). None if it was not recorded, and if a grid in threads is
+        not a multiple of the block.
+    """
     grid = _triple(args.get("grid"))
     if grid is None or not in_threads:
         return grid
+
     block = _triple(args.get("block"))
     if block is None:
         return None
-    for threads, block_threads in zip(grid, block, strict=True):
-        if threads % block_threads:
+    for grid_threads, block_threads in zip(grid, block, strict=True):
+        if grid_threads % block_threads:
             return None
     return grid[0] // block[0], grid[1] // block[1], grid[2] // block[2]
 
 
 def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks of a kernel one NVIDIA SM holds at once: the least of what its
-    limit of blocks, its threads, registers and shared memory allow. None if an arg of
-    the kernel or a property of the device is missing or the limit of blocks is unknown,
-    and if not even one block fits."""
+    """Return how many blocks of a kernel one NVIDIA multiprocessor holds at once.
+
+    It is the least of what its limit of blocks, its threads, its registers and its
+    shared memory allow (CUDA occupancy rules).
+
+    Args:
+        args: The args of the kernel, with its launch configuration.
+        properties: The `deviceProperties` of its device.
+
+    Returns:
+        The number of blocks. None if an arg or a property is missing, if the limit of
+        blocks is unknown, and if not even one block fits.
+    """
     block = _block_needs(args)
     sm = _multiprocessor(properties)
     if block is None or sm is None:
         return None
-    fitting = [sm.max_blocks, sm.threads // (block.warps * _WARP_THREADS)]
+
+    blocks_by_limit = [sm.max_blocks]
+
+    block_threads = block.warps * _WARP_THREADS
+    blocks_by_limit.append(sm.threads // block_threads)
+
+    # Registers are handed out to whole warps, in units, from one of the partitions.
     register_units = _ceil_div(block.thread_registers * _WARP_THREADS, _REGISTER_UNIT)
     warp_registers = register_units * _REGISTER_UNIT
     if warp_registers:
         partition_registers = sm.registers // _PARTITIONS
-        partition_warps = partition_registers // warp_registers
-        fitting.append(partition_warps * _PARTITIONS // block.warps)
+        warps_per_partition = partition_registers // warp_registers
+        blocks_by_limit.append(warps_per_partition * _PARTITIONS // block.warps)
+
     shared_bytes = block.shared_bytes + sm.reserved_bytes
     if shared_bytes:
-        fitting.append(sm.shared_bytes // shared_bytes)
-    return min(fitting) or None
+        blocks_by_limit.append(sm.shared_bytes // shared_bytes)
+
+    return min(blocks_by_limit) or None
 
 
 class _BlockNeeds(NamedTuple):
-    """What one block of a kernel needs."""
+    """The resources that one block of a kernel takes."""
 
     warps: int
     thread_registers: int
-    """Of each thread."""
+    """The registers of each thread."""
     shared_bytes: int
 
 
 class _Multiprocessor(NamedTuple):
-    """What an SM has for all its blocks."""
+    """The resources that a multiprocessor (SM) shares among its blocks."""
 
     max_blocks: int
     threads: int
@@ -356,29 +468,39 @@ class _Multiprocessor(NamedTuple):
 
 
 def _block_needs(args: dict[str, Any]) -> _BlockNeeds | None:
-    """What a block needs by the args of its kernel; None if one is missing."""
+    """Read from the args of a kernel what one of its blocks needs.
+
+    Returns None if an arg is missing.
+    """
     block = _triple(args.get("block"))
     thread_registers = _whole(args.get("registers per thread"))
     shared_bytes = _whole(args.get("shared memory"))
     if block is None or thread_registers is None or shared_bytes is None:
         return None
-    warps = _ceil_div(math.prod(block), _WARP_THREADS)
-    return _BlockNeeds(warps, thread_registers, shared_bytes)
+    return _BlockNeeds(
+        warps=_ceil_div(math.prod(block), _WARP_THREADS),
+        thread_registers=thread_registers,
+        shared_bytes=shared_bytes,
+    )
 
 
 def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
-    """What an SM has by the properties of its device; None if one is missing, or if the
-    limit of blocks is unknown."""
+    """Read from the properties of a device what a multiprocessor has.
+
+    Returns None if a property is missing, or if the limit of blocks is unknown.
+    """
     threads = _whole(properties.get("maxThreadsPerMultiprocessor"))
     registers = _whole(properties.get("regsPerMultiprocessor"))
     shared_bytes = _whole(properties.get("sharedMemPerMultiprocessor"))
+    if threads is None or registers is None or shared_bytes is None:
+        return None
+
     major = _whole(properties.get("computeMajor"))
     capability = f"{major}.{properties.get('computeMinor')}"
     max_blocks = _MAX_BLOCKS_PER_SM.get(capability)
-    if threads is None or registers is None or shared_bytes is None:
-        return None
     if major is None or max_blocks is None:
         return None
+
     return _Multiprocessor(
         max_blocks=max_blocks,
         threads=threads,
@@ -389,28 +511,43 @@ def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
 
 
 def _confirms(
-    grid: tuple[int, int, int], along_n: int, along_m: int, batch: int, family: str
+    grid: tuple[int, int, int],
+    tiles_along_n: int,
+    tiles_along_m: int,
+    batch: int,
+    family: str,
 ) -> bool:
-    """Whether a grid has one block for each of `along_n` x `along_m` tiles of each
-    matrix of the batch: launched as they are or, by CUTLASS, with its swizzle, which
-    lays 2, 4 or 8 rows of tiles side by side."""
+    """Return whether a launch grid has one block for each tile of each matrix.
+
+    CUTLASS rounds the grid: its swizzle lays 2, 4 or 8 rows of tiles side by side.
+
+    Args:
+        grid: The launch grid (x, y, z) in blocks.
+        tiles_along_n: The tiles of one matrix along n.
+        tiles_along_m: The tiles of one matrix along m.
+        batch: How many matrices are multiplied.
+        family: The library of the kernel.
+    """
+    # With one matrix, a third dimension of the grid would be parts of K.
     if batch == 1 and grid[2] > 1:
-        # with one matrix, a third dimension of the grid would be parts of K
         return False
-    if math.prod(grid) == along_n * along_m * batch:
+
+    if math.prod(grid) == tiles_along_n * tiles_along_m * batch:
         return True
     if not family.startswith("cutlass"):
         return False
-    for along_x, along_y in ((along_m, along_n), (along_n, along_m)):
+
+    orientations = ((tiles_along_m, tiles_along_n), (tiles_along_n, tiles_along_m))
+    for along_x, along_y in orientations:
         for swizzle in _SWIZZLES:
-            if grid == (along_x * swizzle, _ceil_div(along_y, swizzle), batch):
+            rounded_grid = (along_x * swizzle, _ceil_div(along_y, swizzle), batch)
+            if grid == rounded_grid:
                 return True
     return False
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:
-    """A recorded list of three positive integers, as (x, y, z); None for anything
-    else."""
+    """Return a recorded list of three positive integers as (x, y, z), else None."""
     if not isinstance(value, list) or len(value) != 3:
         return None
     if not all(_whole(size) for size in value):
@@ -420,5 +557,5 @@ def _triple(value: object) -> tuple[int, int, int] | None:
 
 
 def _whole(value: object) -> int | None:
-    """A recorded integer that is not negative; None for anything else."""
+    """Return a recorded integer that is not negative; None for anything else."""
     return value if isinstance(value, int) and value >= 0 else None

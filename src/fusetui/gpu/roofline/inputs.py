@@ -23,21 +23,21 @@ Shape = tuple[int, ...]
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """What one op computes, judging only by its recorded inputs. `flop` counts
-    floating-point operations, `bytes` the minimum traffic: every input read once and
-    every output written once. `dtype` is the element type of what is multiplied or
-    moved. Whatever depends on an unknown input is None. The output of a matmul is
-    [batch, m, n], each element a sum of k products."""
+    """The arithmetic and the memory traffic of one op, judged by its recorded inputs.
+
+    Whatever depends on an unknown input is None. The output of a matmul has the shape
+    [batch, m, n], and each of its elements is a sum of k products.
+    """
 
     kind: str  # matmul, conv, attention, elementwise, softmax or norm
     shapes: tuple[Shape, ...]
-    dtype: str | None = None
+    dtype: str | None = None  # of the elements that are multiplied or moved
     m: int | None = None
     n: int | None = None
     k: int | None = None
     batch: int | None = None
-    flop: int | None = None
-    bytes: int | None = None
+    flop: int | None = None  # floating-point operations
+    bytes: int | None = None  # least traffic: each input read once, each output written
 
 
 _PROFILER_TYPES: Final = {
@@ -70,33 +70,42 @@ _NUMBERED_TYPES: Final = {
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """One tensor: `dtype` is None for a type not in our table, `strides` if not
-    recorded."""
+    """The shape, dtype and strides of a tensor, as far as the trace records them."""
 
     shape: Shape
-    dtype: str | None
-    strides: Shape | None = None
+    dtype: str | None  # None for a type that is not in our table
+    strides: Shape | None = None  # None if they were not recorded
 
     @property
     def elements(self) -> int:
-        """The number of distinct elements: a dimension of stride 0 repeats the same
-        ones. Without strides every element counts; see `Inputs.strided`."""
+        """How many distinct elements the tensor has.
+
+        A dimension of stride 0 repeats the same elements, so it counts once. Without
+        strides every element counts; see `Inputs.strided`.
+        """
         if self.strides is None or len(self.strides) != len(self.shape):
             return math.prod(self.shape)
+
         elements = 1
         for size, stride in zip(self.shape, self.strides, strict=True):
-            if stride or size == 0:
+            is_repeated = stride == 0 and size != 0
+            if not is_repeated:
                 elements *= size
         return elements
 
     @property
     def bytes(self) -> int | None:
-        """The bytes of its distinct elements; None for an unknown type."""
-        return None if self.dtype is None else self.elements * ELEMENT_BYTES[self.dtype]
+        """The bytes of its distinct elements; None for an unknown dtype."""
+        if self.dtype is None:
+            return None
+        return self.elements * ELEMENT_BYTES[self.dtype]
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The inputs of one op by position. A missing position is not an error."""
+    """The recorded inputs of one call of an op, by position.
+
+    A position beyond the end of a list was not recorded; asking for it is no error.
+    """
 
     op: str
     dims: tuple[Shape | None, ...]
@@ -105,19 +114,24 @@ class Inputs(msgspec.Struct, frozen=True):
     values: tuple[str, ...]
 
     def tensor(self, place: int) -> Tensor | None:
-        """The tensor at a position, None for anything else."""
+        """Return the tensor at a position; None if there is anything else."""
         shape = self.dims[place] if place < len(self.dims) else None
         if shape is None:
             return None
+
         dtype = type_of(self.types[place]) if place < len(self.types) else None
-        if shape == () and dtype is None:  # a plain number
+        is_plain_number = shape == () and dtype is None
+        if is_plain_number:
             return None
+
         strides = self.strides[place] if place < len(self.strides) else None
         return Tensor(shape, dtype, strides)
 
     def strided(self, *places: int) -> bool:
-        """Whether the strides of all tensors at these positions were recorded; if not,
-        one may be expanded. Positions without a tensor do not count."""
+        """Return whether the strides of all tensors at these positions were recorded.
+
+        If not, one of them may be expanded. Positions without a tensor do not matter.
+        """
         for place in places:
             is_recorded = place < len(self.strides) and self.strides[place] is not None
             if not is_recorded and self.tensor(place) is not None:
@@ -125,19 +139,32 @@ class Inputs(msgspec.Struct, frozen=True):
         return True
 
     def value(self, place: int) -> str | None:
-        """A plain value as recorded; None if values were not recorded, "" for None."""
+        """Return the plain value at a position, as text.
+
+        Returns:
+            The text as recorded, "" for Python's None; None if it was not recorded.
+        """
         return self.values[place] if place < len(self.values) else None
 
     def numbers(self, place: int, length: int) -> Shape | None:
-        """A list of `length` integers such as `[1, 1]`; a single number stands for all
-        of them. None for anything else."""
+        """Return the list of integers at a position, such as the `[1, 1]` of a padding.
+
+        Args:
+            place: The position.
+            length: How many integers there must be. A single one is repeated.
+
+        Returns:
+            The integers; None if there is anything else, or a number beyond 64 bits.
+        """
         text = self.value(place) or ""
         if not (text.startswith("[") and text.endswith("]")):
             return None
+
         try:
             numbers = tuple(int(part) for part in text[1:-1].split(","))
         except ValueError:
             return None
+
         if len(numbers) == 1:
             numbers *= length
         if len(numbers) != length:
@@ -147,30 +174,40 @@ class Inputs(msgspec.Struct, frozen=True):
         return numbers
 
     def flag(self, place: int) -> bool | None:
-        """A recorded True or False; None for anything else."""
+        """Return the True or False at a position; None if there is anything else."""
         return _FLAGS.get(self.value(place) or "")
 
     def flags(self, place: int) -> tuple[bool, ...] | None:
-        """A recorded list of booleans, such as an output mask; None for anything
-        else."""
+        """Return the list of booleans at a position, such as an output mask.
+
+        Returns None if there is anything else.
+        """
         words = (self.value(place) or "").strip("[]").split(", ")
         if not all(word in _FLAGS for word in words):
             return None
         return tuple(_FLAGS[word] for word in words)
 
     def numbered_type(self, place: int) -> str | None:
-        """The element type that a dtype argument has by its number; None if it is not
-        in our table."""
+        """Return the dtype that was passed as an argument, recorded by its number.
+
+        Returns None if the number is not in our table.
+        """
         return _NUMBERED_TYPES.get(self.value(place) or "")
 
 
 def type_of(text: str) -> str | None:
-    """Our name of an element type; None for scalars (`Scalar`, `Int`, `Double`)."""
+    """Return our name of an element type as the profiler prints it.
+
+    Returns None for the types of plain values (`Scalar`, `Int`, `Double`).
+    """
     return _PROFILER_TYPES.get(text.lower() if text.startswith("c10::") else text)
 
 
 def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
-    """The inputs recorded in the args of an op; None without shapes."""
+    """Read the inputs of an op from the args of its slice.
+
+    Returns None if no shapes were recorded.
+    """
     dims = args.get("Input Dims")
     if not isinstance(dims, list) or not dims:
         return None
@@ -184,7 +221,7 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
 
 
 def total_bytes(*tensors: Tensor | None) -> int | None:
-    """The bytes of all tensors together; None if one of them is unknown."""
+    """Add up the bytes of some tensors; None if the size of one is unknown."""
     total = 0
     for tensor in tensors:
         size = None if tensor is None else tensor.bytes
@@ -195,9 +232,10 @@ def total_bytes(*tensors: Tensor | None) -> int | None:
 
 
 def _shape(entry: object) -> Shape | None:
-    """A recorded list of sizes; None for anything else."""
+    """Return a recorded list of sizes; None for anything else, and for absurd sizes."""
     if not isinstance(entry, list):
         return None
+
     elements = 1
     for size in entry:
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -207,11 +245,13 @@ def _shape(entry: object) -> Shape | None:
 
 
 def _words(entries: object) -> tuple[str, ...]:
-    """A recorded list of texts, with "" in place of an entry that is no text; () for
-    anything but a list."""
+    """Return a recorded list of texts.
+
+    An entry that is no text becomes "". Anything but a list gives an empty tuple.
+    """
     return tuple(entry if isinstance(entry, str) else "" for entry in _list(entries))
 
 
 def _list(value: object) -> list[Any]:
-    """The value if it is a list, else []."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []

@@ -1,7 +1,9 @@
-"""The work of many kernels; equal jobs are computed only once.
+"""The work of many kernels at once.
 
-Two kernels have the same job if their names, devices and launch configurations are
-equal, the ops that launched them have equal names and inputs, and launched kernels of
+A *job* is the work of one kernel: its FLOP, its bytes, its limits. Most kernels of a
+trace repeat the job of another one, so each distinct job is computed only once. Two
+kernels have the same job if their names, devices and launch configurations are equal,
+and if the ops that launched them have equal names and inputs and launched kernels of
 the same names.
 """
 
@@ -48,54 +50,72 @@ LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 
 
 class Jobs(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the index in `distinct` of the job of `rows[n]`, -1 if it is not
-    known."""
+    """The jobs of all kernels of a trace; arrays have one entry per kernel."""
 
-    rows: Rows
-    number: NDArray[np.int32]
+    rows: Rows  # the kernels, as rows of the trace
+    number: NDArray[np.int32]  # index in `distinct` of each kernel's job, -1 if unknown
     distinct: tuple[KernelJob, ...]
     inputs: Arguments
-    """The recorded inputs of the op of each row: INPUTS."""
+    """The recorded inputs of the op of each kernel: INPUTS."""
     launches: Arguments
-    """The launch configuration of each row: LAUNCH."""
+    """The launch configuration of each kernel: LAUNCH."""
 
     def of_each(
         self, value: Callable[[KernelJob], float | None]
     ) -> NDArray[np.float64]:
-        """A figure of each row, by its job; nan if it is not known. Shape [rows]."""
-        by_job = [value(job) for job in self.distinct]
-        # None becomes nan; the last entry is that of number -1
-        table = np.array([*by_job, None], dtype=np.float64)
-        return table[self.number]
+        """Look up a figure of the job of each kernel.
+
+        Args:
+            value: Computes the figure of a job; None if it is unknown.
+
+        Returns:
+            One figure per kernel; nan where it is unknown.
+        """
+        figure_of_job = [value(job) for job in self.distinct]
+        # Kernels without a job have the number -1, which finds the last entry. numpy
+        # turns None into nan.
+        figures = np.array([*figure_of_job, None], dtype=np.float64)
+        return figures[self.number]
 
 
 def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
-    """The jobs of all kernels, in their order. `given` are figures of the devices that
-    override those of the table, see `peaks.peak_of`. Reads the args of the kernels and
-    of the ops that launched them."""
+    """Find the jobs of all kernels.
+
+    This reads the args of the kernels and of the ops that launched them from the file.
+
+    Args:
+        trace: The trace.
+        given: Peak figures that override those of the table (`peaks.peak_of`).
+    """
     rows = trace.rows_of(Role.KERNEL)
     inputs_of_ops_read, launches = arguments_of(
         trace.elements, args_asked(trace, rows), KEPT_AS
     )
     inputs = _of_each(trace.op[rows], inputs_of_ops_read)
-    with_inputs = np.flatnonzero(inputs.number >= 0)
-    # a launch configuration matters only for tiles
-    tiled_launch = np.where(_has_tiles(trace, rows), launches.number, -1)
+
+    # Only kernels whose op has recorded inputs have a job. The launch configuration is
+    # a part of it only where it determines tiles.
+    has_inputs = np.flatnonzero(inputs.number >= 0)
+    launch_number = np.where(_has_tiles(trace, rows), launches.number, -1)
     args = _KernelArgs(
-        rows=rows[with_inputs],
+        rows=rows[has_inputs],
         inputs=inputs,
-        input_number=inputs.number[with_inputs],
+        input_number=inputs.number[has_inputs],
         launches=launches,
-        launch_number=tiled_launch[with_inputs],
+        launch_number=launch_number[has_inputs],
     )
-    first, alike = _alike(trace, args.rows, args.input_number, args.launch_number)
-    number_of_alike, distinct_jobs = _distinct_jobs(trace, args, first, given)
-    number = np.full(len(rows), -1, dtype=np.int32)
-    if len(first):
-        number[with_inputs] = number_of_alike[alike]
+
+    first_of_class, class_of_kernel = _equal_kernels(
+        trace, args.rows, args.input_number, args.launch_number
+    )
+    job_of_class, distinct_jobs = _distinct_jobs(trace, args, first_of_class, given)
+
+    job_of_kernel = np.full(len(rows), -1, dtype=np.int32)
+    if len(first_of_class):
+        job_of_kernel[has_inputs] = job_of_class[class_of_kernel]
     return Jobs(
         rows=rows,
-        number=number,
+        number=job_of_kernel,
         distinct=tuple(distinct_jobs),
         inputs=inputs,
         launches=launches,
@@ -103,44 +123,57 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
 
 
 class _KernelArgs(NamedTuple):
-    """The args of kernels whose ops have recorded inputs; arrays of shape [kernels]."""
+    """The args of the kernels whose ops have recorded inputs.
+
+    Arrays have one entry per such kernel.
+    """
 
     rows: Rows
     inputs: Arguments
     input_number: NDArray[np.int32]
-    """The place of the op's inputs in `inputs.distinct`."""
+    """The index of the op's inputs in `inputs.distinct`."""
     launches: Arguments
     launch_number: NDArray[np.int32]
-    """The place of the launch configuration in `launches.distinct`; -1 where it does
+    """The index of the launch configuration in `launches.distinct`; -1 where it does
     not matter."""
 
 
 def _distinct_jobs(
-    trace: Trace, args: _KernelArgs, places: Rows, given: Mapping[str, float]
+    trace: Trace, args: _KernelArgs, kernels: Rows, given: Mapping[str, float]
 ) -> tuple[NDArray[np.int32], list[KernelJob]]:
-    """For each of the kernels at these places the number of its job, -1 for none; and
-    these jobs."""
+    """Compute the jobs of some kernels that all differ.
+
+    Args:
+        trace: The trace.
+        args: The kernels with recorded inputs.
+        kernels: Which of them to compute, as indices into the arrays of `args`.
+        given: Peak figures that override those of the table.
+
+    Returns:
+        For each of `kernels` the index of its job, -1 if it has none; and the jobs.
+    """
     peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
-    numbers = np.full(len(places), -1, dtype=np.int32)
+    job_of_kernel = np.full(len(kernels), -1, dtype=np.int32)
     distinct_jobs: list[KernelJob] = []
-    for n, place in enumerate(places.tolist()):
-        row = int(args.rows[place])
-        launch = _args(LAUNCH, args.launches, int(args.launch_number[place]))
+    for nth, kernel in enumerate(kernels.tolist()):
+        row = int(args.rows[kernel])
+        inputs = _args(INPUTS, args.inputs, int(args.input_number[kernel]))
+        launch = _args(LAUNCH, args.launches, int(args.launch_number[kernel]))
         job = job_of(
             trace,
             row,
-            op_args=_args(INPUTS, args.inputs, int(args.input_number[place])),
+            op_args=inputs,
             own_args=partial(dict, launch),
             peak=peaks[trace.track_of(row).pid],
         )
         if job is not None:
-            numbers[n] = len(distinct_jobs)
+            job_of_kernel[nth] = len(distinct_jobs)
             distinct_jobs.append(job)
-    return numbers, distinct_jobs
+    return job_of_kernel, distinct_jobs
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
-    """What is known about one device that has kernels."""
+    """A device that ran kernels, with its peak rates as far as they are known."""
 
     device: Id
     name: str | None  # None if the file does not say
@@ -150,9 +183,15 @@ class DevicePeak(msgspec.Struct, frozen=True):
 def peaks_of_devices(
     trace: Trace, given: Mapping[str, float] = NO_PEAKS
 ) -> tuple[DevicePeak, ...]:
-    """Every device that ran a kernel, in lane order."""
+    """List the devices that ran a kernel, in the order of their lanes.
+
+    Args:
+        trace: The trace.
+        given: Peak figures that override those of the table (`peaks.peak_of`).
+    """
     tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
     devices = dict.fromkeys(trace.tracks[track].pid for track in tracks)  # ordered set
+
     properties_of_devices = device_properties(trace)
     peaks = []
     for device in devices:
@@ -169,68 +208,111 @@ def peaks_of_devices(
 
 
 def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
-    """Which kernels have a known share of peak, shape [rows]; not those that were faster
-    than memory can deliver, from the cache: see `Limits.share`."""
+    """Mark the kernels whose share of the attainable rate is known.
+
+    A kernel that was faster than memory can deliver has no share, because its data came
+    from the cache; see `Limits.share`.
+
+    Returns:
+        One flag per kernel, in the order of `jobs.rows`.
+    """
     taken_ns = trace.dur[jobs.rows]
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
     has_limit = (taken_ns > 0) & ~np.isnan(least_ns)
-    is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory"))
-    is_from_cache = (is_by_memory == 1) & (least_ns > taken_ns)
+
+    is_bound_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory"))
+    is_from_cache = (is_bound_by_memory == 1) & (least_ns > taken_ns)
     has_share: NDArray[np.bool_] = has_limit & ~is_from_cache
     return has_share
 
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
-    """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for
-    none."""
-    events = trace.order[distinct(ops[ops >= 0])]
-    return _of_each(ops, arguments(trace.elements, events, INPUTS))
+    """Read the recorded inputs (INPUTS) of some ops.
+
+    Args:
+        trace: The trace.
+        ops: Rows of ops, -1 for none; they may repeat.
+
+    Returns:
+        The inputs of each of `ops`.
+    """
+    distinct_ops = distinct(ops[ops >= 0])
+    inputs_of_distinct = arguments(trace.elements, trace.order[distinct_ops], INPUTS)
+    return _of_each(ops, inputs_of_distinct)
 
 
 def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
-    """What was recorded of each of these ops (rows, -1 for none), from what was read of
-    the distinct ones in their order; `number` is -1 for op -1."""
-    distinct_ops, place = np.unique(ops, return_inverse=True)
+    """Spread what was read of the distinct ops over all ops.
+
+    Args:
+        ops: Rows of ops, -1 for none; they may repeat.
+        of_distinct: What was read of the distinct ops, ascending, without -1.
+
+    Returns:
+        The same for each of `ops`; `number` is -1 where there is no op.
+    """
+    distinct_ops, index_of_op = np.unique(ops, return_inverse=True)
     number = np.full(len(distinct_ops), -1, dtype=np.int32)
     number[distinct_ops >= 0] = of_distinct.number
-    return Arguments(number[place], of_distinct.texts)
+    return Arguments(number[index_of_op], of_distinct.texts)
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
-    """Two questions for `arguments_of`: INPUTS of the ops of some kernels, and LAUNCH
-    of the kernels themselves. Each is (indices in traceEvents, names of args)."""
+    """Return the two questions for `arguments_of` that jobs depend on.
+
+    Args:
+        trace: The trace.
+        rows: The kernels.
+
+    Returns:
+        The question for the INPUTS of the ops of these kernels, and the question for
+        the LAUNCH configurations of the kernels themselves.
+    """
     ops = distinct(trace.op[rows])
     ops = ops[ops >= 0]
-    about_ops = (trace.order[ops], INPUTS)
-    about_kernels = (trace.order[rows], LAUNCH)
-    return about_ops, about_kernels
+    inputs_question = (trace.order[ops], INPUTS)
+    launches_question = (trace.order[rows], LAUNCH)
+    return inputs_question, launches_question
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Which kernels are matrix products whose name has the size of a tile; shape
-    [rows]."""
+    """Mark the kernels that are matrix products with the size of a tile in the name.
+
+    Returns one flag for each of `rows`.
+    """
     name_of_row = trace.name[rows]
-    names = np.flatnonzero(np.bincount(name_of_row))
-    has_tile = np.zeros(len(trace.names), dtype=np.bool_)
-    for name in names.tolist():
+    used_names = np.flatnonzero(np.bincount(name_of_row))
+
+    name_has_tile = np.zeros(len(trace.names), dtype=np.bool_)
+    for name in used_names.tolist():
         kernel = decode(trace.names[name])
         if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
-            has_tile[name] = True
-    return has_tile[name_of_row]
+            name_has_tile[name] = True
+    return name_has_tile[name_of_row]
 
 
-def _alike(
+def _equal_kernels(
     trace: Trace,
     rows: Rows,
     inputs: NDArray[np.int32],
     launch_configuration: NDArray[np.int32],
 ) -> tuple[Rows, Rows]:
-    """Which kernels have the same job, see the head of this module: the first index in
-    `rows` of each job, shape [jobs], and the number of the job of each row, shape
-    [rows]. `inputs` and `launch_configuration` are numbers of distinct args, -1 for
-    none."""
+    """Group the kernels that have the same job, as the head of this module defines it.
+
+    Args:
+        trace: The trace.
+        rows: The kernels.
+        inputs: The number of the distinct inputs of each kernel's op.
+        launch_configuration: The number of each kernel's distinct launch configuration,
+            -1 where it does not matter.
+
+    Returns:
+        For each group the index in `rows` of its first kernel, and for each kernel the
+        number of its group.
+    """
     if not len(rows):
         return rows, rows
+
     launch = trace.launch[rows]
     call_name = np.where(launch >= 0, trace.name[launch], -1)
     return distinct_rows(
@@ -247,76 +329,105 @@ def _alike(
 
 
 def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
-    """A number for each of these kernels, shape [rows]: equal numbers where their
-    owners (see `_owner`) launched kernels of the same names, each equally often."""
+    """Number the kernels by the set of kernels that their op launched.
+
+    Two kernels get the same number if their owners (see `_owner`) launched kernels of
+    the same names, each equally often.
+
+    Returns:
+        One number for each of `rows`.
+    """
     kernels = trace.rows_of(Role.KERNEL)
     owner = _owner(trace, kernels)
     name = trace.name[kernels]
+
+    # Lay the kernels of each owner side by side, sorted by name, so that equal sets
+    # become equal runs of names.
     by_owner = np.lexsort((name, owner))
-    names_by_owner = name[by_owner]  # those of one owner side by side, and sorted
-    owners, first_of_owner, kernel_counts = np.unique(
+    owners, first_of_owner, kernels_of_owner = np.unique(
         owner[by_owner], return_index=True, return_counts=True
     )
-    set_of_owner = _numbers_of_runs(names_by_owner, first_of_owner, kernel_counts)
+    set_of_owner = _numbers_of_runs(name[by_owner], first_of_owner, kernels_of_owner)
+
     return set_of_owner[np.searchsorted(owners, _owner(trace, rows))]
 
 
 def _numbers_of_runs(
     values: NDArray[np.int32], first: Rows, counts: NDArray[np.integer]
 ) -> Int64s:
-    """A number for each run of values, equal for equal runs; shape [runs]. `first`: the
-    place where each begins; `counts`: how many values it has."""
-    # Runs of one length are equal if all columns are equal: the first value of each
-    # run, the second value of each, and so on.
+    """Number runs of values so that equal runs have equal numbers.
+
+    Args:
+        values: The values of all runs.
+        first: The index in `values` at which each run begins.
+        counts: How many values each run has.
+
+    Returns:
+        One number per run.
+    """
+    # Runs of one length are equal if all their columns are equal: the first value of
+    # each run, the second value of each, and so on.
     numbers = np.zeros(len(first), dtype=np.int64)
     next_number = 0
     for length in distinct(counts).tolist():
-        of_length = np.flatnonzero(counts == length)
-        columns = [values[first[of_length] + nth] for nth in range(length)]
-        number_among_these = distinct_rows(columns)[1]
-        numbers[of_length] = next_number + number_among_these
+        runs = np.flatnonzero(counts == length)
+        columns = [values[first[runs] + nth] for nth in range(length)]
+        _, number_among_these = distinct_rows(columns)
+        numbers[runs] = next_number + number_among_these
         next_number += int(number_among_these.max()) + 1
     return numbers
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
-    """A number for each of these kernels, shape [rows]: equal for the kernels of one
-    op. An op that was captured in a graph owns the kernels of each replay apart from
-    those of the others."""
-    # of a kernel of a replayed graph, the captured call asked for it, and another one
-    # launched it: that of the graph
+    """Number the kernels so that those of one call of an op have the same number.
+
+    An op that was captured in a graph owns the kernels of each replay separately.
+
+    Returns:
+        One number for each of `rows`.
+    """
+    # A kernel of a replayed graph was requested by the captured call, but launched by
+    # the launch of the graph.
     is_replayed = trace.asked[rows] != trace.launch[rows]
     replay = np.where(is_replayed, trace.launch[rows] + 1, 0)
-    return trace.op[rows].astype(np.int64) * (len(trace) + 1) + replay
+    replays_per_op = len(trace) + 1
+    return trace.op[rows].astype(np.int64) * replays_per_op + replay
 
 
 def blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
-    """How many blocks each kernel was launched with, 0 where that is not known; shape
-    [rows]."""
+    """Return with how many blocks each kernel was launched; 0 where it is unknown.
+
+    Returns:
+        One count per kernel, in the order of `jobs.rows`.
+    """
     launches = jobs.launches
     configurations = [_args(LAUNCH, launches, n) for n in range(len(launches.distinct))]
-    configurations.append({})  # of number -1
-    if_in_blocks = _block_counts(configurations, in_threads=False)
-    if_in_threads = _block_counts(configurations, in_threads=True)
+    configurations.append({})  # of kernels without a recorded one, whose number is -1
+
+    blocks_of_grid = _block_counts(configurations, in_threads=False)
+    blocks_of_grid_in_threads = _block_counts(configurations, in_threads=True)
     return np.where(
         _grids_are_in_threads(trace, jobs.rows),
-        if_in_threads[launches.number],
-        if_in_blocks[launches.number],
+        blocks_of_grid_in_threads[launches.number],
+        blocks_of_grid[launches.number],
     )
 
 
 def _grids_are_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Whether the call that launched each kernel records its grid in threads instead of
-    blocks; shape [rows]."""
-    # a trace may be without names
+    """Mark the kernels whose launch call records the grid in threads, not in blocks.
+
+    Returns one flag for each of `rows`.
+    """
+    # A trace may be without names.
     counts_threads = np.array([name in IN_THREADS for name in trace.names] or [False])
     launch = trace.launch[rows]
-    in_threads: NDArray[np.bool_] = counts_threads[trace.name[launch]] & (launch >= 0)
+    has_launch = launch >= 0
+    in_threads: NDArray[np.bool_] = counts_threads[trace.name[launch]] & has_launch
     return in_threads
 
 
 def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int64s:
-    """The blocks of each launch configuration, 0 where that is not known."""
+    """Return how many blocks each launch configuration has; 0 where it is unknown."""
     counts = []
     for configuration in configurations:
         grid = blocks_of(configuration, in_threads)
@@ -325,16 +436,19 @@ def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int
 
 
 def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
-    """The launch configuration of the kernel in a row, as LAUNCH names its args; {} if
-    it is not known or the row is no kernel."""
-    place = int(np.searchsorted(jobs.rows, row))
-    if place == len(jobs.rows) or jobs.rows[place] != row:
+    """Return the launch configuration of a kernel, by the names of its args (LAUNCH).
+
+    Returns an empty dict if it is unknown, and for rows that are no kernels.
+    """
+    index = int(np.searchsorted(jobs.rows, row))
+    is_kernel = index < len(jobs.rows) and jobs.rows[index] == row
+    if not is_kernel:
         return {}
-    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[place]))
+    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[index]))
 
 
 def _args(names: tuple[str, ...], recorded: Arguments, number: int) -> dict[str, Any]:
-    """The values of the distinct args of this number, by name; {} for -1."""
+    """Return the args with an index in `recorded.distinct`, by name; {} for -1."""
     if number < 0:
         return {}
     texts = recorded.distinct[number]
@@ -342,12 +456,23 @@ def _args(names: tuple[str, ...], recorded: Arguments, number: int) -> dict[str,
 
 
 def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
-    """The recorded inputs of each of these ops (rows) that has any."""
+    """Read the recorded inputs of some ops.
+
+    Args:
+        trace: The trace.
+        ops: Rows of ops.
+
+    Returns:
+        The inputs by row, of the ops that have any.
+    """
     if not len(ops):
         return {}
+
+    # Equal args are decoded once.
     recorded = arguments(trace.elements, trace.order[ops], INPUTS)
     numbers = range(len(recorded.distinct))
     distinct_args = [_args(INPUTS, recorded, number) for number in numbers]
+
     inputs_by_row = {}
     for op, number in zip(ops.tolist(), recorded.number.tolist(), strict=True):
         if number < 0:

@@ -60,8 +60,11 @@ NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """The limits of one device. Names match by pattern; the multiprocessor counts must
-    agree."""
+    """The peak rates of one kind of device.
+
+    A device matches if its name fits the pattern and its number of multiprocessors is
+    equal.
+    """
 
     pattern: str
     sms: int
@@ -84,13 +87,13 @@ class Peak(msgspec.Struct, frozen=True):
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:
-        """The dense peak of one kind of arithmetic, None if the sheet has none."""
+        """Return the dense peak of one kind of arithmetic; None if it is unknown."""
         teraflops = self.teraflops.get(kind or "")
         return teraflops * TERA if teraflops else None
 
 
 def _peaks() -> Iterator[Peak]:
-    """The devices of peaks.txt, which says how it is written."""
+    """Read the devices of peaks.txt, whose head describes its format."""
     text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     sets: dict[str, str] = {}
     for line in text.splitlines():
@@ -104,19 +107,24 @@ def _peaks() -> Iterator[Peak]:
 
 
 class _Figures(NamedTuple):
-    """The last column of a line of peaks.txt."""
+    """The figures in the last column of a line of peaks.txt."""
 
     teraflops: dict[str, float]
     """TFLOP/s by kind of arithmetic."""
     memory_gb: tuple[int, int] | None
-    """The least and the most memory, None if it does not matter."""
+    """The least and the most memory; None if any size matches."""
 
 
 def _device(line: str, sets: Mapping[str, str]) -> Peak:
-    """The limits of the device in a line of peaks.txt. Its columns, with two blanks or
-    more between them, are the pattern of the name, multiprocessors, bandwidth, cache,
-    and figures such as `tf32=156` or names of sets of them. `sets`: the figures of each
-    set by its name."""
+    """Parse the line of one device in peaks.txt.
+
+    Its columns are separated by two blanks or more: the pattern of the name,
+    multiprocessors, bandwidth, cache, and figures such as `tf32=156` or names of sets.
+
+    Args:
+        line: The line.
+        sets: The figures of each set, by its name.
+    """
     columns = [column.strip() for column in line.split("  ") if column.strip()]
     pattern, sms, bandwidth, cache, last_column = columns
     figures = _figures(last_column, sets)
@@ -131,14 +139,22 @@ def _device(line: str, sets: Mapping[str, str]) -> Peak:
 
 
 def _figures(column: str, sets: Mapping[str, str]) -> _Figures:
-    """The figures of a column: `tf32=156 half=312 memory=70-85`, where a name of a set
-    stands for its figures, and a later figure replaces an earlier one."""
+    """Parse a column of figures such as `tf32=156 half=312 memory=70-85`.
+
+    The name of a set stands for its figures. A later figure replaces an earlier one.
+
+    Args:
+        column: The column.
+        sets: The figures of each set, by its name.
+    """
     texts: list[str] = []
     for set_or_figure in column.split():
         texts += sets.get(set_or_figure, set_or_figure).split()
     figures = dict(text.split("=") for text in texts)
+
     memory = figures.pop("memory", "")
     least_gb, _, most_gb = memory.partition("-")
+
     half = figures.pop("half", None)  # see the head of this module
     if half is not None:
         figures = {"fp16": half, "bf16": half, **figures}
@@ -176,19 +192,26 @@ _NAMELESS_DEVICES: Final = (
 def peak_of(
     properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
 ) -> Peak | None:
-    """The limits of a device by its `deviceProperties`; None for an unknown device.
+    """Look up the peak rates of a device.
 
     A part of a device (MIG, a partition) has fewer multiprocessors than its name
-    implies, and less of everything else: it is unknown. `given` has figures that
-    override those of the table, by kind of arithmetic (FLOP/s) and as BANDWIDTH
-    (bytes/s); with them an unknown device has those limits, and a cache as large as the
-    largest in the table.
+    implies, and less of everything else, so its peaks are unknown.
+
+    Args:
+        properties: The `deviceProperties` of the device.
+        given: Figures of the user that override those of the table: FLOP/s by kind of
+            arithmetic, and bytes/s as BANDWIDTH. With them an unknown device has those
+            rates, and a cache as large as the largest in the table.
+
+    Returns:
+        The peaks; None for an unknown device without given figures.
     """
-    # some versions of ROCm leave the name empty
+    # Some versions of ROCm leave the name empty.
     has_name = bool(properties.get("name"))
     peak = _listed(properties) if has_name else _nameless(properties)
     if not given:
         return peak
+
     if peak is None:
         peak = Peak(
             pattern="",
@@ -197,14 +220,17 @@ def peak_of(
             cache_mb=max(listed.cache_mb for listed in PEAKS),
             teraflops={},
         )
-    bandwidth = peak.gigabytes_per_s
+
+    gigabytes_per_s = peak.gigabytes_per_s
     if BANDWIDTH in given:
-        bandwidth = given[BANDWIDTH] / GIGA
-    rates = {kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH}
+        gigabytes_per_s = given[BANDWIDTH] / GIGA
+    given_teraflops = {
+        kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH
+    }
     return msgspec.structs.replace(
         peak,
-        gigabytes_per_s=bandwidth,
-        teraflops={**peak.teraflops, **rates},
+        gigabytes_per_s=gigabytes_per_s,
+        teraflops={**peak.teraflops, **given_teraflops},
         given=frozenset(given),
     )
 
@@ -220,18 +246,28 @@ cores."""
 
 
 def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What the tensor cores of an NVIDIA device multiply in place of float32, by its
-    compute capability: CUDA C++ programming guide, "Tensor core data types". () for a
-    device without tensor cores, None where its compute capability was not recorded."""
+    """Return which types the tensor cores of a device can multiply instead of float32.
+
+    Source: CUDA C++ programming guide, "Tensor core data types", by compute capability.
+
+    Args:
+        properties: The `deviceProperties` of an NVIDIA device.
+
+    Returns:
+        The types; an empty tuple for a device without tensor cores, and None if its
+        compute capability was not recorded.
+    """
     major = properties.get("computeMajor")
     minor = properties.get("computeMinor")
     if type(major) is not int or type(minor) is not int:
         return None
+
     capability = (major, minor)
     if capability >= FIRST_WITH_TF32:
         return ("TF32", "bfloat16")
     if capability < FIRST_WITH_TENSOR_CORES:
         return ()
+
     name = str(properties.get("name"))
     if capability == TURING and TURING_WITHOUT_TENSOR_CORES.search(name):
         return ()
@@ -239,11 +275,15 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _listed(properties: Mapping[str, Any]) -> Peak | None:
-    """The limits of a device by its name: those of the first entry whose pattern fits,
-    if multiprocessors and memory agree."""
+    """Look up a device by its name.
+
+    The first entry whose pattern fits decides. Returns None if its multiprocessors or
+    its memory differ from those of the device.
+    """
     name = properties.get("name")
     if not isinstance(name, str):
         return None
+
     for peak in PEAKS:
         if re.search(peak.pattern, name):
             is_whole = properties.get("numSms") == peak.sms
@@ -254,7 +294,7 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
 
 
 def _nameless(properties: Mapping[str, Any]) -> Peak | None:
-    """The limits of a device whose name is not recorded, by its other properties."""
+    """Look up a device whose name was not recorded, by its other properties."""
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
@@ -265,7 +305,12 @@ def _nameless(properties: Mapping[str, Any]) -> Peak | None:
 
 
 def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -> bool:
-    """Whether the memory of a device lies within bounds, in GB; None bounds nothing."""
+    """Return whether the memory of a device lies within bounds.
+
+    Args:
+        properties: The `deviceProperties` of the device.
+        bounds: The least and the most memory in GB; None if any size will do.
+    """
     if bounds is None:
         return True
     size = properties.get("totalGlobalMem")
@@ -290,10 +335,10 @@ MAF: Final = (
 
 
 class Measurement(NamedTuple):
-    """What matrix products attain on a device, as published."""
+    """The rates that matrix products attain on a device, as somebody published them."""
 
     device: str  # a pattern for its name
-    teraflops: Mapping[str, float]  # TFLOP/s of matrix products
+    teraflops: Mapping[str, float]  # TFLOP/s of matrix products, by kind
     source: str
 
 
@@ -312,25 +357,35 @@ MEASURED: Final = (
 
 
 def attainable(peak: Peak) -> Peak:
-    """The limits of a device with attainable figures in place of its peaks: the
-    measured ones, and ASSUMED_SHARE of the data sheet for all others, bandwidth too."""
-    rates = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
+    """Replace the peaks of a device by the rates that programs can attain.
+
+    Rates that somebody measured are used as they are. All others, the bandwidth too,
+    are assumed to be ASSUMED_SHARE of the data sheet.
+    """
+    assumed = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
     return msgspec.structs.replace(
         peak,
-        teraflops={**rates, **_measured(peak)},
+        teraflops={**assumed, **_measured(peak)},
         gigabytes_per_s=ASSUMED_SHARE * peak.gigabytes_per_s,
     )
 
 
 def is_assumed(peak: Peak, kind: str | None) -> bool:
-    """Whether the attainable figure of this kind of arithmetic (or of BANDWIDTH) is an
-    assumption, and not measured. True also for None."""
+    """Return whether an attainable rate is an assumption rather than a measurement.
+
+    Args:
+        peak: The peaks of the device.
+        kind: The kind of arithmetic, or BANDWIDTH. An unknown kind (None) counts as
+            assumed.
+    """
     return kind == BANDWIDTH or kind not in _measured(peak)
 
 
 def _measured(peak: Peak) -> dict[str, float]:
-    """The measured TFLOP/s, except for kinds that the user gave, which they do not
-    describe."""
+    """Return the measured TFLOP/s of a device, by kind of arithmetic.
+
+    Kinds whose peak the user gave are left out: the measurement does not describe them.
+    """
     return {
         kind: teraflops
         for kind, teraflops in _measured_on(peak.device).items()
@@ -338,9 +393,9 @@ def _measured(peak: Peak) -> dict[str, float]:
     }
 
 
-@lru_cache(maxsize=64)  # every job asks
+@lru_cache(maxsize=64)  # called for every job
 def _measured_on(device: str) -> Mapping[str, float]:
-    """The measured TFLOP/s of a device with this name, by kind; {} if none are known."""
+    """Return the measured TFLOP/s by kind of a device with this name; {} for none."""
     for measurement in MEASURED:
         if re.search(measurement.device, device):
             return measurement.teraflops

@@ -129,105 +129,152 @@ _FLOATS: Final = ("fp16", "bf16", "fp32", "fp64")
 
 
 def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
-    """What an elementwise op reads and writes; None for an unknown op or odd shapes.
-    `contiguous`: the kernel reads only tensors without gaps or repeats. If neither that
-    nor strides are known, an input may be expanded, and `bytes` is None."""
+    """Count the bytes that an elementwise op reads and writes.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        contiguous: Whether the kernel is known to read only tensors without gaps or
+            repeats. If neither this nor the strides are known, an input may be an
+            expanded tensor, whose elements are read more than once.
+
+    Returns:
+        The amount, with `bytes` of None if an input may be expanded. None for an
+        unknown op, and for shapes that do not fit together.
+    """
     amount = _pointwise_amount(inputs)
-    if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
+    if amount is None:
+        return None
+
+    all_strides_known = inputs.strided(*range(len(inputs.dims)))
+    if contiguous or all_strides_known:
         return amount
     return msgspec.structs.replace(amount, bytes=None)
 
 
 def _pointwise_amount(inputs: Inputs) -> Amount | None:
-    """What an elementwise op reads and writes, if none of its tensors is expanded; None
-    for an unknown op or odd shapes."""
+    """Count the bytes of an elementwise op, assuming that no tensor is expanded.
+
+    Returns None for an unknown op, and for shapes that do not fit together.
+    """
     if not inputs.op.startswith("aten::"):
         return None
     name = inputs.op.removeprefix("aten::")
     is_in_place = name.endswith("_")
     stem = name.removesuffix("_")
+
     if is_in_place and stem in _WRITES_ONLY:
         return _amount([], inputs.tensor(0))
     if is_in_place and stem == "copy":
-        return _copy(inputs.tensor(0), inputs.tensor(1))
+        return _copy(target=inputs.tensor(0), source=inputs.tensor(1))
     if stem not in _OPERAND_COUNTS:
         return None
-    operands = []  # without plain numbers and tensors without dimensions
-    for place in range(_OPERAND_COUNTS[stem]):
-        tensor = inputs.tensor(place)
+
+    # Plain numbers and zero-dimensional tensors are passed with the launch.
+    operands = []
+    for position in range(_OPERAND_COUNTS[stem]):
+        tensor = inputs.tensor(position)
         if tensor is not None and tensor.shape:
             operands.append(tensor)
-    shape = broadcast([tensor.shape for tensor in operands])
-    if shape is None:
+
+    result_shape = broadcast([tensor.shape for tensor in operands])
+    if result_shape is None:
         return None
     if not is_in_place:
-        return _amount(operands, Tensor(shape, _out_type(inputs, stem, operands)))
+        result_dtype = _out_type(inputs, stem, operands)
+        return _amount(operands, Tensor(result_shape, result_dtype))
+
+    # An op in place writes to its first operand, which is never broadcast.
     target = operands[0]
-    if target.shape != shape:
+    if target.shape != result_shape:
         return None
     return _amount(operands, Tensor(target.shape, target.dtype))
 
 
 def broadcast(shapes: list[Shape]) -> Shape | None:
-    """The shape that tensors of these shapes are broadcast to; None for shapes that do
-    not fit, and where none of them has a dimension.
+    """Return the shape to which tensors are broadcast.
 
     >>> broadcast([(8, 1, 3), (5, 3)])
     (8, 5, 3)
+
+    Returns:
+        The common shape. None if the shapes do not fit together, and if none of them
+        has a dimension.
     """
     rank = max(map(len, shapes), default=0)
     if rank == 0:
         return None
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+
+    # Missing leading dimensions count as 1.
+    padded_shapes = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     common = []
-    for sizes in zip(*padded, strict=True):
-        above_one = set(sizes) - {1}
-        if len(above_one) > 1:
+    for sizes in zip(*padded_shapes, strict=True):
+        sizes_above_one = set(sizes) - {1}
+        if len(sizes_above_one) > 1:
             return None
-        common.append(above_one.pop() if above_one else 1)
+        common.append(sizes_above_one.pop() if sizes_above_one else 1)
     return tuple(common)
 
 
 def promoted(types: list[str | None]) -> str | None:
-    """The element type of the result of an op on tensors of these types, by PyTorch's
-    type promotion for tensors with dimensions; None if there are none, if one is not
-    known, and for uint8 with int8.
+    """Return the dtype of the result of an op on tensors of several dtypes.
+
+    The rules are PyTorch's type promotion for tensors that have dimensions.
 
     >>> promoted(["bf16", "fp32"]), promoted(["int64", "fp16"]), promoted(["fp16", "bf16"])
     ('fp32', 'fp16', 'fp32')
+
+    Returns:
+        The promoted dtype. None if there are no types, if one of them is unknown, and
+        for uint8 with int8, whose result (int16) is the type of neither.
     """
-    known = {dtype for dtype in types if dtype in _PROMOTION_ORDER}
-    if not types or known != set(types):
+    known_types = {dtype for dtype in types if dtype in _PROMOTION_ORDER}
+    if not types or known_types != set(types):
         return None
-    if known >= {"fp16", "bf16"} and "fp64" not in known:
+
+    if known_types >= {"fp16", "bf16"} and "fp64" not in known_types:
         return "fp32"
-    if "uint8" in known and "int8" in known:
+    if "uint8" in known_types and "int8" in known_types:
         return None
-    return max(known, key=_PROMOTION_ORDER.index)
+    return max(known_types, key=_PROMOTION_ORDER.index)
 
 
 def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
-    """The type of the result of an elementwise op (`stem`: its name without namespace
-    and underscore): that of the tensor that it is given to write to, else the promoted
-    type of its operands, or bool. None if that is not certain."""
-    for place in range(_OPERAND_COUNTS[stem], len(inputs.dims)):
-        out = inputs.tensor(place)
+    """Return the dtype of the result of an elementwise op.
+
+    It is the dtype of the `out` tensor if the op was given one, else bool for
+    comparisons, else the promoted dtype of the operands.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        stem: The name of the op without namespace and trailing underscore.
+        operands: The tensors that it reads.
+
+    Returns:
+        The dtype; None if it is not certain.
+    """
+    for position in range(_OPERAND_COUNTS[stem], len(inputs.dims)):
+        out = inputs.tensor(position)
         if out is not None and out.shape:
             return out.dtype
+
     if stem in _BOOLEAN:
         return "bool"
+
+    # An op on integers gives floats if it computes only in floats, or if one of its
+    # plain numbers is a float. The trace does not say which kind a number is.
     dtype = promoted([tensor.dtype for tensor in operands])
-    # A plain number, which may be a float, might determine the type of a result of
-    # whole numbers.
-    has_number = len(inputs.dims) > len(operands)
-    if dtype not in _FLOATS and (stem in _FLOAT_ONLY or has_number):
+    has_plain_number = len(inputs.dims) > len(operands)
+    may_become_float = stem in _FLOAT_ONLY or has_plain_number
+    if dtype not in _FLOATS and may_become_float:
         return None
     return dtype
 
 
-def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
-    """The work of copying a tensor into another one, whose shape the source is broadcast
-    to; None for shapes that do not fit."""
+def _copy(*, target: Tensor | None, source: Tensor | None) -> Amount | None:
+    """Count the bytes of copying a tensor into another one.
+
+    Returns None if the source cannot be broadcast to the shape of the target.
+    """
     if target is None or source is None or not target.shape:
         return None
     if broadcast([target.shape, source.shape]) != target.shape:
@@ -236,8 +283,10 @@ def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
 
 
 def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
-    """The work of an elementwise op that reads these tensors once and writes one; None
-    if that one is not known or has no dimensions."""
+    """Return the amount of an op that reads each operand once and writes one tensor.
+
+    Returns None if the written tensor is unknown or has no dimensions.
+    """
     if written is None or not written.shape:
         return None
     return Amount(
@@ -249,10 +298,10 @@ def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
 
 
 class _RowwiseOp(NamedTuple):
-    """An op of the softmax or of a normalization."""
+    """An op that works on rows: a softmax or a normalization."""
 
-    read: int  # how many of the first tensors are read
-    kind: str  # of work
+    read: int  # how many of its leading arguments are tensors that it reads
+    kind: str  # the kind of work, as in Amount.kind
 
 
 _ROWWISE_OPS: Final = {
@@ -303,39 +352,56 @@ _LAYER_NORM_BACKWARD: Final = (
 
 
 def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What one kernel of a softmax or a normalization moves in its own pass; None for
-    other ops, for kernels whose name does not tell what they read and write, and for
-    tensors of different shapes."""
+    """Count the bytes that one kernel of a softmax or a normalization moves.
+
+    Such an op may take several kernels. What each of them reads and writes is told by
+    its name: some read everything and write a result as large, others write only sums.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        kernel: The decoded name of one of its kernels; None if it has none.
+
+    Returns:
+        The amount of this kernel alone. None for other ops, for kernels whose name
+        does not tell what they read and write, and for inputs of different shapes.
+    """
     op = _ROWWISE_OPS.get(inputs.op)
     if op is None or kernel is None or kernel.op != op.kind:
         return None
+
     tensors = []
-    for place in range(op.read):
-        tensor = inputs.tensor(place)
+    for position in range(op.read):
+        tensor = inputs.tensor(position)
         if tensor is None or not tensor.shape:
             return None
         tensors.append(tensor)
+
+    # A backward op reads the gradient first. The input of the forward pass comes last,
+    # and determines the shape and the dtype of the result.
     forward_input = tensors[-1]
     if any(tensor.shape != forward_input.shape for tensor in tensors):
         return None
+
     if _WRITING_KERNELS.search(kernel.name):
-        passes = 2 if _TWICE_READING_KERNELS.search(kernel.name) else 1
+        reads_twice = _TWICE_READING_KERNELS.search(kernel.name) is not None
+        read_tensors = tensors + tensors if reads_twice else tensors
         result = Tensor(forward_input.shape, forward_input.dtype)
-        moved = total_bytes(*tensors * passes, result)
+        moved_bytes = total_bytes(*read_tensors, result)
     elif _only_sums(inputs.op, kernel.name):
-        moved = total_bytes(*tensors)
+        moved_bytes = total_bytes(*tensors)
     else:
         return None
+
     return Amount(
         kind=op.kind,
         shapes=tuple(tensor.shape for tensor in tensors),
         dtype=forward_input.dtype,
-        bytes=moved,
+        bytes=moved_bytes,
     )
 
 
 def _only_sums(op: str, kernel: str) -> bool:
-    """Whether a kernel of this name reads everything and writes only sums."""
+    """Return whether a kernel of this name reads everything and writes only sums."""
     if _SUMMING_KERNELS.search(kernel):
         return True
     is_layer_norm = op in _LAYER_NORM_BACKWARD

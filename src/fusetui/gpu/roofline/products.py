@@ -27,11 +27,11 @@ from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_byt
 
 
 class _Operands(NamedTuple):
-    """Positions of the arguments of an op of the matmul family."""
+    """Where the tensors of an op of the matmul family stand among its arguments."""
 
     a: int
     b: int
-    added: int | None  # a tensor that is added; None: the op has none
+    added: int | None  # the tensor that is added to the product; None if there is none
 
 
 _OPERANDS: Final = {
@@ -63,7 +63,7 @@ _OUT_DTYPE: Final = 6
 
 
 class _ProductSizes(NamedTuple):
-    """A is [batch, m, k], B [batch, k, n]."""
+    """The sizes of a product of A [batch, m, k] and B [batch, k, n]."""
 
     batch: int
     m: int
@@ -72,8 +72,13 @@ class _ProductSizes(NamedTuple):
 
 
 def matmul(inputs: Inputs) -> Amount | None:
-    """The product that an op of the matmul family computes; None for other ops or odd
-    shapes."""
+    """Count the FLOP and bytes of an op that computes a matrix product.
+
+    Returns:
+        The amount. `flop` and `bytes` are None for complex numbers, and for formats
+        that pack two numbers in one element. None for other ops, and for shapes that do
+        not fit together.
+    """
     operands = _OPERANDS.get(inputs.op)
     if operands is None:
         return None
@@ -84,6 +89,7 @@ def matmul(inputs: Inputs) -> Amount | None:
     sizes = _product_sizes(inputs.op, a.shape, b.shape)
     if sizes is None:
         return None
+
     amount = Amount(
         kind="matmul",
         shapes=(a.shape, b.shape),
@@ -93,8 +99,9 @@ def matmul(inputs: Inputs) -> Amount | None:
         k=sizes.k,
         batch=sizes.batch,
     )
+
     is_complex = a.dtype in ("c64", "c128")
-    is_packed = any("Float4" in dtype for dtype in inputs.types)  # two in one element
+    is_packed = any("Float4" in dtype for dtype in inputs.types)
     if is_complex or is_packed:
         return amount
     return msgspec.structs.replace(
@@ -105,18 +112,31 @@ def matmul(inputs: Inputs) -> Amount | None:
 
 
 def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
-    """The sizes of a product, with the leading dimensions of A folded into M if B is
-    one matrix; None for shapes that do not fit."""
+    """Return the sizes of a product by the shapes of its two operands.
+
+    If B is a single matrix, the leading dimensions of A count as rows (m) of one large
+    product.
+
+    Args:
+        op: The name of the op, which may take B transposed or as a vector.
+        a: The shape of A.
+        b: The shape of B.
+
+    Returns:
+        The sizes; None if the shapes do not fit together.
+    """
     if op == "aten::linear":
         b = b[::-1]  # the weight is [out, in]
     if op in ("aten::mv", "aten::addmv"):
         b = (*b, 1)
     if len(a) < 2 or len(b) < 2:
         return None
+
     *a_batch, a_rows, a_columns = a
     *b_batch, b_rows, b_columns = b
     if a_columns != b_rows:
         return None
+
     if not b_batch:
         rows = math.prod(a_batch) * a_rows
         return _ProductSizes(batch=1, m=rows, n=b_columns, k=a_columns)
@@ -128,57 +148,77 @@ def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
 def _product_bytes(
     inputs: Inputs, a: Tensor, b: Tensor, sizes: _ProductSizes
 ) -> int | None:
-    """The bytes of A, B, the result and what is added, each moved once; None if one of
-    them is not known."""
+    """Count the bytes of a product: operands, result and added tensor, each moved once.
+
+    Returns None if one of them is unknown.
+    """
     operands = _OPERANDS[inputs.op]
+    # Without strides, one matrix may be repeated for the whole batch.
     if sizes.batch > 1 and not inputs.strided(operands.a, operands.b):
-        return None  # one matrix may be repeated for the whole batch
-    out = Tensor((sizes.batch, sizes.m, sizes.n), _out_type(inputs, a, b))
-    product = total_bytes(a, b, out)
-    added = _added_bytes(inputs)
-    if product is None or added is None:
         return None
-    return product + added
+
+    out = Tensor((sizes.batch, sizes.m, sizes.n), _out_type(inputs, a, b))
+    product_bytes = total_bytes(a, b, out)
+    added_bytes = _added_bytes(inputs)
+    if product_bytes is None or added_bytes is None:
+        return None
+    return product_bytes + added_bytes
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """The bytes that a product reads beside A and B: a bias unless its factor beta is
-    0, and the scales of scaled products; 0 for none, None if they are not known."""
-    place = _OPERANDS[inputs.op].added
-    if place is None:
+    """Count the bytes that a product reads besides its two operands.
+
+    These are the tensor that is added, unless its factor beta is 0, and the scales of
+    scaled products.
+
+    Returns:
+        The bytes, 0 if there is nothing else to read; None if they are unknown.
+    """
+    position = _OPERANDS[inputs.op].added
+    if position is None:
         return 0
-    added = inputs.tensor(place)
-    optional = [] if added is None else [added]
+
+    added = inputs.tensor(position)
+    if_present = [] if added is None else [added]
     if inputs.op == "aten::_scaled_mm":
-        return total_bytes(inputs.tensor(_SCALE_A), inputs.tensor(_SCALE_B), *optional)
+        scale_a = inputs.tensor(_SCALE_A)
+        scale_b = inputs.tensor(_SCALE_B)
+        return total_bytes(scale_a, scale_b, *if_present)
     if inputs.op == "aten::linear":
-        return total_bytes(*optional)
+        return total_bytes(*if_present)
     if inputs.value(_BETA) in ("0", "0."):
         return 0
     return total_bytes(added)
 
 
 def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
-    """The element type of the result; an argument may request another type than that of
-    A."""
+    """Return the dtype of the result of a product; None if it is unknown.
+
+    Some ops take the dtype, or a tensor to write to, as an argument.
+    """
     if inputs.op == "aten::_int_mm":
         return "int32"
+
     if inputs.op == "aten::_scaled_mm":
+        # Releases before 2.5 have another order of arguments.
         if inputs.tensor(_SCALE_A) is None or inputs.tensor(_SCALE_B) is None:
-            return None  # releases before 2.5 have another order of arguments
+            return None
         if inputs.value(_OUT_DTYPE) == "":
             return a.dtype
         return inputs.numbered_type(_OUT_DTYPE)
-    place = _OUT_ARGUMENT.get(inputs.op)
-    if place is None or place >= len(inputs.dims):
+
+    position = _OUT_ARGUMENT.get(inputs.op)
+    if position is None or position >= len(inputs.dims):
         return a.dtype if a.dtype == b.dtype else None
-    out = inputs.tensor(place)
-    return out.dtype if out else inputs.numbered_type(place)
+    out = inputs.tensor(position)
+    return out.dtype if out else inputs.numbered_type(position)
 
 
 class _ConvArguments(NamedTuple):
-    """Positions of the arguments of a forward convolution after input and weight; None:
-    the op has no such argument."""
+    """Where the arguments of a forward convolution stand, after input and weight.
+
+    A position is None if the op has no such argument.
+    """
 
     stride: int
     padding: int
@@ -214,12 +254,18 @@ _OUTPUT_MASK: Final = 10
 
 
 def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
-    """The work of one kernel of a convolution op, by the inputs of the op; None for
-    other ops, and for transposed convolutions or shapes that do not fit.
+    """Count the FLOP and bytes of one kernel of a convolution.
 
-    `kernel_pass` is the pass that the kernel's name tells: `fprop`, `dgrad`, `wgrad` or
-    None. Only aten::convolution_backward needs it, of which each kernel computes one
-    gradient."""
+    Args:
+        inputs: The op with its recorded inputs.
+        kernel_pass: The pass that the name of the kernel tells: `fprop`, `dgrad`,
+            `wgrad` or None. It matters only for aten::convolution_backward, of which
+            each kernel computes one gradient.
+
+    Returns:
+        The amount. None for other ops, for transposed convolutions, and for shapes that
+        do not fit together.
+    """
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
     if inputs.op == "aten::cudnn_convolution_backward_input":
@@ -230,47 +276,63 @@ def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
 
 
 def _cudnn_backward_input(inputs: Inputs) -> Amount | None:
-    """The work of aten::cudnn_convolution_backward_input(input_size, grad_output,
-    weight, ...), which computes the gradient of the input. The bytes stay unknown: the
-    size of the input is recorded as a value and not as a tensor."""
+    """Count the FLOP of aten::cudnn_convolution_backward_input.
+
+    Its arguments are (input_size, grad_output, weight, ...), and it computes the
+    gradient of the input. The bytes stay unknown, because the size of the input is
+    recorded as a value instead of a tensor.
+    """
     grad_output = inputs.tensor(1)
     weight = inputs.tensor(2)
     if grad_output is None or weight is None:
         return None
     return _conv_amount(
-        weight, image_of=grad_output, moved_bytes=None, shown=(grad_output, weight)
+        weight,
+        image_of=grad_output,
+        moved_bytes=None,
+        multiplied=(grad_output, weight),
     )
 
 
 def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
-    """The work of one kernel of aten::convolution_backward(grad_output, input, weight,
-    ...). It computes the gradient of the input (`dgrad`) or of the weight (`wgrad`): as
-    its name says, or as the op was asked for only one of them. None if neither tells
-    which."""
+    """Count the FLOP and bytes of one kernel of aten::convolution_backward.
+
+    The arguments of the op are (grad_output, input, weight, ...). One kernel computes
+    either the gradient of the input (`dgrad`) or that of the weight (`wgrad`). Its name
+    tells which, or the fact that the op was called for only one of them.
+
+    Returns None if neither tells which, and for transposed convolutions.
+    """
     grad_output = inputs.tensor(0)
     x = inputs.tensor(1)
     weight = inputs.tensor(2)
     if grad_output is None or x is None or weight is None:
         return None
-    computed = kernel_pass or _only_gradient(inputs)
-    if computed == "dgrad":
-        read = (grad_output, weight)
-    elif computed == "wgrad":
-        read = (grad_output, x)
+
+    gradient = kernel_pass or _only_gradient(inputs)
+    if gradient == "dgrad":
+        multiplied = (grad_output, weight)
+    elif gradient == "wgrad":
+        multiplied = (grad_output, x)
     else:
         return None
     if not _is_plain(inputs, grad_output, x, weight):
         return None
-    # the third tensor has the shape of the gradient that is written
+
+    # The third tensor has the shape of the gradient that is written.
     moved_bytes = total_bytes(grad_output, x, weight)
     return _conv_amount(
-        weight, image_of=grad_output, moved_bytes=moved_bytes, shown=read
+        weight, image_of=grad_output, moved_bytes=moved_bytes, multiplied=multiplied
     )
 
 
 def _only_gradient(inputs: Inputs) -> str | None:
-    """`dgrad` or `wgrad`, if a backward convolution was asked for only one of these
-    gradients; None if it was asked for both or for neither, or if that is unknown."""
+    """Return which gradient a backward convolution was called for, if only for one.
+
+    Returns:
+        `dgrad` or `wgrad`. None if it was called for both or for neither, and if the
+        output mask was not recorded.
+    """
     mask = inputs.flags(_OUTPUT_MASK)
     if mask is None or len(mask) < 2:
         return None
@@ -281,33 +343,53 @@ def _only_gradient(inputs: Inputs) -> str | None:
 
 
 def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
-    """The work of a forward convolution whose arguments have these positions; None if
-    it is transposed or may be, and for shapes that do not fit."""
+    """Count the FLOP and bytes of a forward convolution.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        arguments: Where its arguments stand.
+
+    Returns:
+        The amount. None if the convolution is transposed, or may be, and for shapes
+        that do not fit together.
+    """
     x = inputs.tensor(0)
     weight = inputs.tensor(1)
     if x is None or weight is None or len(x.shape) != len(weight.shape):
         return None
+
     transposed = arguments.transposed
-    if transposed is not None and inputs.flag(transposed) is not False:
+    may_be_transposed = transposed is not None and inputs.flag(transposed) is not False
+    if may_be_transposed:
         return None
+
     image = _image(inputs, x.shape, weight.shape, arguments)
     if image is None:
         return None
     out = Tensor((x.shape[0], weight.shape[0], *image), x.dtype)
-    tensors = [x, weight, out]
+
+    moved = [x, weight, out]
     bias = None if arguments.bias is None else inputs.tensor(arguments.bias)
     if bias is not None:
-        tensors.append(bias)
+        moved.append(bias)
     return _conv_amount(
-        weight, image_of=out, moved_bytes=total_bytes(*tensors), shown=(x, weight)
+        weight,
+        image_of=out,
+        moved_bytes=total_bytes(*moved),
+        multiplied=(x, weight),
     )
 
 
 def _image(
     inputs: Inputs, x: Shape, weight: Shape, arguments: _ConvArguments
 ) -> Shape | None:
-    """The output's image: floor((in + 2 padding - dilation (kernel - 1) - 1) / stride)
-    + 1, for each dimension; None if that is not known or not positive."""
+    """Return the shape of the output's image of a forward convolution.
+
+    For each dimension it is
+    floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+
+    Returns None if an argument is unknown, or if a dimension would not be positive.
+    """
     dimensions = len(x) - 2
     strides = inputs.numbers(arguments.stride, dimensions)
     paddings = inputs.numbers(arguments.padding, dimensions)
@@ -316,26 +398,33 @@ def _image(
         return None
     if 0 in strides:
         return None
+
     image = []
-    for size, kernel, stride, padding, dilation in zip(
+    for size, kernel_size, stride, padding, dilation in zip(
         x[2:], weight[2:], strides, paddings, dilations, strict=True
     ):
-        reach = dilation * (kernel - 1) + 1
+        reach = dilation * (kernel_size - 1) + 1
         image.append((size + 2 * padding - reach) // stride + 1)
     return tuple(image) if min(image) > 0 else None
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
-    """Whether a backward convolution is known not to be transposed: by its flag or,
-    where that was not recorded, because its channels fit to no transposed one. False
-    too for tensors without an image or of different numbers of dimensions."""
+    """Return whether a backward convolution is known not to be transposed.
+
+    Its flag tells. If that was not recorded, the numbers of channels tell where they
+    fit only to a plain convolution. Tensors without an image, or with different numbers
+    of dimensions, give False.
+    """
     dimensions = len(x.shape)
     are_equal = len(grad.shape) == dimensions and len(weight.shape) == dimensions
     if not are_equal or dimensions < 3:
         return False
+
     is_transposed = inputs.flag(_TRANSPOSED)
     if is_transposed is not None:
         return not is_transposed
+
+    # A weight is [out, in] in a plain convolution and [in, out] in a transposed one.
     fits_plain = grad.shape[1] == weight.shape[0]
     fits_transposed = x.shape[1] == weight.shape[0]
     return fits_plain and not fits_transposed
@@ -346,16 +435,26 @@ def _conv_amount(
     *,
     image_of: Tensor,
     moved_bytes: int | None,
-    shown: tuple[Tensor, Tensor],
+    multiplied: tuple[Tensor, Tensor],
 ) -> Amount | None:
-    """The work of a convolution that uses each element of the weight once at each place
-    of an image: that of `image_of`, which is [batch, channels, *image]. None for one
-    without an image, or whose weight has another number of dimensions. `shown`: the two
-    tensors that it multiplies."""
+    """Return the amount of a convolution.
+
+    It uses every element of the weight once at each position of an image.
+
+    Args:
+        weight: The weight.
+        image_of: The tensor [batch, channels, *image] whose image it is.
+        moved_bytes: The bytes that the convolution moves; None if unknown.
+        multiplied: The two tensors that it multiplies, whose shapes are shown.
+
+    Returns:
+        The amount; None if there is no image, or if the weight has another number of
+        dimensions.
+    """
     if len(image_of.shape) < 3 or len(image_of.shape) != len(weight.shape):
         return None
     batch, _, *image = image_of.shape
-    first, second = shown
+    first, second = multiplied
     return Amount(
         kind="conv",
         shapes=(first.shape, second.shape),
@@ -373,16 +472,19 @@ _SEQUENCE_FIRST: Final = 2
 
 
 class _AttentionArguments(NamedTuple):
-    """Positions of the arguments of an attention op. The first three tensors are Q, K
-    and V, after the gradient in a backward op."""
+    """Where the arguments of an attention op stand.
 
-    head_axis: int
+    The first three tensors are Q, K and V; in a backward op they follow the gradient.
+    """
+
+    head_axis: int  # the axis of the heads in Q, K and V
     causal: int
     is_backward: bool = False
-    # that would change the amount: lengths of sequences, masks and windows
+    # Arguments whose presence would change the amount: lengths of sequences, masks and
+    # windows.
     absent: tuple[int, ...] = ()
-    out: int = 4  # of a backward op
-    is_mask_type: bool = False  # causal is a number: 0 none, 1 and 2 causal
+    out: int = 4  # the output of the forward pass, in a backward op
+    is_mask_type: bool = False  # `causal` is a number: 0 none, 1 and 2 causal
 
 
 _ATTENTIONS: Final = {
@@ -433,12 +535,12 @@ _ATTENTIONS: Final = {
 }
 
 _FIRST_WINDOW_ARGUMENT: Final = 11
-"""Arguments of `absent` from this position on are plain values, such as the sizes of
-windows, those before it tensors."""
+"""The arguments in `absent` are tensors before this position, and plain values, such as
+the sizes of windows, from it on."""
 
 
 class _AttentionSizes(NamedTuple):
-    """Q is [batch, heads, queries, qk_dim], V [batch, ..., keys, v_dim]."""
+    """The sizes of Q [batch, heads, queries, qk_dim] and V [batch, ..., keys, v_dim]."""
 
     batch: int
     heads: int  # of Q
@@ -449,27 +551,37 @@ class _AttentionSizes(NamedTuple):
 
 
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
-    """The attention that an op computes; `causal` is what the kernel's name says. None
-    for other ops, and for batches of sequences of different lengths, which are not
-    recorded."""
+    """Count the FLOP and bytes of an attention op.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        causal: Whether the name of the kernel says that it is causal; None if it does
+            not say.
+
+    Returns:
+        The amount. None for other ops, and for batches of sequences with different
+        lengths, which the trace does not record.
+    """
     arguments = _ATTENTIONS.get(inputs.op)
     if arguments is None:
         return None
-    tensors = []
-    for place in _qkv_places(arguments):
-        tensor = inputs.tensor(place)
+
+    qkv = []
+    for position in _qkv_positions(arguments):
+        tensor = inputs.tensor(position)
         if tensor is None or len(tensor.shape) != 4:
             return None
-        tensors.append(tensor)
-    for place in arguments.absent:
-        tensor = inputs.tensor(place)
+        qkv.append(tensor)
+    for position in arguments.absent:
+        tensor = inputs.tensor(position)
         if tensor is not None and tensor.elements:
             return None
-    q, k, v = tensors
+
+    q, k, v = qkv
     sizes = _attention_sizes(arguments.head_axis, q.shape, k.shape, v.shape)
     if sizes is None:
         return None
-    is_causal = _is_causal(inputs, arguments, causal)
+    is_causal = _is_causal(inputs, arguments, is_causal_by_name=causal)
     return Amount(
         kind="attention",
         shapes=(q.shape, k.shape, v.shape),
@@ -479,8 +591,8 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     )
 
 
-def _qkv_places(arguments: _AttentionArguments) -> range:
-    """The positions of Q, K and V."""
+def _qkv_positions(arguments: _AttentionArguments) -> range:
+    """Return the positions of Q, K and V among the arguments of an attention op."""
     first = 1 if arguments.is_backward else 0
     return range(first, first + 3)
 
@@ -488,19 +600,23 @@ def _qkv_places(arguments: _AttentionArguments) -> range:
 def _attention_sizes(
     head_axis: int, q: Shape, k: Shape, v: Shape
 ) -> _AttentionSizes | None:
-    """The sizes of an attention by the shapes of its tensors; None if they do not
-    fit."""
+    """Return the sizes of an attention by the shapes of Q, K and V.
+
+    Returns None if the shapes do not fit together.
+    """
     if head_axis == _SEQUENCE_FIRST:
         q = _heads_first(q)
         k = _heads_first(k)
         v = _heads_first(v)
+
     batch, heads, queries, qk_dim = q
     kv_heads = k[1]
     same_batch = batch == k[0] == v[0]
     same_keys = k[1:3] == v[1:3]
     if not same_batch or not same_keys or qk_dim != k[3]:
         return None
-    # several heads of Q may share one of K and V
+
+    # Several heads of Q may share one head of K and V.
     if kv_heads == 0 or heads % kv_heads:
         return None
     return _AttentionSizes(
@@ -514,7 +630,7 @@ def _attention_sizes(
 
 
 def _heads_first(shape: Shape) -> Shape:
-    """[B, S, H, D] as [B, H, S, D]."""
+    """Turn the shape [B, S, H, D] into [B, H, S, D]."""
     batch, rows, heads, depth = shape
     return batch, heads, rows, depth
 
@@ -522,52 +638,71 @@ def _heads_first(shape: Shape) -> Shape:
 def _attention_flop(
     sizes: _AttentionSizes, is_backward: bool, is_causal: bool | None
 ) -> int | None:
-    """The FLOP of an attention by the formulas at the head of this module; None if it
-    is not known whether it is causal, and for a causal one with other numbers of
-    queries and keys."""
+    """Count the FLOP of an attention by the formulas at the head of this module.
+
+    Returns None if it is unknown whether the attention is causal, and for a causal one
+    with different numbers of queries and keys.
+    """
     flop_per_pair = 2 * (sizes.qk_dim + sizes.v_dim)
     if is_backward:
         flop_per_pair = 2 * (3 * sizes.qk_dim + 2 * sizes.v_dim)
     pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
-    full = pairs * flop_per_pair
+    flop_of_all_pairs = pairs * flop_per_pair
+
     if is_causal is False:
-        return full
+        return flop_of_all_pairs
     if is_causal and sizes.queries == sizes.keys:
-        return full // 2
+        return flop_of_all_pairs // 2
     return None
 
 
 def _is_causal(
-    inputs: Inputs, arguments: _AttentionArguments, by_name: bool | None
+    inputs: Inputs, arguments: _AttentionArguments, *, is_causal_by_name: bool | None
 ) -> bool | None:
-    """Whether an attention is causal: by its argument or, where that was not recorded,
-    by the name of the kernel (`by_name`). None if neither tells, and if it is limited
-    to a window."""
-    for place in arguments.absent:
-        is_window = place >= _FIRST_WINDOW_ARGUMENT
-        if is_window and inputs.value(place) not in (None, "", "-1"):
+    """Return whether an attention is causal; None if that is unknown.
+
+    The argument of the op decides. If it was not recorded, the name of the kernel does.
+    An attention that is limited to a window gives None.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        arguments: Where its arguments stand.
+        is_causal_by_name: What the name of the kernel says; None if nothing.
+    """
+    for position in arguments.absent:
+        is_window = position >= _FIRST_WINDOW_ARGUMENT
+        if is_window and inputs.value(position) not in (None, "", "-1"):
             return None
+
     if arguments.is_mask_type:
-        number = inputs.value(arguments.causal)
-        if not number:
-            return by_name
-        return {"0": False, "1": True, "2": True}.get(number)
+        mask_type = inputs.value(arguments.causal)
+        if not mask_type:
+            return is_causal_by_name
+        return {"0": False, "1": True, "2": True}.get(mask_type)
+
     recorded = inputs.flag(arguments.causal)
-    return by_name if recorded is None else recorded
+    return is_causal_by_name if recorded is None else recorded
 
 
 def _attention_bytes(
     inputs: Inputs, arguments: _AttentionArguments, q: Tensor, k: Tensor, v: Tensor
 ) -> int | None:
-    """The least traffic of an attention: Q, K and V read and the output written;
-    backward the output and its gradient read too, and three gradients written. None if
-    a type is not known or strides were not recorded."""
-    if not inputs.strided(*_qkv_places(arguments)):
-        return None  # heads of K and V may be repeated
+    """Count the least traffic of an attention.
+
+    Forward it reads Q, K and V and writes the output. Backward it also reads the output
+    and its gradient, and writes three gradients.
+
+    Returns None if a dtype is unknown. It is None too if strides were not recorded,
+    because heads of K and V may then be repeated.
+    """
+    if not inputs.strided(*_qkv_positions(arguments)):
+        return None
+
     if not arguments.is_backward:
         out = Tensor((*q.shape[:3], v.shape[3]), q.dtype)
         return total_bytes(q, k, v, out)
+
     grad_out = inputs.tensor(0)
-    out_read = inputs.tensor(arguments.out)
+    forward_out = inputs.tensor(arguments.out)
     gradients = [Tensor(tensor.shape, tensor.dtype) for tensor in (q, k, v)]
-    return total_bytes(grad_out, out_read, q, k, v, *gradients)
+    return total_bytes(grad_out, forward_out, q, k, v, *gradients)

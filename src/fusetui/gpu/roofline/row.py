@@ -49,8 +49,10 @@ _AROUND_ATTENTION: Final = lazy_pattern(
 
 
 class KernelJob(msgspec.Struct, frozen=True):
-    """What a kernel computed and what its device allows, independent of the time it
-    took."""
+    """The work of a kernel and the limits of its device for such work.
+
+    It does not depend on the time that the kernel took, so kernels can share it.
+    """
 
     amount: Amount
     tiles: Tiles | None
@@ -62,13 +64,22 @@ class KernelJob(msgspec.Struct, frozen=True):
 
 @memo(64)
 def work_of(trace: Trace, row: int) -> KernelJob | None:
-    """What the op that launched a kernel computed. None if the op is not known, its
-    shapes were not recorded, or the work cannot be attributed to this kernel alone."""
+    """Return the work of the kernel in a row.
+
+    Returns None if its op is unknown, if no shapes were recorded, and if the work of
+    the op cannot be attributed to this kernel alone.
+    """
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
         return None
-    peak = peak_of(properties_of(trace, row))
-    return job_of(trace, row, trace.args_of(op), lambda: trace.args_of(row), peak)
+
+    return job_of(
+        trace,
+        row,
+        op_args=trace.args_of(op),
+        own_args=lambda: trace.args_of(row),
+        peak=peak_of(properties_of(trace, row)),
+    )
 
 
 def job_of(
@@ -78,24 +89,35 @@ def job_of(
     own_args: Callable[[], Args],
     peak: Peak | None,
 ) -> KernelJob | None:
-    """What the kernel in a row computed, and the limits of its device for that; None as
-    in `work_of`. `op_args` are the args of its op, `own_args` reads those of the kernel
-    (only a matrix product needs them), and `peak` is that of the device: None if it is
-    not known, and then the limits are empty."""
+    """Compute the work of a kernel and the limits of its device for it.
+
+    Args:
+        trace: The trace.
+        row: The kernel.
+        op_args: The args of the op that launched it.
+        own_args: Reads the args of the kernel. Only matrix products need them.
+        peak: The peaks of its device. If they are unknown (None), the limits are empty.
+
+    Returns:
+        The job; None in the cases that `work_of` lists.
+    """
     inputs = inputs_of(trace.name_of(int(trace.op[row])), op_args)
     if inputs is None:
         return None
+
     name = trace.name_of(row)
     kernel = decode(name)
     amount = amount_of(inputs, kernel)
     if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
+
     tiles_of_job = _tiles(trace, row, amount, own_args)
     if peak is None:
         return KernelJob(amount=amount, tiles=tiles_of_job)
+
     limits_by_sheet = limits(amount, kernel, name, peak)
-    is_by_memory = limits_by_sheet.bound == "memory"
-    bounding_kind = BANDWIDTH if is_by_memory else limits_by_sheet.kind
+    is_bound_by_memory = limits_by_sheet.bound == "memory"
+    bounding_kind = BANDWIDTH if is_bound_by_memory else limits_by_sheet.kind
     return KernelJob(
         amount=amount,
         tiles=tiles_of_job,
@@ -106,63 +128,90 @@ def job_of(
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What an op computes, from its inputs and from what the name of its kernel says
-    about the part of it that the kernel did; None for an op or shapes that no formula
-    covers. `kernel` is None for a name that no decoder knows."""
+    """Compute the arithmetic and traffic of an op from its inputs.
+
+    Where an op takes several kernels, the name of the kernel tells which part of the op
+    it did.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        kernel: The decoded name of the kernel; None for a name that no decoder knows.
+
+    Returns:
+        The amount; None for an op, or for shapes, that no formula covers.
+    """
     reads_contiguous = kernel is not None and kernel.vec is not None
-    # A window may be causal without the flag of a full mask.
-    causal = None if kernel is None or kernel.local else kernel.causal
+    # A sliding window may be causal although the name does not say so.
+    is_causal = None if kernel is None or kernel.local else kernel.causal
     return (
         matmul(inputs)
         or pointwise(inputs, reads_contiguous)
         or conv(inputs, kernel.pass_ if kernel else None)
-        or attention(inputs, causal)
+        or attention(inputs, is_causal)
         or rowwise(inputs, kernel)
     )
 
 
 def properties_of(trace: Trace, row: int) -> dict[str, Any]:
-    """The properties of the device that ran a GPU row; {} if unknown."""
+    """Return the properties of the device that ran a GPU event; {} if unknown."""
     return device_properties(trace).get(trace.track_of(row).pid, {})
 
 
 def _tiles(
     trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]
 ) -> Tiles | None:
-    """The tiles of a matrix product, see `bounds.tiles`; None for other work, for a
-    name that says nothing, and where a second kernel of the op adds up partial sums:
-    then a tile has several blocks."""
+    """Count the tiles of a kernel that computes a matrix product (`bounds.tiles`).
+
+    Returns None for other work, and for names that no decoder knows. If a second kernel
+    of the op adds up partial sums, a tile has several blocks, so the result is None too.
+    """
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
     if any(role_of_kernel(name).adds_up_parts for name in _kernels_of_op(trace, row)):
         return None
+
     launch = int(trace.launch[row])
-    in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
-    return tiles(amount, kernel, own_args(), properties_of(trace, row), in_threads)
+    grid_in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
+    return tiles(
+        amount,
+        kernel,
+        args=own_args(),
+        properties=properties_of(trace, row),
+        in_threads=grid_in_threads,
+    )
 
 
 def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
-    """Whether this is the one kernel that did the op's actual work; False also if that
-    is uncertain.
+    """Return whether a kernel is the one that did the actual work of its op.
 
-    Memcpys, memsets, split-K reductions and other helpers do not count. A graph launch
-    runs many kernels under one op, which says nothing about any of them. In the
-    backward op of a convolution each gradient has a kernel of its own.
+    Copies, fills, reductions of split-K and other helpers did not. A graph launch runs
+    many kernels under one op, which says nothing about any of them. In the backward op
+    of a convolution each gradient has a kernel of its own.
+
+    Args:
+        trace: The trace.
+        row: The kernel.
+        kind: The kind of work of the op, as in `Amount.kind`.
+
+    Returns:
+        True if it did; False also if that is uncertain.
     """
     if trace.role[row] != Role.KERNEL:
         return False
     launch = int(trace.asked[row])
     if launch >= 0 and "graph" in trace.name_of(launch).lower():
         return False
+
     kernel = decode(trace.name_of(row))
     if kind in ("softmax", "norm"):
-        # each kernel is counted with its own pass
+        # Each of their kernels counts with its own pass over the tensors.
         return kernel is not None and kernel.op == kind
+
     siblings = _kernels_of_op(trace, row)
     is_alone = len(siblings) == 1
     if kernel is None or kernel.op is None:
-        # a single kernel whose name is not understood did what its op does
+        # A single kernel whose name is not understood did what its op does.
         return is_alone and kind != "elementwise"
     if not _is_main(kernel, kind):
         return False
@@ -170,22 +219,28 @@ def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
 
 
 def _is_only_main(kernel: KernelName, siblings: list[str], kind: str) -> bool:
-    """Whether of several kernels of an op, of which `kernel` is one, no other may have
-    done the same work. `siblings`: the names of all of them."""
+    """Return whether no other kernel of an op may have done the same work.
+
+    Args:
+        kernel: One kernel of the op, which may have done it.
+        siblings: The names of all kernels of the op, this one included.
+        kind: The kind of work of the op.
+    """
     if kind == "elementwise":
         return False
-    mains = 0
+
+    candidates = 0
     for name in siblings:
         sibling = decode(name)
         if sibling is None or not _is_main(sibling, kind):
             continue
         if kind != "conv" or sibling.pass_ in (None, kernel.pass_):
-            mains += 1
-    return mains == 1
+            candidates += 1
+    return candidates == 1
 
 
 def _is_main(kernel: KernelName, kind: str) -> bool:
-    """Whether a kernel does a kind of work itself, rather than to help with it."""
+    """Return whether a kernel does a kind of work itself, rather than help with it."""
     if kernel.op not in _OPS_OF_WORK[kind]:
         return False
     if role_of_kernel(kernel.name).adds_up_parts:
@@ -194,22 +249,31 @@ def _is_main(kernel: KernelName, kind: str) -> bool:
 
 
 def _kernels_of_op(trace: Trace, row: int) -> list[str]:
-    """The names of the kernels that the op of a kernel launched itself, this one
-    included; of an op that was captured, in the same replay."""
+    """List the names of all kernels that the op of a kernel launched itself.
+
+    The kernel itself is among them. For an op that was captured in a graph, only the
+    kernels of the same replay count.
+    """
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
     first = np.searchsorted(ops, op)
-    last = np.searchsorted(ops, op + 1)
-    kernels = rows[first:last]
+    end = np.searchsorted(ops, op + 1)
+    kernels = rows[first:end]
+
     if is_joined(trace, row):
-        kernels = kernels[trace.launch[kernels] == trace.launch[row]]
+        is_same_replay = trace.launch[kernels] == trace.launch[row]
+        kernels = kernels[is_same_replay]
     return [trace.name_of(kernel) for kernel in kernels.tolist()]
 
 
 @memo()
 def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """The op of each kernel, sorted (-1 for none), and the row of that kernel; two
-    arrays of shape [kernels]."""
+    """Sort the kernels by their op.
+
+    Returns:
+        The ops of all kernels, ascending (-1 for none); and the row of each kernel in
+        the same order.
+    """
     rows = trace.rows_of(Role.KERNEL)
     order = np.argsort(trace.op[rows], kind="stable")
     return trace.op[rows][order], rows[order]
@@ -226,35 +290,47 @@ _NOTABLE_SHARE: Final = 0.05
 
 
 def describe(trace: Trace, row: int) -> str:
-    """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`.
-    One line; unknown figures are left out, "" if nothing is known."""
+    """Describe the work of a kernel and its rates in one line.
+
+    It reads `[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536
+    tiles, ...`. Unknown figures are left out; "" if nothing is known.
+    """
     job = work_of(trace, row)
     if job is None:
         return ""
     ns = int(trace.dur[row])
     amount = job.amount
-    is_by_memory = job.limits.bound == "memory" and ns > 0
+    is_bound_by_memory = job.limits.bound == "memory" and ns > 0
+
     separator = _BETWEEN_SHAPES.get(amount.kind, ", ")
     texts = [separator.join(str(list(shape)) for shape in amount.shapes)]
+
     flop_texts = _amount_and_rate(amount.flop, ns, "FLOP")
     texts += flop_texts
-    # bytes if memory is the limit or all that is known
-    if is_by_memory or not flop_texts:
+    # Bytes are shown if memory is the limit, or if they are all that is known.
+    if is_bound_by_memory or not flop_texts:
         texts += _amount_and_rate(amount.bytes, ns, "B")
+
     share = job.limits.share(ns)
     if share is not None:
-        of_peak = "of peak bandwidth" if is_by_memory else "of peak"
+        of_peak = "of peak bandwidth" if is_bound_by_memory else "of peak"
         texts.append(f"{percent(share, 1)} {of_peak}")
+
     texts.append(tiles_text(job.tiles))
     return "   ".join(text for text in texts if text)
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
-    """What is unusual about a kernel, in words; () for most."""
+    """Name what is unusual about a kernel, in sentences; most kernels have none.
+
+    Unusual are a kernel that was built for another generation of GPUs, and a matrix
+    product that leaves multiprocessors idle.
+    """
     if trace.role[row] != Role.KERNEL:
         return ()
     properties = properties_of(trace, row)
     sentences = []
+
     kernel = decode(trace.name_of(row))
     built_for = kernel.arch_name if kernel else None
     device = device_generation(properties)
@@ -263,6 +339,7 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
             f"{_article(built_for)} {built_for} kernel"
             f" on {_article(device)} {device} GPU"
         )
+
     job = work_of(trace, row)
     if job and job.tiles:
         idle = _idle_text(job.tiles, unit="CU" if _is_amd(properties) else "SM")
@@ -272,28 +349,37 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
 
 
 def tiles_text(tiles: Tiles | None) -> str:
-    """`1,536 tiles, 14.2 waves, the last 22 % full`; only the number of tiles where the
-    waves are not known, "" without tiles."""
+    """Describe tiles and waves, as in `1,536 tiles, 14.2 waves, the last 22 % full`.
+
+    Only the number of tiles is given where the waves are unknown; "" without tiles.
+    """
     if tiles is None:
         return ""
     text = plural(tiles.tiles, "tile")
     waves = tiles.waves
     if waves is None or tiles.last_wave_empty is None:
         return text
+
     if not tiles.last_wave_empty:
         return f"{text}, {plural(round(waves), 'full wave')}"
     full = percent(1 - tiles.last_wave_empty, 1)
     if waves < 1:
         return f"{text}, one wave, {full} full"
-    is_large = waves >= 999.5  # three digits would hide some
+
+    # From 1,000 on, three digits would hide some waves.
+    is_large = waves >= 999.5
     number = count(round(waves)) if is_large else significant(waves, _RATE_DIGITS)
     return f"{text}, {number} waves, the last {full} full"
 
 
 def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
-    """The texts of an amount and of how much that is per second, as `38.7 GFLOP` and
-    `204 TFLOP/s`; without the second one if `ns` is 0, [] if the amount is 0 or not
-    known."""
+    """Return the texts of an amount and of its rate: `38.7 GFLOP`, `204 TFLOP/s`.
+
+    Args:
+        number: The amount; no texts are returned if it is unknown (None) or 0.
+        ns: The time that it took; without one there is no rate.
+        unit: The unit of the amount.
+    """
     if not number:
         return []
     texts = [quantity(number, unit, _RATE_DIGITS)]
@@ -303,25 +389,38 @@ def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
 
 
 def _idle_text(tiles: Tiles, unit: str) -> str:
-    """Idle multiprocessors, or a last wave so empty that it costs a notable share of
-    time; "" for neither. `unit`: what the maker calls a multiprocessor."""
+    """Describe multiprocessors that a matrix product leaves idle; "" if few are.
+
+    Args:
+        tiles: The tiles of the product.
+        unit: What the maker of the device calls a multiprocessor.
+    """
     if tiles.waves is None or not tiles.sms:
         return ""
+
     idle = tiles.sms - tiles.tiles
     if idle > _NOTABLE_SHARE * tiles.sms:
         leave = "leaves" if tiles.tiles == 1 else "leave"
         some_tiles = plural(tiles.tiles, "tile")
         return f"{some_tiles} {leave} {count(idle)} of {plural(tiles.sms, unit)} idle"
-    unused = (tiles.last_wave_empty or 0.0) / math.ceil(tiles.waves)
-    if tiles.waves <= 1 or unused < _NOTABLE_SHARE:
+
+    # The empty part of the last wave, as a share of all waves.
+    unused_share = (tiles.last_wave_empty or 0.0) / math.ceil(tiles.waves)
+    if tiles.waves <= 1 or unused_share < _NOTABLE_SHARE:
         return ""
-    return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
+    return (
+        f"the last wave leaves {percent(unused_share, 1)} of the {unit}s' time unused"
+    )
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
-    """The generation of a device, such as `Hopper` or `CDNA3`, by its compute
-    capability; None for one that is not recorded, unknown or ambiguous. AMD writes 9.0
-    for several generations, which is Hopper's number too: so the maker must be known."""
+    """Return the generation of a device, such as `Hopper` or `CDNA3`.
+
+    It follows from the compute capability and the maker. The maker matters, because AMD
+    writes 9.0 for several generations, and that is the number of Hopper too.
+
+    Returns None if it was not recorded, is unknown or is ambiguous.
+    """
     capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
         return _AMD_GENERATIONS.get(capability)
@@ -331,18 +430,20 @@ def device_generation(properties: dict[str, Any]) -> str | None:
 
 
 _AMD_GENERATIONS: Final = {"94": "CDNA3", "95": "CDNA4"}
-"""Generations by the digits of the compute capabilities that ROCm writes, those of
-which it writes for one generation only."""
+"""Generations by the digits of their compute capability. Capabilities that ROCm writes
+for several generations are left out."""
 
 
 def _is_amd(properties: dict[str, Any]) -> bool:
-    """Whether a device is AMD's, by a property that only ROCm writes: its name may be
-    empty."""
+    """Return whether a device is AMD's, by a property that only ROCm writes.
+
+    Its name may be empty.
+    """
     return "maxSharedMemoryPerMultiProcessor" in properties
 
 
 def _is_nvidia(properties: dict[str, Any]) -> bool:
-    """Whether a device is NVIDIA's, by a property that only CUDA writes."""
+    """Return whether a device is NVIDIA's, by a property that only CUDA writes."""
     return "sharedMemPerMultiprocessor" in properties
 
 
