@@ -1,19 +1,23 @@
-"""Which ranks share a clock, how far the clocks of hosts are apart, and how far that is
-known.
+"""Finds out which ranks share a clock, and how far the clocks of hosts are apart.
 
-Ranks of one host share its clock, unless their collectives contradict that. A
-synchronous collective cannot end on any rank before it has started on all: with t the
-time of a host's clock and o its offset, end_i - o_i >= start_j - o_j for all i and j.
-Every collective bounds the offsets so, from both sides. Within these bounds the ends
-decide, which are nearly the same moment everywhere. Where there are too few of them,
-the offset is the middle of what the bounds leave, and half the width its uncertainty.
+Ranks of one host share its clock, unless their collectives contradict that.
 
-The offset of a host is the median of the differences of its ends from those of the
-hosts that are known already. The spread of what is left, as 1.4826 times its median
-absolute deviation, is the uncertainty. Only where no constant offsets satisfy all
-bounds do clocks drift: then the differences over time are a line whose slope is the
-median of the slopes between pairs half the window apart (Theil's abridged method,
-1950). A slope above MAX_DRIFT_NS_PER_S is not that of a clock.
+Between hosts, collectives tell the *offset* of each clock from that of a reference
+host. A synchronous collective cannot end on any rank before it has started on all of
+them. With the offsets o_i and o_j of two hosts, end_i - o_i >= start_j - o_j. So every
+collective bounds the offsets from both sides. Within these bounds the ends of
+collectives decide, because they are nearly the same moment everywhere. Where there are
+too few of them, the offset is the middle of the bounds, and half of their distance is
+its uncertainty.
+
+By ends, the offset of a host is the median difference between its ends and those of the
+hosts that are already known. The spread of these differences is the uncertainty: 1.4826
+times their median absolute deviation.
+
+Clocks are taken to drift only if no constant offsets satisfy all bounds. Then a line is
+laid through the differences over time. Its slope is the median of the slopes between
+pairs of points that lie half the window apart (Theil's abridged method, 1950). A slope
+above MAX_DRIFT_NS_PER_S is not that of a clock.
 """
 
 from __future__ import annotations
@@ -46,30 +50,35 @@ million, and two of them may err in opposite directions."""
 
 
 class Ends(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [hosts]: offsets at `at_ns` (nan if not known), their uncertainty
-    in ns, and drifts in ns per second, 0 where they do not exceed the spread."""
+    """What the ends of collectives tell about the clock of each host.
 
-    offset: Floats
-    uncertainty: Floats  # inf where the offset is not known
-    drift: Floats
+    Arrays have one entry per host.
+    """
+
+    offset: Floats  # ns at the time `at_ns`; nan if it is not known
+    uncertainty: Floats  # ns; inf if the offset is not known
+    drift: Floats  # ns per second; 0 unless it exceeds the spread
     at_ns: int
 
     @property
     def known(self) -> Flags:
-        """Of which hosts the offset is known."""
+        """The hosts whose offset is known."""
         return ~np.isnan(self.offset)
 
 
 class _HostEnds(msgspec.Struct, frozen=True, eq=False):
-    """When collectives ended on hosts: for each collective and each host on which it
-    ran, the median of the ranks there; arrays of shape [ends]."""
+    """When collectives ended on hosts.
+
+    There is one entry for each collective and each host on which it ran. If several
+    ranks of the host took part, it is the median of their ends.
+    """
 
     collective: Rows
     host: Rows
     time: Floats  # ns after the first start of all
 
     def take(self, which: Flags | Rows) -> _HostEnds:
-        """The ends at these places, or where the flag is set."""
+        """Return the entries at these indices, or those that are flagged."""
         return _HostEnds(
             collective=self.collective[which],
             host=self.host[which],
@@ -78,21 +87,31 @@ class _HostEnds(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Lines(msgspec.Struct, frozen=True, eq=False):
-    """A robust line through the differences of the ends of each host; arrays of shape
-    [hosts], nan for none. ns, and ns per ns."""
+    """A robust line through the differences of the ends of each host over time.
 
-    slope: Floats
-    height: Floats
-    spread: Floats  # the scaled median absolute deviation from the line
+    Arrays have one entry per host, nan for a host without ends.
+    """
+
+    slope: Floats  # ns per ns
+    height: Floats  # ns at time 0
+    spread: Floats  # ns: the scaled median absolute deviation from the line
 
 
 def ends_of(
     matched: Matched, host: Rows, hosts: int, reference_host: int, may_drift: bool
 ) -> Ends:
-    """The offsets, from the ends of collectives, of all hosts that share enough of them
-    with the host of the reference, directly or through other hosts; and drifts, if
-    clocks `may_drift`. `host`: the number of the host of each rank, below `hosts`. The
-    offset of `reference_host` is 0."""
+    """Estimate the offsets of hosts from the ends of collectives.
+
+    A host is known if it shares enough collectives with the reference host, or with
+    other hosts that are known.
+
+    Args:
+        matched: The collectives of the job.
+        host: The index of the host of each rank.
+        hosts: How many hosts there are.
+        reference_host: The host whose offset is 0.
+        may_drift: Whether to estimate drifts too.
+    """
     rows = np.flatnonzero(np.repeat(matched.named(ENDING_TOGETHER), matched.counts))
     ends = Ends(
         offset=np.full(hosts, np.nan),
@@ -105,68 +124,100 @@ def ends_of(
         ends.uncertainty[reference_host] = 0.0
     if hosts < 2 or not len(rows):
         return ends
-    on_hosts = _ends_on_hosts(matched, rows, host, ends.at_ns)
+
+    # Each round adds the hosts that share collectives with the hosts known so far.
+    ends_on_hosts = _ends_on_hosts(matched, rows, host, ends.at_ns)
     for _ in range(MAX_GROUPS_BETWEEN):
         known_before = ends.known
-        _extend(on_hosts, ends, may_drift)
+        _add_neighbors(ends_on_hosts, ends, may_drift)
         if (ends.known == known_before).all():
             break
     return ends
 
 
 def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
-    """The ends at these rows of Matched, in ns after `at_ns`. `host`: of each rank."""
+    """Return when collectives ended on each host.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of `matched` to use.
+        host: The index of the host of each rank.
+        at_ns: The time from which ends are counted.
+    """
     max_hosts = len(matched.ranks)
-    key = matched.of_row[rows] * max_hosts + host[matched.rank[rows]]
-    distinct, place = np.unique(key, return_inverse=True)
+    pair = matched.of_row[rows] * max_hosts + host[matched.rank[rows]]
+    distinct_pairs, pair_of_row = np.unique(pair, return_inverse=True)
     end = (matched.end[rows] - at_ns).astype(np.float64)
     return _HostEnds(
-        collective=distinct // max_hosts,
-        host=distinct % max_hosts,
-        time=medians_of_groups(end, place, len(distinct)),
+        collective=distinct_pairs // max_hosts,
+        host=distinct_pairs % max_hosts,
+        time=medians_of_groups(end, pair_of_row, len(distinct_pairs)),
     )
 
 
-def _extend(on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
-    """Adds the hosts that share at least MIN_COLLECTIVES with known hosts to `ends`, in
-    place: each by the differences of its ends from the median of the known hosts, with
-    the largest uncertainty of these added to its own."""
-    is_known = ends.known[on_hosts.host]
-    offset = np.nan_to_num(ends.offset)[on_hosts.host]
-    drifted = ends.drift[on_hosts.host] * on_hosts.time / 1e9
-    common_time = on_hosts.time - offset - drifted
-    # of each collective the median end on the known hosts; nan where it ran on none
-    center = medians_of_groups(
+def _add_neighbors(ends_on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
+    """Estimate the hosts that share enough collectives with known hosts.
+
+    The offset of such a host is the median difference between its ends and the median
+    end on the known hosts. To its own uncertainty the largest of the known hosts is
+    added.
+
+    Args:
+        ends_on_hosts: The ends of all collectives on all hosts.
+        ends: The hosts known so far. The new ones are added in place.
+        may_drift: Whether to estimate drifts too.
+    """
+    # The times of known hosts on the clock of the reference.
+    is_known = ends.known[ends_on_hosts.host]
+    offset = np.nan_to_num(ends.offset)[ends_on_hosts.host]
+    drifted = ends.drift[ends_on_hosts.host] * ends_on_hosts.time / 1e9
+    common_time = ends_on_hosts.time - offset - drifted
+
+    # The median end of each collective on known hosts; nan if it ran on none of them.
+    known_end = medians_of_groups(
         common_time[is_known],
-        on_hosts.collective[is_known],
-        int(on_hosts.collective.max()) + 1,
+        ends_on_hosts.collective[is_known],
+        int(ends_on_hosts.collective.max()) + 1,
     )
-    meets_known = ~np.isnan(center[on_hosts.collective])
-    new = on_hosts.take(np.flatnonzero(~is_known & meets_known))
+
+    ran_on_known = ~np.isnan(known_end[ends_on_hosts.collective])
+    new = ends_on_hosts.take(np.flatnonzero(~is_known & ran_on_known))
     hosts = len(ends.offset)
-    lines = _lines(new, new.time - center[new.collective], hosts, may_drift)
+    lines = _lines(new, new.time - known_end[new.collective], hosts, may_drift)
+
     inherited_ns = float(ends.uncertainty[ends.known].max())
-    is_enough = np.bincount(new.host, minlength=hosts) >= MIN_COLLECTIVES
     uncertainty = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
-    ends.offset[is_enough] = lines.height[is_enough]
-    ends.uncertainty[is_enough] = uncertainty[is_enough]
-    ends.drift[is_enough] = lines.slope[is_enough] * 1e9
+    has_enough = np.bincount(new.host, minlength=hosts) >= MIN_COLLECTIVES
+    ends.offset[has_enough] = lines.height[has_enough]
+    ends.uncertainty[has_enough] = uncertainty[has_enough]
+    ends.drift[has_enough] = lines.slope[has_enough] * 1e9
 
 
-def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _Lines:
-    """The line through the points (time, apart) of each host. `apart`: by how many ns
-    each end is later than on the known hosts. A line is flat unless clocks may drift,
-    and its slope exceeds the spread and is one that clocks have."""
-    host = on_hosts.host
-    slope = _slopes(apart, on_hosts.time, host, hosts)
-    above_slope = apart - slope[host] * on_hosts.time
-    height = medians_of_groups(above_slope, host, hosts)
-    spread = _spreads(above_slope, height, host)
-    flat_height = medians_of_groups(apart, host, hosts)
-    flat_spread = _spreads(apart, flat_height, host)
+def _lines(
+    ends_on_hosts: _HostEnds, difference: Floats, hosts: int, may_drift: bool
+) -> _Lines:
+    """Lay a line through the differences of each host over time.
+
+    A line is flat unless clocks may drift, its slope exceeds the spread, and the slope
+    is one that clocks have.
+
+    Args:
+        ends_on_hosts: The ends of the hosts.
+        difference: By how many ns each of these ends is later than on known hosts.
+        hosts: How many hosts there are.
+        may_drift: Whether clocks may drift.
+    """
+    host = ends_on_hosts.host
+    slope = _slopes(difference, ends_on_hosts.time, host, hosts)
+    without_slope = difference - slope[host] * ends_on_hosts.time
+    height = medians_of_groups(without_slope, host, hosts)
+    spread = _spreads(without_slope, height, host)
+
+    flat_height = medians_of_groups(difference, host, hosts)
+    flat_spread = _spreads(difference, flat_height, host)
 
     with np.errstate(invalid="ignore"):
-        moved_ns = np.abs(slope) * _durations(on_hosts, hosts)
+        moved_ns = np.abs(slope) * _durations(ends_on_hosts, hosts)
         exceeds_spread = moved_ns > 2 * np.maximum(spread, ON_ONE_HOST_NS)
     is_of_a_clock = np.abs(slope) * 1e9 <= MAX_DRIFT_NS_PER_S
     is_sloped = exceeds_spread & is_of_a_clock & may_drift
@@ -177,39 +228,61 @@ def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _
     )
 
 
-def _durations(on_hosts: _HostEnds, hosts: int) -> Floats:
-    """How long it is from the first to the last end of each host (ns); -inf for a host
-    without ends."""
+def _durations(ends_on_hosts: _HostEnds, hosts: int) -> Floats:
+    """Return the ns from the first to the last end of each host; -inf without ends."""
     first = np.full(hosts, np.inf)
     last = np.full(hosts, -np.inf)
-    np.minimum.at(first, on_hosts.host, on_hosts.time)
-    np.maximum.at(last, on_hosts.host, on_hosts.time)
+    np.minimum.at(first, ends_on_hosts.host, ends_on_hosts.time)
+    np.maximum.at(last, ends_on_hosts.host, ends_on_hosts.time)
     return np.asarray(last - first)
 
 
-def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
-    """For each host the median slope, in ns per ns, between points that lie half of its
-    points apart in time; 0 for a host with fewer than two points."""
+def _slopes(difference: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
+    """Estimate the slope of the differences of each host over time.
+
+    It is the median of the slopes between pairs of points. The partner of a point is
+    the one that follows after half of the host's points.
+
+    Args:
+        difference: The difference at each point, in ns.
+        time: The time of each point, in ns.
+        host: The index of the host of each point.
+        hosts: How many hosts there are.
+
+    Returns:
+        ns per ns for each host; 0 for a host with fewer than two points.
+    """
     by_time = np.lexsort((time, host))
     host_by_time = host[by_time]
-    points = np.bincount(host)[host_by_time]  # of the host of each
-    place = ordinals(host_by_time)  # among the points of its host
-    half_of_points = points // 2
-    has_partner = (place + half_of_points < points) & (half_of_points > 0)
+    points_of_host = np.bincount(host)[host_by_time]
+    nth_of_host = ordinals(host_by_time)
+
+    half = points_of_host // 2
+    has_partner = (nth_of_host + half < points_of_host) & (half > 0)
     first_of_pair = np.flatnonzero(has_partner)
     early = by_time[first_of_pair]
-    late = by_time[first_of_pair + half_of_points[first_of_pair]]
+    late = by_time[first_of_pair + half[first_of_pair]]
+
     is_later = time[late] > time[early]
     early = early[is_later]
     late = late[is_later]
-    slope = (apart[late] - apart[early]) / (time[late] - time[early])
+    slope = (difference[late] - difference[early]) / (time[late] - time[early])
     return np.nan_to_num(medians_of_groups(slope, host[early], hosts))
 
 
-def _spreads(rest: Floats, height: Floats, host: Rows) -> Floats:
-    """The scaled median absolute deviation of each host from its `height`; nan for
-    none."""
-    return SCALE * medians_of_groups(np.abs(rest - height[host]), host, len(height))
+def _spreads(values: Floats, center: Floats, host: Rows) -> Floats:
+    """Return the scaled median absolute deviation of the values of each host.
+
+    Args:
+        values: The values of all hosts.
+        center: The center of each host's values.
+        host: The index of the host of each value.
+
+    Returns:
+        One spread per host, nan for a host without values.
+    """
+    deviations = np.abs(values - center[host])
+    return SCALE * medians_of_groups(deviations, host, len(center))
 
 
 SLACK_NS = 20_000.0
@@ -218,11 +291,11 @@ itself by more is matched wrongly, or of two hosts."""
 
 
 class HostClocks(msgspec.Struct, frozen=True, eq=False):
-    """Clocks of their own, and the ranks (indices) that go by them."""
+    """The hosts of a job, each with a clock of its own."""
 
     # as recorded, `host 1` where guessed, `rank 3` where not known
     names: tuple[str, ...]
-    of_rank: Rows
+    of_rank: Rows  # the index of the host of each rank
     why: str  # why ranks of one host are known to share it; the end of a sentence
     guessed: bool
     # by how much times of one host contradict each other, below SLACK_NS
@@ -231,24 +304,34 @@ class HostClocks(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Contradiction(msgspec.Struct, frozen=True):
-    """Two ranks of one host, of which one ended a collective before the other one
-    started it."""
+    """A collective that ended on one rank before it started on another of its host."""
 
     apart_ns: float
     ended: int  # row of Matched
-    started: int
+    started: int  # row of Matched
 
 
 def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
-    """The hosts of the ranks; `rows` are those of synchronous collectives."""
+    """Determine the hosts of the ranks.
+
+    They are recorded, or guessed from the numbers of devices, or else every rank counts
+    as a host of its own.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of synchronous collectives, whose times may contradict that ranks
+            share a clock.
+    """
     if all(summary.host for summary in matched.ranks):
         return _recorded_hosts(matched, rows)
+
     guess = _guessed_hosts(matched.ranks)
     if guess is not None:
         worst = _worst_contradiction(matched, rows, guess.of_rank)
         apart_ns = worst.apart_ns if worst else 0.0
         if apart_ns <= SLACK_NS:
             return msgspec.structs.replace(guess, apart_ns=apart_ns)
+
     return HostClocks(
         names=tuple(f"rank {summary.rank}" for summary in matched.ranks),
         of_rank=np.arange(len(matched.ranks)),
@@ -260,11 +343,16 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
 
 
 def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
-    """The hosts that all summaries name; `rows` are those of synchronous collectives,
-    whose times may contradict that ranks of one name share a clock."""
+    """Return the hosts that the traces name, and whether their times fit together.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of synchronous collectives.
+    """
     hosts = [summary.host for summary in matched.ranks]
     names = tuple(dict.fromkeys(hosts))
     of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
+
     worst = _worst_contradiction(matched, rows, of_rank)
     apart_ns = worst.apart_ns if worst else 0.0
     contradiction = ""
@@ -281,24 +369,28 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
 
 
 def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
-    """The hosts, if the ranks fill one machine after another, by the number of devices
-    that each machine lists; None where the devices of the ranks do not fit that, or
-    nothing says the size of the job."""
-    listed = {summary.devices for summary in ranks}
+    """Guess the hosts from the number of devices that each machine lists.
+
+    The guess is that ranks fill one machine after another. Returns None if the devices
+    of the ranks do not fit that, or if the size of the job is unknown.
+    """
+    device_counts = {summary.devices for summary in ranks}
     size = max((summary.world_size for summary in ranks), default=0)
-    per_host = min(listed, default=0)
+    per_host = min(device_counts, default=0)
     if per_host < 1 or not size:
         return None
+
     if size <= per_host:
         return _guessed_host(ranks, size, per_host)
-    if per_host == 1 or len(listed) > 1:
+    if per_host == 1 or len(device_counts) > 1:
         return None
     if any(summary.device != summary.rank % per_host for summary in ranks):
         return None
+
     host_numbers = [summary.rank // per_host for summary in ranks]
-    numbers, of_rank = np.unique(host_numbers, return_inverse=True)
+    distinct_numbers, of_rank = np.unique(host_numbers, return_inverse=True)
     return HostClocks(
-        names=tuple(f"host {number}" for number in numbers.tolist()),
+        names=tuple(f"host {number}" for number in distinct_numbers.tolist()),
         of_rank=of_rank,
         why=f"each machine has {per_host} devices, and ranks use them in turn",
         guessed=True,
@@ -310,9 +402,16 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
 def _guessed_host(
     ranks: Sequence[RankSummary], size: int, devices: int
 ) -> HostClocks | None:
-    """The one host of a job of `size` ranks that fits on a machine with so many
-    devices; None where two ranks are of one device, or of a device that is not
-    known."""
+    """Guess that a whole job ran on one host, because it fits on one.
+
+    Args:
+        ranks: The ranks that are given.
+        size: The number of ranks of the job.
+        devices: The number of devices of the machine.
+
+    Returns:
+        The one host. None if a device is unknown, or if two ranks name the same one.
+    """
     device_of_rank = [summary.device for summary in ranks]
     if -1 in device_of_rank or len(set(device_of_rank)) < len(ranks):
         return None
@@ -329,17 +428,28 @@ def _guessed_host(
 def _worst_contradiction(
     matched: Matched, rows: Rows, host: Rows
 ) -> _Contradiction | None:
-    """Where a collective ended longest before its last start on the same host; None if
-    it does nowhere."""
-    key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
-    by_start = rows[np.lexsort((matched.start[rows], key))]
-    by_end = rows[np.lexsort((matched.end[rows], key))]
-    bounds = run_bounds(np.sort(key))
+    """Find the collective that ended longest before its last start on the same host.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of `matched` to look at.
+        host: The index of the host of each rank.
+
+    Returns:
+        The contradiction; None if no collective ends before its last start.
+    """
+    # Sort the rows of each collective on each host by start, and again by end.
+    pair = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
+    by_start = rows[np.lexsort((matched.start[rows], pair))]
+    by_end = rows[np.lexsort((matched.end[rows], pair))]
+
+    bounds = run_bounds(np.sort(pair))
     last_started = by_start[bounds[1:] - 1]
     first_ended = by_end[bounds[:-1]]
     apart_ns = matched.start[last_started] - matched.end[first_ended]
     if apart_ns.max(initial=0) <= 0:
         return None
+
     worst = int(np.argmax(apart_ns))
     return _Contradiction(
         apart_ns=float(apart_ns[worst]),
@@ -349,7 +459,7 @@ def _worst_contradiction(
 
 
 def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
-    """A contradiction as the rest of a sentence."""
+    """Describe a contradiction, as the rest of a sentence."""
     ended = matched.ranks[matched.rank[worst.ended]]
     started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.of_row[worst.ended]]
@@ -365,15 +475,18 @@ QUARTERS = 4
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [ranks], in ns. A time of rank i on the common clock is t -
-    offset_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the
-    reference."""
+    """The clocks of all ranks, relative to that of the reference rank.
+
+    Arrays have one entry per rank. A time t of rank i on the common clock is
+    t - offset_i - drift_i * (t - at_ns) / 1e9. The common clock is that of the
+    reference.
+    """
 
     reference: int  # index of the rank
     hosts: HostClocks
     by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
-    offset: Floats  # 0 if nothing bounds it
-    uncertainty: Floats  # inf if nothing bounds the offset
+    offset: Floats  # ns; 0 if nothing bounds it
+    uncertainty: Floats  # ns; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
     at_ns: int
     # ns: on one host, earlier and later are not told apart below this; ON_ONE_HOST_NS,
@@ -388,13 +501,25 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         return self.hosts.why if len(self.hosts.names) == 1 else ""
 
     def common(self, rank: Rows, times: Int64s) -> Int64s:
-        """Times of ranks (indices), as int64 ns of the common clock."""
+        """Convert times of ranks to the common clock.
+
+        Args:
+            rank: The index of the rank of each time.
+            times: The times, in ns of the rank's clock.
+        """
         drifted = self.drift[rank] * ((times - self.at_ns) / 1e9)
         return times - np.rint(self.offset[rank] + drifted).astype(np.int64)
 
     def resolution_of(self, ranks: Rows, other_ranks: Rows) -> Floats:
-        """By how many ns two moments, one on each of two ranks (indices), must differ
-        for their order to be certain; 0 for a rank and itself."""
+        """Return how far two moments must lie apart for their order to be certain.
+
+        Args:
+            ranks: The index of the rank of one moment of each pair.
+            other_ranks: The index of the rank of the other one.
+
+        Returns:
+            ns for each pair; 0 if both moments are of the same rank.
+        """
         host = self.hosts.of_rank
         is_same_rank = ranks == other_ranks
         is_same_host = host[ranks] == host[other_ranks]
@@ -404,19 +529,24 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Spans(msgspec.Struct, frozen=True, eq=False):
-    """When collectives ran on hosts; arrays of shape [rows], in ns. The rows of a
-    collective are neighbors."""
+    """When collectives ran on hosts, in ns.
 
-    host: Rows
-    start: Floats
-    end: Floats
-    first: Rows  # where the rows of each collective begin; shape [collectives]
-    counts: Rows  # how many rows it has; shape [collectives]
+    There is one row for each rank's part in a collective; the rows of a collective are
+    neighbors.
+    """
+
+    host: Rows  # per row
+    start: Floats  # per row
+    end: Floats  # per row
+    first: Rows  # where the rows of each collective begin
+    counts: Rows  # how many rows each collective has
 
 
 class _Bounds(msgspec.Struct, frozen=True, eq=False):
-    """The lowest and the highest offset of each host that collectives leave; arrays of
-    shape [hosts] in ns, infinite for none."""
+    """The lowest and the highest offset of each host that collectives allow.
+
+    Arrays have one entry per host, in ns; infinite where there is no bound.
+    """
 
     low: Floats
     high: Floats
@@ -433,51 +563,59 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
         return np.abs(self.high - self.low) / 2
 
     def contradict(self, slack_ns: float = 0.0) -> bool:
-        """Whether for some host no offset is left, give or take so much at both
-        sides."""
+        """Return whether the bounds of some host leave no offset.
+
+        Args:
+            slack_ns: How far each bound may be off.
+        """
         return not bool((self.low <= self.high + 2 * slack_ns).all())
 
     def fix(self, host: int) -> None:
-        """Sets the offset of a host, the reference, to 0, in place; does nothing if
-        there are no hosts."""
+        """Set the offset of the reference host to 0, in place.
+
+        Does nothing if there are no hosts.
+        """
         self.low[host : host + 1] = 0.0
         self.high[host : host + 1] = 0.0
 
     def narrow(self, spans: _Spans) -> None:
-        """Narrows the bounds in place, by the bounds of the other hosts of each
-        collective.
+        """Narrow the bounds of each host by those of the other hosts, in place.
 
         end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
         o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i).
         """
-        beyond_start = self.high[spans.host] - spans.start
-        least_beyond_start = np.minimum.reduceat(beyond_start, spans.first)
-        high_of_row = spans.end + np.repeat(least_beyond_start, spans.counts)
+        high_minus_start = self.high[spans.host] - spans.start
+        least_high_minus_start = np.minimum.reduceat(high_minus_start, spans.first)
+        high_of_row = spans.end + np.repeat(least_high_minus_start, spans.counts)
         np.minimum.at(self.high, spans.host, high_of_row)
-        beyond_end = self.low[spans.host] - spans.end
-        most_beyond_end = np.maximum.reduceat(beyond_end, spans.first)
-        low_of_row = spans.start + np.repeat(most_beyond_end, spans.counts)
+
+        low_minus_end = self.low[spans.host] - spans.end
+        most_low_minus_end = np.maximum.reduceat(low_minus_end, spans.first)
+        low_of_row = spans.start + np.repeat(most_low_minus_end, spans.counts)
         np.maximum.at(self.low, spans.host, low_of_row)
 
 
 class _Offsets(msgspec.Struct, frozen=True, eq=False):
-    """What is decided of each host; arrays of shape [hosts]."""
+    """The offset that was decided on for each host; arrays have one entry per host."""
 
-    offset: Floats  # nan if nothing bounds it
+    offset: Floats  # ns; nan if nothing bounds it
     uncertainty: Floats
     by: tuple[ClockSource, ...]
     contradicted: Flags  # whether the ends contradict the bounds, which then decide
 
 
 def clocks_of(matched: Matched) -> Clocks:
-    """The clocks of the given ranks, from their synchronous collectives alone."""
+    """Estimate the clocks of all ranks from their synchronous collectives.
+
+    The reference is the rank that took part in the most of them, of several the first.
+    """
     rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
     hosts = hosts_of(matched, rows)
-    # the reference is the rank that took part in the most of them, the first of such
-    # ranks
-    taken_part = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
-    reference = int(np.argmax(taken_part))
+
+    rows_of_rank = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
+    reference = int(np.argmax(rows_of_rank))
     reference_host = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
+
     measured = _measured(matched, rows, hosts, reference_host)
     decided = _decided(measured.ends, measured.bounds, reference_host)
     contradicted = np.flatnonzero(decided.contradicted).tolist()
@@ -496,22 +634,29 @@ def clocks_of(matched: Matched) -> Clocks:
 
 
 class _Measured(msgspec.Struct, frozen=True, eq=False):
-    """What collectives say about the clocks of the hosts."""
+    """What collectives tell about the clocks of the hosts."""
 
     ends: Ends
     bounds: _Bounds
-    drift: Floats  # shape [hosts], ns per second
+    drift: Floats  # ns per second of each host
 
 
 def _measured(
     matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
 ) -> _Measured:
-    """The offsets by ends and by bounds, with drifts only where no constant offsets
-    suffice. `rows` are those of synchronous collectives."""
+    """Estimate offsets by ends and by bounds, with drifts only if they are needed.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of synchronous collectives.
+        hosts: The hosts of the ranks.
+        reference_host: The host whose offset is 0.
+    """
     count = len(hosts.names)
     ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=False)
     drift = ends.drift
     bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+
     if bounds.contradict():
         ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=True)
         drift_by_bounds = _drift(matched, rows, hosts, reference_host)
@@ -521,8 +666,10 @@ def _measured(
 
 
 def _refusal(bounds: _Bounds) -> str:
-    """Why times of ranks cannot be compared: their bounds contradict each other by more
-    than SLACK_NS; "" if they do not."""
+    """Explain why times of ranks cannot be compared; "" if they can.
+
+    They cannot if the bounds of some host contradict each other by more than SLACK_NS.
+    """
     if not bounds.contradict(SLACK_NS):
         return ""
     return (
@@ -533,20 +680,28 @@ def _refusal(bounds: _Bounds) -> str:
 
 
 def _decided(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offsets:
-    """The offset of each host: from the ends where they are within the bounds and more
-    precise, else the middle of the bounds; nan where one of these is missing."""
+    """Decide on the offset of each host.
+
+    The ends of collectives decide if they lie within the bounds and are more precise.
+    Otherwise the middle of the bounds does. If a bound is missing too, the offset is
+    nan.
+    """
+    # Start with the bounds.
     is_bounded = np.isfinite(bounds.low) & np.isfinite(bounds.high)
     offset = np.where(is_bounded, bounds.middle, np.nan)
     with np.errstate(invalid="ignore"):
         uncertainty = np.where(is_bounded, bounds.half_width, np.inf)
         is_above_low = ends.offset >= bounds.low - ends.uncertainty
         is_below_high = ends.offset <= bounds.high + ends.uncertainty
+
+    # Replace them by the ends where those are better.
     is_inside = is_above_low & is_below_high
     is_by_ends = ends.known & is_inside & (ends.uncertainty < uncertainty)
     offset[is_by_ends] = np.clip(
         ends.offset[is_by_ends], bounds.low[is_by_ends], bounds.high[is_by_ends]
     )
     uncertainty[is_by_ends] = ends.uncertainty[is_by_ends]
+
     by = np.where(is_by_ends, "ends", np.where(is_bounded, "bounds", "")).tolist()
     if by:
         offset[reference_host] = 0.0
@@ -568,26 +723,36 @@ def _bounds(
     drift: Floats,
     at_ns: int,
 ) -> _Bounds:
-    """The lowest and the highest offset of each host that the synchronous collectives
-    at these rows of Matched leave; both are 0 for the host of the reference. `drift`:
-    of each host, in ns per second since `at_ns`. Bounds pass from host to host through
-    at most MAX_GROUPS_BETWEEN collectives."""
+    """Compute the lowest and the highest offset of each host that collectives allow.
+
+    A bound passes from host to host through at most MAX_GROUPS_BETWEEN collectives.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of synchronous collectives.
+        hosts: The hosts of the ranks.
+        reference_host: The host whose offset is 0.
+        drift: The drift of each host, in ns per second since `at_ns`.
+        at_ns: The time at which no clock has drifted.
+    """
     bounds = _Bounds(
         low=np.full(len(hosts.names), -np.inf), high=np.full(len(hosts.names), np.inf)
     )
     bounds.fix(reference_host)
     if not len(rows) or len(hosts.names) < 2:
         return bounds
+
     spans = _spans(matched, rows, hosts, drift, at_ns)
     for _ in range(MAX_GROUPS_BETWEEN):
         low_before = bounds.low.copy()
         high_before = bounds.high.copy()
         bounds.narrow(spans)
         bounds.fix(reference_host)
+
         same_low = np.array_equal(low_before, bounds.low)
         same_high = np.array_equal(high_before, bounds.high)
         is_settled = same_low and same_high
-        # what contradicts itself only grows worse
+        # Bounds that contradict each other would only go on to drift apart.
         if is_settled or bounds.contradict():
             break
     return bounds
@@ -596,46 +761,68 @@ def _bounds(
 def _spans(
     matched: Matched, rows: Rows, hosts: HostClocks, drift: Floats, at_ns: int
 ) -> _Spans:
-    """When the collectives at these rows of Matched started and ended, on the clocks of
-    their hosts without the drift since `at_ns`."""
+    """Return when collectives ran, on the clocks of their hosts without their drift.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of `matched` to use.
+        hosts: The hosts of the ranks.
+        drift: The drift of each host, in ns per second since `at_ns`.
+        at_ns: The time at which no clock has drifted.
+    """
     host = hosts.of_rank[matched.rank[rows]]
+
     # Differences of times are small, times are not: floats hold only the former
     # exactly.
     first_ns = int(matched.start[rows].min())
-    drifted = drift[host] / 1e9
+    drift_per_ns = drift[host] / 1e9
     start = matched.start[rows]
     end = matched.end[rows]
-    runs = run_bounds(matched.of_row[rows])
+
+    bounds_of_collectives = run_bounds(matched.of_row[rows])
     return _Spans(
         host=host,
-        start=(start - first_ns) - drifted * (start - at_ns),
-        end=(end - first_ns) - drifted * (end - at_ns),
-        first=runs[:-1],
-        counts=np.diff(runs),
+        start=(start - first_ns) - drift_per_ns * (start - at_ns),
+        end=(end - first_ns) - drift_per_ns * (end - at_ns),
+        first=bounds_of_collectives[:-1],
+        counts=np.diff(bounds_of_collectives),
     )
 
 
 def _drift(
     matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
 ) -> Floats:
-    """The drift of the clock of each host in ns per second, from the bounds of its
-    offset in the first and the last quarter of the collectives at these rows. 0 where
-    it does not exceed what these bounds leave open, is none that clocks have, or a
-    quarter has too few collectives."""
+    """Estimate the drift of each host's clock from the bounds of its offset.
+
+    The bounds in the first quarter of the collectives are compared with those in the
+    last quarter.
+
+    Args:
+        matched: The collectives of the job.
+        rows: The rows of synchronous collectives.
+        hosts: The hosts of the ranks.
+        reference_host: The host whose offset is 0.
+
+    Returns:
+        ns per second of each host. 0 if the drift does not exceed what the bounds leave
+        open, if no clock drifts so much, or if a quarter has too few collectives.
+    """
     no_drift = np.zeros(len(hosts.names))
     collective = matched.of_row[rows]
-    distinct = np.unique(collective)
-    in_a_quarter = len(distinct) // QUARTERS
-    if in_a_quarter < MIN_COLLECTIVES:
+    distinct_collectives = np.unique(collective)
+    per_quarter = len(distinct_collectives) // QUARTERS
+    if per_quarter < MIN_COLLECTIVES:
         return no_drift
-    first_rows = rows[collective <= distinct[in_a_quarter - 1]]
-    last_rows = rows[collective >= distinct[-in_a_quarter]]
+
+    first_rows = rows[collective <= distinct_collectives[per_quarter - 1]]
+    last_rows = rows[collective >= distinct_collectives[-per_quarter]]
     first = _bounds(matched, first_rows, hosts, reference_host, no_drift, at_ns=0)
     last = _bounds(matched, last_rows, hosts, reference_host, no_drift, at_ns=0)
+
     with np.errstate(invalid="ignore"):
         moved_ns = last.middle - first.middle
-        open_ns = first.half_width + last.half_width
-        is_measured = (np.abs(moved_ns) > open_ns) & np.isfinite(moved_ns)
+        uncertain_ns = first.half_width + last.half_width
+        is_measured = (np.abs(moved_ns) > uncertain_ns) & np.isfinite(moved_ns)
     seconds = max(_ns_between(matched, first_rows, last_rows) / 1e9, 1e-9)
     drift = np.where(is_measured, moved_ns / seconds, 0.0)
     is_of_a_clock = np.abs(drift) <= MAX_DRIFT_NS_PER_S
@@ -643,9 +830,8 @@ def _drift(
 
 
 def _ns_between(matched: Matched, rows: Rows, later_rows: Rows) -> int:
-    """How long it is from the mean start of some rows of Matched to that of later ones
-    (whole ns)."""
-    since_ns = matched.start[rows[0]]
-    mean_ns = int(np.mean(matched.start[rows] - since_ns))
-    later_mean_ns = int(np.mean(matched.start[later_rows] - since_ns))
+    """Return the whole ns from the mean start of some rows to that of later rows."""
+    reference_ns = matched.start[rows[0]]
+    mean_ns = int(np.mean(matched.start[rows] - reference_ns))
+    later_mean_ns = int(np.mean(matched.start[later_rows] - reference_ns))
     return later_mean_ns - mean_ns

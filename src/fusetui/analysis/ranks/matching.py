@@ -1,14 +1,15 @@
-"""Which of the files are ranks of one job, and why the others are not; and which
-collective of one rank is which of another.
+"""Decides which files are ranks of one job, and matches the collectives of the ranks.
 
-The n-th collective of a name in a process group is the same on all its ranks, as long
-as the counts agree. Where they do not, the sequence numbers that were recorded decide;
-without them collectives are matched within each step from its end inwards, those behind
-the last step from its end on, and what is left over is counted.
+The n-th collective of a name in a process group is the same one on all ranks of the
+group, as long as all ranks have equally many. If they do not, the recorded sequence
+numbers decide. Without those, collectives are matched within each step, from the end of
+the step inwards; those behind the last step are matched from its end on. What is left
+over is counted as unmatched.
 
-A collective that the beginning or the end of a recording cuts on some rank counts in
-the matching of the others, and is then left out on all ranks: when it began or ended
-there is not known.
+The beginning or the end of a recording can cut a collective on some rank. It still
+takes part in the matching, so that the count of the others is right. Afterwards it is
+left out on all ranks, because nobody knows when it began or ended on the rank that cut
+it.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ StepKey = tuple[object, ...]
 
 
 class MatchingKey(NamedTuple):
-    """Collectives of ranks can only be the same if this is."""
+    """What two collectives of two ranks have in common if they can be the same one."""
 
-    name: str  # of a send or receive also the pair of ranks
+    name: str  # of a send or receive with its pair of ranks
     group: ProcessGroup  # of a send or receive the pair
 
 
@@ -55,28 +56,33 @@ BEHIND_ALL_STEPS = 1 << 40
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Collectives that at least two of the given ranks took part in, in the order of
-    their starts.
+    """The collectives in which at least two of the given ranks took part.
 
-    Arrays of shape [rows]: one row per rank of each; those of one collective are
-    neighbors, and `first` [collectives + 1] says where each begins.
+    They are in the order of their starts. A *row* is one rank's part in one collective;
+    the rows of a collective are neighbors.
     """
 
     ranks: tuple[RankSummary, ...]
+    # Where the rows of each collective begin; one entry more than collectives.
     first: Rows
+
+    # One entry per row.
     rank: Rows  # index in `ranks`
     row: Rows  # index in the collectives of that rank
     start: Int64s
     end: Int64s
-    covered: Int64s  # ns of each in which the rank computed
+    covered: Int64s  # ns of it in which the rank computed
     ready: Int64s  # see Collectives, as the following
     ahead: Int64s
     stalled: Int64s
-    names: tuple[str, ...]  # of shape [collectives], as the following
+
+    # One entry per collective.
+    names: tuple[str, ...]
     groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
-    unmatched: Int64s  # [ranks]: how many collectives of each rank are not matched
+
+    unmatched: Int64s  # how many collectives of each rank are not matched
     # The collectives that are not matched or are cut, in no order: the rank of each (an
     # index), and its end.
     unshared_rank: Rows
@@ -93,32 +99,32 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def counts(self) -> Rows:
-        """How many of the given ranks took part in each."""
+        """How many of the given ranks took part in each collective."""
         return np.diff(self.first)
 
     @property
     def whole(self) -> Flags:
-        """Whether all ranks of the group are given."""
+        """For each collective whether all ranks of its group are given."""
         return np.asarray((self.size > 0) & (self.counts == self.size))
 
     def named(self, kinds: Collection[str]) -> Flags:
-        """Which collectives are of these kinds."""
+        """Mark the collectives that have one of these names."""
         return np.array([name in kinds for name in self.names], dtype=np.bool_)
 
     @cached_property
     def point_to_point(self) -> Flags:
-        """Which are sends and receives of a pair of ranks."""
+        """For each collective whether it is a send and receive of a pair of ranks."""
         kinds = [name.partition(" ")[0] for name in self.names]
         return np.array([kind in POINT_TO_POINT for kind in kinds], dtype=np.bool_)
 
     @cached_property
     def of_row(self) -> Rows:
-        """The collective that each row belongs to."""
+        """The collective of each row."""
         return np.repeat(np.arange(len(self)), self.counts)
 
 
 class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All collectives of all ranks, one rank after another; arrays of shape [rows]."""
+    """All collectives of all ranks, one rank after another; one entry per row."""
 
     ranks: tuple[RankSummary, ...]
     keys: tuple[MatchingKey, ...]
@@ -127,18 +133,18 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
     row: Rows  # index in the collectives of that rank
 
     def column(self, name: str) -> Int64s:
-        """A column of Collectives."""
+        """Concatenate a column of the Collectives of all ranks."""
         columns = [getattr(summary.collectives, name) for summary in self.ranks]
         return np.concatenate([np.empty(0, dtype=np.int64), *columns])
 
     @cached_property
     def sequence(self) -> Int64s:
-        """See Collectives."""
+        """The recorded sequence number of each row, as in Collectives."""
         return self.column("sequence")
 
     @cached_property
     def is_cut(self) -> Flags:
-        """Which collectives the recording of their own rank cuts."""
+        """Whether the recording of its own rank cuts the collective of each row."""
         is_cut = np.zeros(len(self.key), dtype=np.bool_)
         first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
         for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
@@ -147,33 +153,43 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def is_point_to_point(self) -> Flags:
-        """Which are sends and receives whose other rank is not known; keys of the
-        others have the names of their pairs."""
-        by_key = [key.name in POINT_TO_POINT for key in self.keys]
-        return np.array(by_key, dtype=np.bool_)[self.key]
+        """Whether each row is a send or receive whose other rank is unknown.
+
+        The keys of all other sends and receives have the name of their pair.
+        """
+        is_of_key = [key.name in POINT_TO_POINT for key in self.keys]
+        return np.array(is_of_key, dtype=np.bool_)[self.key]
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
-    """The collectives of ranks of one job that at least two of them share, and what is
-    left over. A collective that a recording cuts is left out on all ranks, one of a
-    group of one rank is not even counted."""
+    """Match the collectives of the ranks of one job.
+
+    Returns:
+        The collectives that at least two ranks share, with counts of what is left over.
+        Collectives that a recording cuts are left out on all ranks. Collectives of a
+        group of one rank are not counted at all.
+    """
     flat = _flat(ranks)
     number = _numbers(flat)
     cut = _cut_anywhere(flat, number)
     number[cut.rows] = CUT
 
+    # Sort the numbered rows by collective, then by rank. A collective with one row only
+    # is shared with nobody.
     numbered = np.flatnonzero(number >= 0)
     by_number = numbered[np.lexsort((flat.rank[numbered], number[numbered]))]
-    ranks_of_each = np.diff(run_bounds(number[by_number]))
-    is_shared = np.repeat(ranks_of_each > 1, ranks_of_each)
+    ranks_of_collective = np.diff(run_bounds(number[by_number]))
+    is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
     of_one_rank = by_number[~is_shared]
 
     without_number = np.flatnonzero(number == UNMATCHED)
     unmatched = np.concatenate((without_number, of_one_rank))
-    # with whom such a send is may not be known, but its rank may have waited in it
+
+    # A rank may have waited in a send even if the receiver is unknown.
     is_unshared = (number == ALONE) & flat.is_point_to_point
     is_unshared[unmatched] = True
     is_unshared[cut.rows] = True
+
     return _in_time(
         flat,
         by_number[is_shared],
@@ -185,14 +201,14 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
 
 
 def _flat(ranks: Sequence[RankSummary]) -> _Flat:
-    """All collectives of these ranks, with the keys by which they can be matched."""
-    number_of_key: dict[MatchingKey, int] = {}
-    keys_of_ranks = [_keys_of(summary, number_of_key) for summary in ranks]
+    """Concatenate the collectives of all ranks, with the keys to match them by."""
+    index_of_key: dict[MatchingKey, int] = {}
+    keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
     rank = np.repeat(np.arange(len(ranks)), counts)
     return _Flat(
         ranks=tuple(ranks),
-        keys=tuple(number_of_key),
+        keys=tuple(index_of_key),
         key=np.concatenate([np.empty(0, dtype=np.int64), *keys_of_ranks]),
         rank=rank,
         row=ordinals(rank),
@@ -200,29 +216,35 @@ def _flat(ranks: Sequence[RankSummary]) -> _Flat:
 
 
 class _CutRows(msgspec.Struct, frozen=True, eq=False):
-    """Rows of _Flat whose collective the recording of some rank cuts."""
+    """The rows of _Flat whose collective is cut by the recording of some rank."""
 
     rows: Rows
-    collectives: int  # how many these are
+    collectives: int  # how many collectives these are
 
 
 def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
-    """The rows of the collectives that are cut on some rank: those on all ranks count.
-    `number`: of the collective of each row; rows that are UNMATCHED are collectives of
-    their own, rows that are ALONE take no part."""
+    """Find the collectives that are cut on some rank, with their rows on all ranks.
+
+    Args:
+        flat: All collectives.
+        number: The number of the collective of each row. A row that is UNMATCHED is a
+            collective of its own. Rows that are ALONE take no part.
+    """
     is_cut = flat.is_cut & (number != ALONE)
     cut_numbers = np.unique(number[is_cut & (number >= 0)])
-    without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
+    cut_without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
+
     is_cut |= np.isin(number, cut_numbers)
     return _CutRows(
-        rows=np.flatnonzero(is_cut), collectives=len(cut_numbers) + int(without_number)
+        rows=np.flatnonzero(is_cut),
+        collectives=len(cut_numbers) + int(cut_without_number),
     )
 
 
-# In place of the number of a collective:
-UNMATCHED: Final = -1  # which one it is is not known
-ALONE: Final = -2  # its group is of one rank
-CUT: Final = -3  # a recording cuts it
+# These stand in place of the number of a collective.
+UNMATCHED: Final = -1  # it is not known which collective of other ranks it is
+ALONE: Final = -2  # its process group has one rank
+CUT: Final = -3  # some recording cuts it
 
 NOBODY: Final = ProcessGroup("", (), 1)
 """The group of a send or receive whose other rank is not known: as if of one rank, so
@@ -230,43 +252,66 @@ that it is matched with nothing."""
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
-    """Where each run of equal numbers begins, and the end of the last one."""
+    """Return where each run of equal numbers begins, followed by the length.
+
+    Args:
+        ordered: Numbers from 0 on, equal ones side by side.
+    """
     return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
 
 
-def _keys_of(summary: RankSummary, number_of_key: dict[MatchingKey, int]) -> Int64s:
-    """For each collective of a rank the number of its key; new keys are added to
-    `number_of_key`."""
+def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:
+    """Determine the key of each collective of a rank.
+
+    Args:
+        summary: The rank.
+        index_of_key: The keys so far with their indices. New keys are added.
+
+    Returns:
+        The index of the key of each collective.
+    """
     collectives = summary.collectives
-    # one number stands for peer, group and name; a peer that is not known is -1
     names = len(summary.names)
     groups = len(summary.groups)
+
+    # Combine peer, group and name into one integer, so that each distinct combination
+    # is looked at once. An unknown peer is -1, so peers are shifted by one.
     peer_from_0 = collectives.peer + 1
     combined = (peer_from_0 * groups + collectives.group) * names + collectives.name
-    distinct, place = np.unique(combined, return_inverse=True)
-    numbers = []
-    for combination in distinct.tolist():
+    combinations, combination_of_row = np.unique(combined, return_inverse=True)
+
+    key_of_combination = []
+    for combination in combinations.tolist():
         peer_and_group, name = divmod(combination, names)
-        peer_number, group = divmod(peer_and_group, groups)
+        shifted_peer, group = divmod(peer_and_group, groups)
         key = _key(
             summary.rank,
             name=summary.names[name],
             group=summary.groups[group],
-            peer=peer_number - 1,
+            peer=shifted_peer - 1,
         )
-        numbers.append(number_of_key.setdefault(key, len(number_of_key)))
-    return np.array(numbers, dtype=np.int64)[place]
+        key_of_combination.append(index_of_key.setdefault(key, len(index_of_key)))
+    return np.array(key_of_combination, dtype=np.int64)[combination_of_row]
 
 
 def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
-    """Of a collective of `rank`. A send and its receive have one key, that of the pair
-    of ranks; `peer` is the other one, -1 if it is not known."""
+    """Return the key of a collective of a rank.
+
+    A send and its receive have the same key: that of the pair of ranks.
+
+    Args:
+        rank: The rank.
+        name: The name of the collective.
+        group: Its process group.
+        peer: The other rank of a send or receive; -1 if it is unknown.
+    """
     if name not in POINT_TO_POINT:
         if group != UNKNOWN_GROUP:
             group = ProcessGroup(group.name, group.ranks, group.size)
         return MatchingKey(name, group)
     if peer < 0:
         return MatchingKey(name, NOBODY)
+
     if name == "send_recv":  # both in one kernel
         first, second = sorted((rank, peer))
         link = "with"
@@ -278,11 +323,16 @@ def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey
 
 
 def _numbers(flat: _Flat) -> Int64s:
-    """For each row the number of its collective, equal for the rows of one; UNMATCHED
-    where which one it is is not known, ALONE if its group is of one rank."""
+    """Number the collectives of all ranks, so that the rows of one have one number.
+
+    Returns:
+        A number per row. UNMATCHED stands for a collective that cannot be matched, and
+        ALONE for one whose group has one rank.
+    """
     number = np.full(len(flat.key), UNMATCHED, dtype=np.int64)
     by_key = np.argsort(flat.key, kind="stable")
     bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
+
     next_free = 0
     for key, (begin, end) in zip(flat.keys, itertools.pairwise(bounds), strict=True):
         rows = by_key[begin:end]
@@ -291,97 +341,145 @@ def _numbers(flat: _Flat) -> Int64s:
             continue
         if key.group == UNKNOWN_GROUP:
             continue
-        within_key = _numbers_within_key(flat, rows)
-        is_known = within_key >= 0
-        distinct, dense = np.unique(within_key[is_known], return_inverse=True)
-        number[rows[is_known]] = dense + next_free
+
+        number_within_key = _numbers_within_key(flat, rows)
+        is_matched = number_within_key != UNMATCHED
+        distinct, dense_number = np.unique(
+            number_within_key[is_matched], return_inverse=True
+        )
+        number[rows[is_matched]] = next_free + dense_number
         next_free += len(distinct)
     return number
 
 
 def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
-    """A number per row of one key, equal for the same collective; -1 for unmatched.
+    """Number the collectives of one key, so that the rows of one have one number.
 
-    By order, if all ranks have equally many; else by the recorded sequence, if no rank has
-    one twice; else from the end of each step, but not of damaged files."""
+    They are matched by their order if all ranks have equally many. Otherwise they are
+    matched by their recorded sequence numbers, if no rank has one twice. Otherwise they
+    are matched from the end of each step, except on ranks whose file is damaged.
+
+    Args:
+        flat: All collectives.
+        rows: The rows of the key.
+
+    Returns:
+        A number for each of `rows`, UNMATCHED for those that cannot be matched.
+    """
     rank = flat.rank[rows]
-    collectives_of_rank = np.bincount(rank)
-    counts = collectives_of_rank[collectives_of_rank > 0]
+    rows_of_rank = np.bincount(rank)
+    counts = rows_of_rank[rows_of_rank > 0]
     if counts.min() == counts.max():
         return ordinals(rank)
+
     sequence = flat.sequence[rows]
-    distinct = np.unique(np.stack((rank, sequence)), axis=1)
-    no_rank_has_one_twice = distinct.shape[1] == len(rank)
+    distinct_pairs = np.unique(np.stack((rank, sequence)), axis=1)
+    no_rank_has_one_twice = distinct_pairs.shape[1] == len(rank)
     if (sequence >= 0).all() and no_rank_has_one_twice:
         return sequence
+
     is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])
-    from_the_end = _from_the_end(flat, rows)
-    return np.where(is_damaged[rank], UNMATCHED, from_the_end)
+    number = _from_the_end(flat, rows)
+    return np.where(is_damaged[rank], UNMATCHED, number)
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
-    """A number for each of these rows of one key, equal for the same collective. It is
-    made of the step and of how many of the key come after it in the same step. Behind
-    the last step it is how many come before: a recording may end within a step, at
-    another place on each rank."""
+    """Number the collectives of one key by counting from the end of each step.
+
+    A number consists of the step and of how many collectives of the key follow in that
+    step. Behind the last step it counts how many precede instead: a recording may end
+    within a step, and does so at another point on each rank.
+
+    Args:
+        flat: All collectives.
+        rows: The rows of the key.
+
+    Returns:
+        A number for each of `rows`, equal for the rows of one collective.
+    """
     numbers = np.empty(len(rows), dtype=np.int64)
-    number_of_key: dict[StepKey, int] = {}
+    number_of_step: dict[StepKey, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
         summary = flat.ranks[rank]
-        of_rank = np.flatnonzero(flat.rank[rows] == rank)
-        issued = summary.collectives.issued[flat.row[rows[of_rank]]]
-        step = _steps_of_issued(summary, issued, number_of_key)
-        nth = ordinals(step[::-1])[::-1]  # from the end of the step
+        is_of_rank = np.flatnonzero(flat.rank[rows] == rank)
+        issued = summary.collectives.issued[flat.row[rows[is_of_rank]]]
+        step = _steps_of_issued(summary, issued, number_of_step)
+        follow_in_step = ordinals(step[::-1])[::-1]
+        position = follow_in_step
+
         if len(summary.step_end):
-            is_behind = issued >= summary.step_end.max()
-            step[is_behind] = BEHIND_ALL_STEPS
-            nth[is_behind] = np.arange(np.count_nonzero(is_behind))
-        numbers[of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + nth
+            is_behind_steps = issued >= summary.step_end.max()
+            step[is_behind_steps] = BEHIND_ALL_STEPS
+            position[is_behind_steps] = np.arange(np.count_nonzero(is_behind_steps))
+        numbers[is_of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + position
     return numbers
 
 
 def _steps_of_issued(
-    summary: RankSummary, issued: Int64s, number_of_key: dict[StepKey, int]
+    summary: RankSummary, issued: Int64s, number_of_step: dict[StepKey, int]
 ) -> Int64s:
-    """The number of the step of a rank during which each collective was issued, equal
-    for the same step of all ranks; OUTSIDE_STEPS for those that are in none. New steps
-    are added to `number_of_key`, from 1 on."""
+    """Find the step in which each collective of a rank was issued.
+
+    Args:
+        summary: The rank.
+        issued: When each collective was issued.
+        number_of_step: The steps of all ranks so far with their numbers, from 1 on. New
+            steps are added.
+
+    Returns:
+        The number of a step per collective, OUTSIDE_STEPS for those in no step.
+    """
     numbers = []
     for key in step_keys(summary):
-        numbers.append(number_of_key.setdefault(key, len(number_of_key) + 1))
-    place = np.searchsorted(summary.step_start, issued, side="right") - 1
-    is_inside = (place >= 0) & (issued < at(summary.step_end, place, missing=0))
-    number = at(np.array(numbers, dtype=np.int64), place, missing=OUTSIDE_STEPS)
+        numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
+
+    last_begun = np.searchsorted(summary.step_start, issued, side="right") - 1
+    step_end = at(summary.step_end, last_begun, missing=0)
+    is_inside = (last_begun >= 0) & (issued < step_end)
+
+    number = at(np.array(numbers, dtype=np.int64), last_begun, missing=OUTSIDE_STEPS)
     return np.where(is_inside, number, OUTSIDE_STEPS)
 
 
 def step_keys(summary: RankSummary) -> list[StepKey]:
-    """Of each step of a rank its name or, if names recur, its place from the end."""
+    """Return a key for each step of a rank that identifies it on all ranks.
+
+    It is the name of the step. If names recur, it is how far the step is from the end.
+    """
     steps = summary.steps
     if len(set(steps)) == len(steps):
         return [(name,) for name in steps]
-    return [(len(steps) - place,) for place in range(len(steps))]
+    return [(len(steps) - index,) for index in range(len(steps))]
 
 
 def _in_time(
     flat: _Flat,
-    order: Rows,
+    by_number: Rows,
     number: Int64s,
     *,
     unmatched: Int64s,
     unshared: Rows,
     cut: _CutRows,
 ) -> Matched:
-    """The collectives in the order of their first starts. `order`: the rows of shared
-    collectives, by their numbers; `unshared`: those of others that ranks may have waited
-    in."""
-    collectives = _by_first_start(order, number, flat.column("start"))
+    """Put the matched collectives into the order of their first starts.
+
+    Args:
+        flat: All collectives.
+        by_number: The rows of shared collectives, sorted by collective.
+        number: The number of the collective of each row of `flat`.
+        unmatched: How many collectives of each rank are not matched.
+        unshared: The rows of other collectives in which ranks may have waited.
+        cut: The rows of collectives that are cut.
+    """
+    collectives = _by_first_start(by_number, number, flat.column("start"))
     rows = collectives.rows
-    heads = rows[collectives.first[:-1]]
-    keys_of_matched = [flat.keys[key] for key in flat.key[heads].tolist()]
-    given = {summary.rank for summary in flat.ranks}
+    first_rows = rows[collectives.first[:-1]]
+    keys_of_collectives = [flat.keys[key] for key in flat.key[first_rows].tolist()]
+    group_sizes = [key.group.size for key in keys_of_collectives]
+
+    given_ranks = {summary.rank for summary in flat.ranks}
     has_unknown_group = [key.group == UNKNOWN_GROUP for key in flat.keys]
-    has_one_given = [_is_of_one_given(key.group, given) for key in flat.keys]
+    has_one_given = [_is_of_one_given(key.group, given_ranks) for key in flat.keys]
     return Matched(
         ranks=flat.ranks,
         first=collectives.first,
@@ -393,10 +491,10 @@ def _in_time(
         ready=flat.column("ready")[rows],
         ahead=flat.column("ahead")[rows],
         stalled=flat.column("stalled")[rows],
-        names=tuple(key.name for key in keys_of_matched),
-        groups=tuple(key.group for key in keys_of_matched),
-        bytes=flat.column("size")[heads],
-        size=np.array([key.group.size for key in keys_of_matched], dtype=np.int64),
+        names=tuple(key.name for key in keys_of_collectives),
+        groups=tuple(key.group for key in keys_of_collectives),
+        bytes=flat.column("size")[first_rows],
+        size=np.array(group_sizes, dtype=np.int64),
         unmatched=unmatched,
         unshared_rank=flat.rank[unshared],
         unshared_end=flat.column("end")[unshared],
@@ -411,56 +509,69 @@ def _in_time(
 class _InTime(NamedTuple):
     """Collectives in the order of their first starts."""
 
-    rows: Rows  # of _Flat; those of one collective are neighbors
-    first: Rows  # where each collective begins in `rows`; [collectives + 1]
+    rows: Rows  # rows of _Flat; those of one collective are neighbors
+    first: Rows  # where each collective begins in `rows`, followed by the length
 
 
-def _by_first_start(order: Rows, number: Int64s, start: Int64s) -> _InTime:
-    """Collectives in the order of the first start of their rows. `order`: rows of
-    _Flat by the numbers of their collectives; `number`, `start`: of all rows of it."""
-    bounds = run_bounds(number[order])
+def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _InTime:
+    """Sort collectives by the first start of their rows.
+
+    Args:
+        by_number: Rows of _Flat, sorted by collective.
+        number: The number of the collective of each row of _Flat.
+        start: The start of each row of _Flat.
+    """
+    bounds = run_bounds(number[by_number])
     counts = np.diff(bounds)
-    first_starts = bounds[:-1]  # none without collectives
+    first_starts = bounds[:-1]  # empty, if there are no collectives
     if len(counts):
-        first_starts = np.minimum.reduceat(start[order], bounds[:-1])
+        first_starts = np.minimum.reduceat(start[by_number], bounds[:-1])
+
+    # The inverse of a sorting order says at which position each collective comes.
     by_time = np.argsort(first_starts, kind="stable")
-    place_of_collective = np.argsort(by_time)
-    place_of_row = np.repeat(place_of_collective, counts)
+    position_of_collective = np.argsort(by_time)
+    position_of_row = np.repeat(position_of_collective, counts)
     return _InTime(
-        rows=order[np.argsort(place_of_row, kind="stable")],
+        rows=by_number[np.argsort(position_of_row, kind="stable")],
         first=np.concatenate(([0], np.cumsum(counts[by_time]))),
     )
 
 
-def _is_of_one_given(group: ProcessGroup, given: set[int]) -> bool:
-    """Whether just one of several ranks of a group is among those that are given."""
+def _is_of_one_given(group: ProcessGroup, given_ranks: set[int]) -> bool:
+    """Return whether exactly one of several ranks of a group was given."""
     if group == UNKNOWN_GROUP or group.size <= 1:
         return False
-    return len(given.intersection(group.ranks)) == 1
+    return len(given_ranks.intersection(group.ranks)) == 1
 
 
 def _count_of_keys(flat: _Flat, is_counted: Sequence[bool]) -> int:
-    """How many rows have a key that is counted; `is_counted`: of each key."""
-    of_keys = np.array(is_counted, dtype=np.bool_)
-    return int(np.count_nonzero(of_keys[flat.key]))
+    """Count the rows whose key is flagged; `is_counted` has one flag per key."""
+    flag_of_key = np.array(is_counted, dtype=np.bool_)
+    return int(np.count_nonzero(flag_of_key[flat.key]))
 
 
 class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
-    """The steps of a job, and of each row of Matched the step in which it was
-    issued."""
+    """The steps of a job, and the step in which each row of Matched was issued."""
 
     names: tuple[str, ...]  # () for a job without steps
-    of_row: Rows  # number of the step, -1 before the first; 0 in a job without steps
+    # index of the step of each row, -1 before the first; 0 in a job without steps
+    of_row: Rows
     # the median step_wall over steps and ranks; without steps that of the windows
     length_ns: float
 
 
 def steps_of(matched: Matched) -> StepsOfRows:
-    """The steps of a job, in their order."""
+    """Find the steps of a job, and the step in which each collective was issued.
+
+    Ranks may have recorded different steps. The steps of the job are those of all ranks
+    together, in the order in which they first occur.
+    """
     name_of_key: dict[StepKey, str] = {}
     for summary in matched.ranks:
         for key, name in zip(step_keys(summary), summary.steps, strict=True):
-            name_of_key.setdefault(key, name)
+            if key not in name_of_key:
+                name_of_key[key] = name
+
     return StepsOfRows(
         names=tuple(name_of_key.values()),
         of_row=_steps_of_rows(matched, list(name_of_key)),
@@ -469,11 +580,20 @@ def steps_of(matched: Matched) -> StepsOfRows:
 
 
 def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
-    """See StepsOfRows.of_row. `keys`: of all steps of the job, in their order."""
-    of_row = np.zeros(len(matched.rank), dtype=np.intp)
+    """Find the step in which each row was issued.
+
+    Args:
+        matched: The collectives.
+        keys: The keys of all steps of the job, in their order.
+
+    Returns:
+        The index of a step per row, as StepsOfRows.of_row describes it.
+    """
+    step_of_row = np.zeros(len(matched.rank), dtype=np.intp)
     if not keys:
-        return of_row
-    place_of_key = {key: place for place, key in enumerate(keys)}
+        return step_of_row
+    index_of_key = {key: index for index, key in enumerate(keys)}
+
     by_rank = np.argsort(matched.rank, kind="stable")
     ranks = np.arange(len(matched.ranks) + 1)
     bounds = np.searchsorted(matched.rank[by_rank], ranks).tolist()
@@ -483,15 +603,19 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
         rows = by_rank[first:stop]
         issued = summary.collectives.issued[matched.row[rows]]
         step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
-        places = [place_of_key[key] for key in step_keys(summary)]
-        places_or_none = np.array([*places, -1])  # -1: before the first
-        of_row[rows] = places_or_none[step_of_rank]
-    return of_row
+
+        # Before the first step the search gives -1, which finds the last entry: -1.
+        job_step_of_rank_step = [index_of_key[key] for key in step_keys(summary)]
+        step_of_row[rows] = np.array([*job_step_of_rank_step, -1])[step_of_rank]
+    return step_of_row
 
 
 def _median_length_ns(matched: Matched) -> float:
-    """See StepsOfRows.length_ns; 0 without ranks."""
-    lengths_ns = []  # of the steps of each rank
+    """Return the median length of a step over all steps and ranks, in ns.
+
+    A job without steps gives the median length of the recordings; one without ranks 0.
+    """
+    lengths_ns = []
     for summary in matched.ranks:
         if summary.steps:
             lengths_ns.append(step_wall(summary.step_start, summary.step_end))
@@ -509,7 +633,7 @@ recording: clocks of machines differ by much less."""
 
 
 class RankJob(msgspec.Struct, frozen=True, eq=False):
-    """The ranks of a job that are given, in their order."""
+    """The ranks of a job for which traces are given, in their order."""
 
     ranks: tuple[RankSummary, ...]
     left_out: tuple[LeftOut, ...]
@@ -519,39 +643,54 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_whole(self) -> bool:
+        """Whether all ranks of the job are given."""
         return bool(self.world_size) and not self.missing
 
 
 def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
-    """The job that most of these summaries are of. Files that could not be read, ranks
-    of other jobs, and ranks whose number was given before are left out, each with the
-    reason."""
+    """Determine the job to which most of the files belong.
+
+    Files that could not be read, ranks of other jobs, and ranks whose number was given
+    before are left out, each with the reason.
+
+    Args:
+        summaries_or_reasons: For each file the summary of its rank, or why it could not
+            be read.
+    """
     files = list(summaries_or_reasons)
     summaries = [file for file in files if isinstance(file, RankSummary)]
     left_out = [file for file in files if isinstance(file, LeftOut)]
-    given = _numbered(summaries)
-    size = _size_of_most(given)
-    windows = sorted((summary.begin_ns, summary.end_ns) for summary in given)
+
+    numbered = _numbered(summaries)
+    world_size = _size_of_most(numbered)
+    windows = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
+
     ranks: dict[int, RankSummary] = {}
-    for summary in given:
+    for summary in numbered:
         middle_window = windows[len(windows) // 2]
-        reason = _foreign(summary, size, middle_window)
+        reason = _foreign(summary, world_size, middle_window)
         reason = reason or _given_before(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
             ranks[summary.rank] = summary
+
     return RankJob(
         ranks=tuple(ranks[number] for number in sorted(ranks)),
         left_out=tuple(left_out),
-        world_size=size,
-        missing=tuple(sorted(set(range(size)) - ranks.keys())),
-        notes=tuple(_notes_of_job(given, ranks.values())),
+        world_size=world_size,
+        missing=tuple(sorted(set(range(world_size)) - ranks.keys())),
+        notes=tuple(_notes_of_job(numbered, ranks.values())),
     )
 
 
 def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
-    """That `ranks`, by their numbers, have this rank already; else ""."""
+    """Explain that a rank was given by an earlier file; "" if it was not.
+
+    Args:
+        summary: The rank.
+        ranks: The ranks of earlier files, by their numbers.
+    """
     if summary.rank not in ranks:
         return ""
     first_path = ranks[summary.rank].path
@@ -559,49 +698,63 @@ def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str
 
 
 def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
-    """These summaries in their order; those without a rank (-1) get the lowest numbers
-    that no other has."""
-    taken = {summary.rank for summary in summaries}
-    free = (number for number in itertools.count() if number not in taken)
+    """Give a number to each rank that has none (-1): the lowest that is still free."""
+    numbers_in_use = {summary.rank for summary in summaries}
+    free_numbers = (
+        number for number in itertools.count() if number not in numbers_in_use
+    )
     numbered = []
     for summary in summaries:
         if summary.rank < 0:
-            summary = replace(summary, rank=next(free))
+            summary = replace(summary, rank=next(free_numbers))
         numbered.append(summary)
     return numbered
 
 
-def _size_of_most(given: Sequence[RankSummary]) -> int:
-    """The most frequent size of a job that was recorded, the larger one of two; 0 if
-    none was."""
-    sizes = Counter(summary.world_size for summary in given if summary.world_size)
+def _size_of_most(summaries: Sequence[RankSummary]) -> int:
+    """Return the world size that most ranks recorded, of equally many the larger one.
+
+    Returns 0 if no rank recorded it.
+    """
+    sizes = Counter(summary.world_size for summary in summaries if summary.world_size)
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
 def _notes_of_job(
     given: Sequence[RankSummary], ranks: Iterable[RankSummary]
 ) -> Iterator[str]:
-    """What users are told about the job, each sentence once. `given`: all ranks;
-    `ranks`: those that take part."""
+    """Yield what users have to know about the job, each sentence once.
+
+    Args:
+        given: The ranks of all files.
+        ranks: Those that take part.
+    """
     sources = {summary.rank_by for summary in given if summary.rank_by != RECORDED}
     for source in sorted(sources):
         yield f"Some ranks are numbered by {source}."
     yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
 
 
-def _foreign(summary: RankSummary, size: int, middle: tuple[int, int]) -> str:
-    """Why it is no rank of this job, else "". `size`: see _size_of_most; `middle`:
-    begin and end of the rank whose window is in the middle of all."""
+def _foreign(summary: RankSummary, world_size: int, middle: tuple[int, int]) -> str:
+    """Explain why a rank is of another job; "" if it is not.
+
+    Args:
+        summary: The rank.
+        world_size: The size of the job, 0 if it is unknown.
+        middle: Begin and end of the recording in the middle of all recordings, in ns.
+    """
     path = summary.path
-    if summary.world_size and summary.world_size != size:
+    if summary.world_size and summary.world_size != world_size:
         return (
             f"{path} is of a different job: it has {summary.world_size} ranks, the others have "
-            f"{size}."
+            f"{world_size}."
         )
-    if size and summary.rank >= size and summary.rank_by != ORDERED:
+    if world_size and summary.rank >= world_size and summary.rank_by != ORDERED:
         return (
-            f"{path} is left out: it is rank {summary.rank} of a job with {size} ranks."
+            f"{path} is left out: it is rank {summary.rank} of a job with {world_size}"
+            " ranks."
         )
+
     begin_ns, end_ns = middle
     apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
     longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
