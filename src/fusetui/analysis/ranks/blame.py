@@ -1,18 +1,17 @@
-"""Which rank a wait goes back to: the one that is late by its own work.
+"""Charges each wait to the rank that is to blame for it: one that is late by its own work.
 
-The rank that starts a collective last may itself have waited for another one, in
-another group. So two chains are followed back from that collective: that of the last
-rank, and that of a rank which was there in time, the median of the others. Each goes
-from a start to the collective before on the same rank, and from there to the rank that
-started that one last. Where a stretch of its own took a rank of the first chain longer
-than its counterpart of the second, the difference is its own; a transfer that took
-longer is nobody's. The chains end where they meet, where something was not recorded, or
-where the late one is late no longer. Differences of opposite sign cancel per rank; what
-remains divides the wait. See chains.py.
+The rank that starts a collective last may itself have waited for another rank, in
+another process group. So chains.py follows it back, beside a rank that was in time (the
+median of the others): from the start of a collective to the collective before on the
+same rank, and from there to the rank that started that one last. If the late rank took
+longer for some work than its counterpart, the difference is its own. A transfer that
+took longer is nobody's. The two meet at some point, or something was not recorded, or
+the late rank is late no longer. Differences of opposite sign cancel per rank, and what
+remains divides the wait.
 
-Where several ranks are late for one collective, each of them has a chain of its own,
-and each moment of a wait is shared equally by those that have not arrived yet (see
-`shares_of_late`).
+If several ranks are late for one collective, each of them has a chain of its own. Each
+moment of a wait is shared equally by the ranks that have not arrived yet
+(`shares_of_late`).
 """
 
 from __future__ import annotations
@@ -47,9 +46,10 @@ NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 class Charges(msgspec.Struct, frozen=True, eq=False):
-    """Waits of ranks, each with the ranks that it goes back to; arrays of shape
-    [charges]. All that is charged and all that is not add up to the waits outside sends
-    and receives."""
+    """Waits of ranks, divided among the ranks that are to blame; one entry per part.
+
+    Charged and uncharged parts together are the waits outside of sends and receives.
+    """
 
     row: Rows  # of Matched: the rank that waits, and where
     owner: Rows  # index of the rank that is charged
@@ -66,18 +66,30 @@ def charges_of(
     steps: StepsOfRows,
     stage_of: Sequence[int | None],
 ) -> Charges:
-    """Charges every wait that clocks tell to the ranks that it goes back to.
-    `stage_of`: of each rank of a pipeline, else (); where stages differ, so does the
-    work."""
+    """Charge every wait to the ranks that are to blame for it.
+
+    Waits that are too short for the precision of the clocks are not charged.
+
+    Args:
+        matched: The collectives of the job.
+        waits: Their waits.
+        clocks: The clocks of all ranks.
+        steps: The steps of the job.
+        stage_of: The stage of each rank of a pipeline, empty for other jobs. Ranks of
+            different stages do different work.
+    """
     stage_of_rank = _stages_of_ranks(stage_of, ranks=len(matched.ranks))
     late_ranks = _late_ranks(matched, waits, clocks, stage_of_rank)
+
+    # A collective that was queued behind another one started late because that one
+    # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    # what was queued behind another collective started late because that one ended late
     is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
     has_chains = is_counted & late_ranks.is_late[:, 0] & ~is_queued
     heads = _heads(waits, late_ranks, has_chains)
     if not len(heads.pairs):
         return _nothing_charged()
+
     chains = Chains(
         matched,
         waits,
@@ -88,6 +100,7 @@ def charges_of(
         stage_of_rank=stage_of_rank,
     )
     chains.follow(heads.pairs)
+
     chargeable = _chargeable(
         matched,
         waits,
@@ -109,8 +122,10 @@ def charges_of(
 
 
 def _max_charges(heads: _Heads, has_chains: Flags) -> Floats:
-    """How much of a wait for each collective can be charged at most (ns): by the
-    lateness of its last rank, 0 where it has no chains. Shape [collectives]."""
+    """Return how much of a wait for each collective can be charged at most, in ns.
+
+    The lateness of its last rank limits it. It is 0 for collectives without chains.
+    """
     last_chain = heads.chain_of[has_chains, 0]
     max_ns = np.zeros(len(has_chains))
     max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * heads.lateness[last_chain]
@@ -118,7 +133,7 @@ def _max_charges(heads: _Heads, has_chains: Flags) -> Floats:
 
 
 def _nothing_charged() -> Charges:
-    """The charges of a job in which nobody waits for a late rank."""
+    """Return the charges of a job in which nobody waits for a late rank."""
     no_delays = OwnDelays(row=NO_ROWS, ns=np.empty(0, dtype=np.int64))
     return Charges(
         row=NO_ROWS,
@@ -131,8 +146,15 @@ def _nothing_charged() -> Charges:
 
 
 def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
-    """A number for each rank, equal for those of one stage; a rank whose stage is not
-    known has one of its own, below 0."""
+    """Number the ranks so that those of one pipeline stage have the same number.
+
+    A rank whose stage is unknown gets a number of its own, below 0.
+
+    Args:
+        stage_of: The stage of each rank, None where it is unknown; empty for a job that
+            is no pipeline, all of whose ranks get the number 0.
+        ranks: How many ranks there are.
+    """
     if not stage_of:
         return np.zeros(ranks, dtype=np.intp)
     numbers = []
@@ -144,10 +166,12 @@ def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
 def _late_ranks(
     matched: Matched, waits: Waits, clocks: Clocks, stage_of_rank: Rows
 ) -> LateRanks:
-    """The ranks that are late for each collective, at most MAX_LATE_RANKS, the last one
-    first. Late is a rank that starts after the usual one, by at least NOISE_SHARE of
-    what the last one does. Beside the last one itself only ranks of its stage count,
-    and none that was queued."""
+    """Find the ranks that are late for each collective, the last one first.
+
+    A rank is late if it starts after the usual rank, by at least NOISE_SHARE of what
+    the last rank does. Besides the last rank itself, only ranks of its stage count that
+    did not have the collective queued.
+    """
     last = _last_to_start(matched, waits)
     row = last.row
     usual = np.broadcast_to(waits.usual[:, None], row.shape)
@@ -156,20 +180,33 @@ def _late_ranks(
     may_count = _may_count_as_late(matched, waits, stage_of_rank, row)
     is_late = last.exists & (lateness > 0) & exceeds_noise & may_count
 
-    # clocks leave open as much as between any of the late ranks and the usual one
+    # The uncertainty of the order is the largest between any late rank and the usual
+    # one.
     resolution = clocks.resolution_of(matched.rank[row], matched.rank[usual])
-    of_late_ranks = np.where(is_late, resolution, 0.0)
-    largest_resolution = of_late_ranks.max(axis=1, initial=0.0, keepdims=True)
-    can_be_told = ~matched.point_to_point & (not clocks.refused)
-    is_told = (lateness > largest_resolution) & can_be_told[:, None]
+    resolution_of_late = np.where(is_late, resolution, 0.0)
+    largest_resolution = resolution_of_late.max(axis=1, initial=0.0, keepdims=True)
+    is_comparable = ~matched.point_to_point & (not clocks.refused)
+    is_told = (lateness > largest_resolution) & is_comparable[:, None]
     return LateRanks(row=row, is_late=is_late, is_told=np.asarray(is_told))
 
 
 def _may_count_as_late(
     matched: Matched, waits: Waits, stage_of_rank: Rows, row: Rows
 ) -> Flags:
-    """Which of the last ranks of a collective are the last one itself, or of its stage
-    and were not queued. `row`: of `_LastToStart`; so is the shape of the result."""
+    """Mark the ranks that may count as late for a collective.
+
+    These are the last rank, and ranks of its stage that did not have the collective
+    queued.
+
+    Args:
+        matched: The collectives of the job.
+        waits: Their waits.
+        stage_of_rank: The stage of each rank.
+        row: The last rows of each collective, of shape [collectives, MAX_LATE_RANKS].
+
+    Returns:
+        Flags in the shape of `row`.
+    """
     stage = stage_of_rank[matched.rank[row]]
     is_same_stage = stage == stage[:, :1]
     is_queued = waits.ready[row] < waits.start[row]
@@ -178,52 +215,60 @@ def _may_count_as_late(
 
 
 class _LastToStart(msgspec.Struct, frozen=True, eq=False):
-    """The ranks that start each collective last, the last one first; arrays of shape
-    [collectives, MAX_LATE_RANKS]."""
+    """The ranks that start each collective last, the last one first.
+
+    Arrays have the shape [collectives, MAX_LATE_RANKS].
+    """
 
     row: Rows  # of Matched
     exists: Flags  # whether there are so many ranks beside the first one
 
 
 def _last_to_start(matched: Matched, waits: Waits) -> _LastToStart:
-    """The last ranks of each collective, but for the one that starts it first."""
+    """Find the ranks that start each collective last, never the one that starts first."""
     by_start = np.lexsort((waits.start, matched.of_row))
-    places = np.arange(MAX_LATE_RANKS)
-    exists = places < matched.counts[:, None] - 1
-    first_place = matched.first[:-1, None]
-    last_place = matched.first[1:, None] - 1
-    place = np.where(exists, last_place - places, first_place)
-    return _LastToStart(row=by_start[place], exists=exists)
+    nth_last = np.arange(MAX_LATE_RANKS)
+    exists = nth_last < matched.counts[:, None] - 1
+
+    # Positions in `by_start`; where there are not so many ranks, the first stands in.
+    first_position = matched.first[:-1, None]
+    last_position = matched.first[1:, None] - 1
+    position = np.where(exists, last_position - nth_last, first_position)
+    return _LastToStart(row=by_start[position], exists=exists)
 
 
 class _Heads(msgspec.Struct, frozen=True, eq=False):
-    """Where the chains begin."""
+    """The rows at which chains begin."""
 
     pairs: Pairs  # chain n is pair n
-    lateness: Floats  # [chains]: ns after the usual rank
-    # [collectives, MAX_LATE_RANKS]: numbers of chains, NO_CHAIN for none
+    lateness: Floats  # of each chain, in ns after the usual rank
+    # [collectives, MAX_LATE_RANKS]: indices of chains, NO_CHAIN for none
     chain_of: Rows
 
 
 def _heads(waits: Waits, late_ranks: LateRanks, has_chains: Flags) -> _Heads:
-    """A chain for each late rank of the collectives that have some (`has_chains`: of
-    each collective), beside the usual rank."""
-    collective, place = np.nonzero(late_ranks.is_late & has_chains[:, None])
+    """Begin a chain for each late rank of a collective, beside the usual rank.
+
+    Args:
+        waits: The waits of all collectives.
+        late_ranks: The ranks that are late for each collective.
+        has_chains: Which collectives have chains.
+    """
+    collective, column = np.nonzero(late_ranks.is_late & has_chains[:, None])
     pairs = Pairs(
         chain=np.arange(len(collective)),
-        late=late_ranks.row[collective, place],
+        late=late_ranks.row[collective, column],
         in_time=waits.usual[collective],
         weight=np.ones(len(collective)),
     )
     chain_of = np.full(late_ranks.row.shape, NO_CHAIN)
-    chain_of[collective, place] = pairs.chain
+    chain_of[collective, column] = pairs.chain
     lateness = waits.start[pairs.late] - waits.start[pairs.in_time]
     return _Heads(pairs=pairs, lateness=lateness.astype(np.float64), chain_of=chain_of)
 
 
 class _Chargeable(msgspec.Struct, frozen=True, eq=False):
-    """What of each wait can be charged to the ranks that are late for its
-    collective."""
+    """How much of each wait can be charged to the ranks that are late."""
 
     ns: Floats  # [rows]
     uncharged: Floats  # [Uncharged]: ns of the rest
@@ -238,26 +283,39 @@ def _chargeable(
     is_queued: Flags,
     max_ns: Floats,
 ) -> _Chargeable:
-    """What of each wait can be charged: all that neither compute nor an earlier wait
-    covers, at most `max_ns`; 0 where clocks do not tell whether there was one.
-    `is_counted`, `is_queued` and `max_ns` are of each collective."""
+    """Determine how much of each wait can be charged.
+
+    It is what neither compute nor an earlier wait covers, up to a limit. It is 0 where
+    clocks do not tell whether the rank waited at all.
+
+    Args:
+        matched: The collectives of the job.
+        waits: Their waits.
+        clocks: The clocks of all ranks.
+        is_counted: Which collectives count.
+        is_queued: Which collectives their last rank had queued behind another one.
+        max_ns: The limit of each collective.
+    """
     of_row = matched.of_row
     last_rank = matched.rank[waits.latest[of_row]]
-    is_unsure = waits.wait <= clocks.resolution_of(matched.rank, last_rank)
+    is_uncertain = waits.wait <= clocks.resolution_of(matched.rank, last_rank)
     waited = np.where(is_counted[of_row], waits.alone, 0).astype(np.float64)
-    ns = np.where(is_unsure, 0.0, np.minimum(waited, max_ns[of_row]))
+    ns = np.where(is_uncertain, 0.0, np.minimum(waited, max_ns[of_row]))
+
     is_after_queued = is_queued[of_row]
+    beyond_limit = (waited - ns)[~is_uncertain & ~is_after_queued]
     uncharged = np.zeros(len(Uncharged))
-    uncharged[Uncharged.UNTOLD] = waited[is_unsure].sum()
-    uncharged[Uncharged.TRANSFER] = waited[~is_unsure & is_after_queued].sum()
-    beyond_limit = (waited - ns)[~is_unsure & ~is_after_queued]
+    uncharged[Uncharged.UNTOLD] = waited[is_uncertain].sum()
+    uncharged[Uncharged.TRANSFER] = waited[~is_uncertain & is_after_queued].sum()
     uncharged[Uncharged.EARLIER] = beyond_limit.sum()
     return _Chargeable(ns=np.asarray(ns), uncharged=uncharged)
 
 
 class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
-    """Waits, each divided between the ranks that are late for its collective; arrays of
-    shape [parts]."""
+    """Waits, divided among the ranks that are late for the collective.
+
+    There is one entry per part.
+    """
 
     row: Rows  # of Matched: the rank that waits
     chain: Rows  # of a late rank
@@ -267,20 +325,28 @@ class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
 def _divided_between_late_ranks(
     matched: Matched, waits: Waits, late_ranks: LateRanks, ns: Floats, chain_of: Rows
 ) -> _DividedWaits:
-    """The wait at each row, `ns`, divided between the ranks that arrive after it at its
-    collective, as `shares_of_late` says. `chain_of`: see _Heads."""
+    """Divide each wait among the ranks that arrive after it (`shares_of_late`).
+
+    Args:
+        matched: The collectives of the job.
+        waits: Their waits.
+        late_ranks: The ranks that are late for each collective.
+        ns: What can be charged of the wait of each row.
+        chain_of: The chain of each late rank of a collective, as in _Heads.
+    """
     rows = np.flatnonzero(ns > 0)
     collective = matched.of_row[rows]
     late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
     after = late_start - waits.start[rows][:, None]
     after_of_late = np.where(late_ranks.is_late[collective], after, 0)
     share = shares_of_late(after_of_late.astype(np.float64))
-    wait, place = np.nonzero(share)
+
+    wait, column = np.nonzero(share)
     waiting_rows = rows[wait]
     return _DividedWaits(
         row=waiting_rows,
-        chain=chain_of[matched.of_row[waiting_rows], place],
-        ns=ns[waiting_rows] * share[wait, place],
+        chain=chain_of[matched.of_row[waiting_rows], column],
+        ns=ns[waiting_rows] * share[wait, column],
     )
 
 
@@ -292,30 +358,43 @@ def _charged(
     uncharged: Floats,
     own_delays: OwnDelays,
 ) -> Charges:
-    """The charges for each part of a wait, divided between the owners of its chain.
-    Parts of a chain that nothing explains are UNTOLD, those that the waiting rank owns
-    itself ITSELF; both are added to a copy of `uncharged`."""
+    """Divide each part of a wait among the owners of its chain.
+
+    A part whose chain nothing explains is UNTOLD. A part that the waiting rank owns is
+    ITSELF. Both are added to a copy of `uncharged`.
+
+    Args:
+        matched: The collectives of the job.
+        divided: The parts of waits, with their chains.
+        shares: The owners of each chain, with their shares.
+        uncharged: What is not charged for other reasons.
+        own_delays: Passed on.
+    """
+    # One entry for each owner of the chain of each part.
     first = np.searchsorted(shares.chain, divided.chain, "left")
-    stop = np.searchsorted(shares.chain, divided.chain, "right")
-    counts = stop - first
-    place = ranges(first, counts)
-    row = np.repeat(divided.row, counts)
-    ns = np.repeat(divided.ns, counts) * shares.share[place]
+    end = np.searchsorted(shares.chain, divided.chain, "right")
+    owners_of_part = end - first
+    share_index = ranges(first, owners_of_part)
+    row = np.repeat(divided.row, owners_of_part)
+    ns = np.repeat(divided.ns, owners_of_part) * shares.share[share_index]
+
+    # Owners from the number of ranks on are reasons of Uncharged.
     ranks = len(matched.ranks)
-    owner = shares.owner[place]
+    owner = shares.owner[share_index]
     owner = np.where(owner == matched.rank[row], ranks + Uncharged.ITSELF, owner)
     is_charged = owner < ranks
-    reason = owner[~is_charged] - ranks  # one of Uncharged
-    every_uncharged = uncharged.copy()
-    every_uncharged[Uncharged.UNTOLD] += divided.ns[counts == 0].sum()
-    every_uncharged += np.bincount(
+    reason = owner[~is_charged] - ranks
+
+    all_uncharged = uncharged.copy()
+    all_uncharged[Uncharged.UNTOLD] += divided.ns[owners_of_part == 0].sum()
+    all_uncharged += np.bincount(
         reason, weights=ns[~is_charged], minlength=len(Uncharged)
     )
     return Charges(
         row=row[is_charged],
         owner=owner[is_charged],
-        step=shares.step[place][is_charged],
+        step=shares.step[share_index][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
-        uncharged=every_uncharged,
+        uncharged=all_uncharged,
     )

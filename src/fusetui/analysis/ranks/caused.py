@@ -1,5 +1,4 @@
-"""How long the others wait for each rank, in which steps, and which ranks hold up the
-job."""
+"""Computes how long the other ranks wait for each rank, and which ranks hold up the job."""
 
 from __future__ import annotations
 
@@ -25,10 +24,13 @@ waits longest: in a job of many groups not everyone is held up."""
 
 
 class Caused(msgspec.Struct, frozen=True, eq=False):
-    """How long others wait for each rank: the mean over those that do, in ns."""
+    """How long other ranks wait for each rank.
+
+    Waits are means over the ranks that wait for it, in ns.
+    """
 
     total: Int64s  # [ranks]
-    waiters: Int64s  # [ranks]
+    waiters: Int64s  # [ranks]: how many ranks wait for it
     # [ranks, steps]: by the step in which the rank was late by its own work
     by_step: Floats
     # [ranks, steps]: by at least MIN_STEP_SHARE of a step, and NOISE_SHARE of the
@@ -39,12 +41,18 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
 
 
 def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
-    """How long others wait for each rank, in all and in each step, and which ranks hold
-    up the job, from what they are charged with."""
+    """Compute from the charges how long others wait for each rank, and who straggles.
+
+    Args:
+        matched: The collectives of the job.
+        charges: The waits that each rank is charged with.
+        steps: The steps of the job.
+    """
     ranks = len(matched.ranks)
     step_count = max(len(steps.names), 1)
     is_of_waiter = _is_of_waiter(matched, charges)
     waiters = _waiters(matched, charges, is_of_waiter)
+
     charged_ns = np.where(is_of_waiter, charges.ns, 0.0)
     total = np.bincount(charges.owner, weights=charged_ns, minlength=ranks)
     mean_total = total / waiters
@@ -53,9 +61,10 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
     is_late = _is_late(by_step, min_ns)
-    in_a_step = charges.step >= 0
-    every_step = np.bincount(
-        charges.step[in_a_step], weights=charges.ns[in_a_step], minlength=step_count
+
+    has_step = charges.step >= 0
+    ns_of_step = np.bincount(
+        charges.step[has_step], weights=charges.ns[has_step], minlength=step_count
     )
     other_ranks = max(ranks - 1, 1)
     return Caused(
@@ -64,70 +73,111 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
         by_step=np.asarray(by_step),
         is_late=is_late,
         straggles=_straggles(by_step, is_late, min_ns),
-        every_step=np.asarray(every_step / other_ranks, dtype=np.float64),
+        every_step=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
     )
 
 
 def _sums_by_step(
     charges: Charges, is_counted: Flags, ranks: int, steps: int
 ) -> Floats:
-    """The ns that are charged to each rank in each step, [ranks, steps], of the charges
-    that count and in which their owner was late in a step."""
+    """Add up the charges of each rank in each step.
+
+    Args:
+        charges: The charges. Those without a step are left out.
+        is_counted: Which charges count; one flag per charge.
+        ranks: How many ranks there are.
+        steps: How many steps there are.
+
+    Returns:
+        ns of shape [ranks, steps].
+    """
     counted = is_counted & (charges.step >= 0)
-    # the place in a table of [ranks, steps], row by row
-    place = charges.owner[counted] * steps + charges.step[counted]
-    sums = np.bincount(place, weights=charges.ns[counted], minlength=ranks * steps)
+
+    # np.bincount sums over one index, so a cell of the table is numbered row by row.
+    cell = charges.owner[counted] * steps + charges.step[counted]
+    sums = np.bincount(cell, weights=charges.ns[counted], minlength=ranks * steps)
     return sums.astype(np.float64).reshape(ranks, steps)
 
 
 def _is_of_waiter(matched: Matched, charges: Charges) -> Flags:
-    """Whether each charge is of a rank that waits for its owner at least MIN_WAIT_SHARE
-    as long as the one that waits longest."""
+    """Mark the charges of ranks that wait notably for the charged rank.
+
+    A rank does if it waits at least MIN_WAIT_SHARE as long as the rank that waits
+    longest for the same one.
+
+    Returns:
+        One flag per charge.
+    """
     ranks = len(matched.ranks)
-    key = charges.owner * ranks + matched.rank[charges.row]
-    owner_and_waiter, place = np.unique(key, return_inverse=True)
-    owner = owner_and_waiter // max(ranks, 1)
-    waited_ns = np.bincount(place, weights=charges.ns, minlength=len(owner_and_waiter))
+    pair = charges.owner * ranks + matched.rank[charges.row]
+    distinct_pairs, pair_of_charge = np.unique(pair, return_inverse=True)
+
+    owner = distinct_pairs // max(ranks, 1)
+    waited_ns = np.bincount(
+        pair_of_charge, weights=charges.ns, minlength=len(distinct_pairs)
+    )
     longest_ns = np.zeros(ranks)
     np.maximum.at(longest_ns, owner, waited_ns)
     is_waiter = waited_ns >= MIN_WAIT_SHARE * longest_ns[owner]
-    return np.asarray(is_waiter[place])
+    return np.asarray(is_waiter[pair_of_charge])
 
 
 def _waiters(matched: Matched, charges: Charges, is_of_waiter: Flags) -> Int64s:
-    """How many ranks wait for each rank, at least 1."""
+    """Count the ranks that wait for each rank; at least 1, so that it can divide."""
     ranks = len(matched.ranks)
     owner = charges.owner[is_of_waiter]
     waiter = matched.rank[charges.row[is_of_waiter]]
-    distinct = np.unique(owner * ranks + waiter)
-    counts = np.bincount(distinct // max(ranks, 1), minlength=ranks)
+    distinct_pairs = np.unique(owner * ranks + waiter)
+    counts = np.bincount(distinct_pairs // max(ranks, 1), minlength=ranks)
     return np.maximum(counts, 1)
 
 
 def _is_late(by_step: Floats, min_ns: float) -> Flags:
-    """In which steps a rank is late, shape [ranks, steps]: others wait at least
-    `min_ns` for it, and NOISE_SHARE of what they wait for it in its worst step."""
-    largest = by_step.max(axis=1, initial=0.0, keepdims=True)
-    is_noise = by_step < NOISE_SHARE * largest
+    """Mark the steps in which each rank is late.
+
+    Others must wait for it at least `min_ns`, and at least NOISE_SHARE of what they
+    wait for it in its worst step.
+
+    Args:
+        by_step: How long others wait for each rank, of shape [ranks, steps].
+        min_ns: The least wait that counts.
+
+    Returns:
+        Flags of the same shape.
+    """
+    worst_step = by_step.max(axis=1, initial=0.0, keepdims=True)
+    is_noise = by_step < NOISE_SHARE * worst_step
     return np.asarray((by_step >= min_ns) & (by_step > 0) & ~is_noise)
 
 
 def _straggles(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
-    """Which ranks hold up the others, shape [ranks]: those for which others wait
-    `min_ns` in a mean step, and that are late by as much in at least three of four
-    steps, or in steps that have almost all of the waiting for late ranks. `by_step` and
-    `is_late`: [ranks, steps]."""
+    """Mark the ranks that hold up the others.
+
+    Others wait for such a rank `min_ns` in a mean step. In addition it is late by as
+    much in at least three of four steps, or its late steps have almost all of the
+    waiting for late ranks.
+
+    Args:
+        by_step: How long others wait for each rank, of shape [ranks, steps].
+        is_late: The steps in which each rank is late, in the same shape.
+        min_ns: The least wait that counts.
+
+    Returns:
+        One flag per rank.
+    """
     ranks, step_count = by_step.shape
     if not ranks:
         return np.zeros(0, dtype=np.bool_)
+
     mean_ns = by_step.sum(axis=1) / step_count
     is_enough = (mean_ns >= min_ns) & (mean_ns > 0)
-    usually_ns = np.percentile(by_step, STEPS_IN_TIME_PERCENT, axis=1)
-    is_often_late = usually_ns >= min_ns
+    quarter_ns = np.percentile(by_step, STEPS_IN_TIME_PERCENT, axis=1)
+    is_often_late = quarter_ns >= min_ns
 
-    for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
-    in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)  # [ranks]
-    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * for_late_ranks.sum()
-    has_late_steps = in_own_late_steps > 0
-    has_most = has_late_steps & (in_own_late_steps >= min_in_late_steps)
+    # How much of the waiting for late ranks falls into the late steps of each rank.
+    late_ns_of_step = np.where(is_late, by_step, 0.0).sum(axis=0)
+    ns_in_late_steps = np.where(is_late, late_ns_of_step, 0.0).sum(axis=1)
+    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * late_ns_of_step.sum()
+    has_late_steps = ns_in_late_steps > 0
+    has_most = has_late_steps & (ns_in_late_steps >= min_in_late_steps)
     return np.asarray(is_enough & (is_often_late | has_most))

@@ -1,8 +1,10 @@
-"""What is kept of one rank: everything that the answers about a job are computed from;
-and these answers, of which text, JSON, CSV and the app's page are made.
+"""The records of a job: the summary of each rank, and the answers about the job.
 
-Times are ns of the rank's own clock, `base_ns` included. Arrays are int64; -1 means not
-known.
+A summary has everything that answers are computed from. Text, JSON, CSV and the app's
+page are made from the answers.
+
+Times of a summary are ns of the rank's own clock, `base_ns` included. Arrays are int64;
+-1 means unknown.
 """
 
 from __future__ import annotations
@@ -49,8 +51,10 @@ Place = tuple[str, str]
 
 
 class PlacesBefore(msgspec.Struct, frozen=True):
-    """Where the issuing thread was before one collective, and since the one before it:
-    for how many ns slices of one name were innermost of their kind."""
+    """Where the issuing thread was before one collective, since the one before it.
+
+    A thread is in a place while a slice of that name is the innermost one of its kind.
+    """
 
     ns: dict[Place, int]
     # by kind the longest time of a name that is not in `ns`; a kind of which no name is
@@ -58,12 +62,15 @@ class PlacesBefore(msgspec.Struct, frozen=True):
     left_out_ns: dict[str, int]
 
     def at_least(self, place: Place) -> int:
-        """How long the thread was there for certain, in ns."""
+        """Return for how many ns the thread was certainly there."""
         return self.ns.get(place, 0)
 
     def at_most(self, place: Place) -> int:
-        """How long the thread can have been there, in ns: a place that is left out took
-        no longer than the longest one of its kind that is."""
+        """Return for how many ns the thread can have been there.
+
+        A place that is left out took no longer than the longest one of its kind that is
+        left out.
+        """
         kind, _ = place
         return self.ns.get(place, self.left_out_ns.get(kind, 0))
 
@@ -80,15 +87,17 @@ class Places(msgspec.Struct, frozen=True):
     left_out: bytes
 
     def before(self) -> dict[int, PlacesBefore]:
-        """The places before each collective, by its number (its index in Collectives);
-        collectives for which they are not known are missing."""
-        known: dict[int, PlacesBefore] = {}
-        for number, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
-            before = known.setdefault(number, PlacesBefore({}, {}))
+        """Return the places before each collective, by its index in Collectives.
+
+        Collectives for which they are unknown are missing.
+        """
+        places: dict[int, PlacesBefore] = {}
+        for collective, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
+            before = places.setdefault(collective, PlacesBefore({}, {}))
             before.ns[KINDS_OF_PLACES[kind], self.names[name]] = ns
-        for number, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
-            known[number].left_out_ns[KINDS_OF_PLACES[kind]] = ns
-        return known
+        for collective, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
+            places[collective].left_out_ns[KINDS_OF_PLACES[kind]] = ns
+        return places
 
 
 PLACE_COLUMNS = 4  # of Places.times
@@ -96,19 +105,22 @@ LEFT_OUT_COLUMNS = 3  # of Places.left_out
 
 
 def places_of(before: Mapping[int, PlacesBefore]) -> Places:
-    """The record that holds these places; `Places.before` gives them back. `before`:
-    the places before each collective, by its number."""
-    names: dict[str, int] = {}
+    """Make the compact record of places, which `Places.before` turns back.
+
+    Args:
+        before: The places before each collective, by its index.
+    """
+    index_of_name: dict[str, int] = {}
     times: list[tuple[int, int, int, int]] = []
     left_out: list[tuple[int, int, int]] = []
-    for number, places in before.items():
+    for collective, places in before.items():
         for (kind, name), ns in places.ns.items():
-            index = names.setdefault(name, len(names))
-            times.append((number, KINDS_OF_PLACES.index(kind), index, ns))
+            name_index = index_of_name.setdefault(name, len(index_of_name))
+            times.append((collective, KINDS_OF_PLACES.index(kind), name_index, ns))
         for kind, ns in places.left_out_ns.items():
-            left_out.append((number, KINDS_OF_PLACES.index(kind), ns))
+            left_out.append((collective, KINDS_OF_PLACES.index(kind), ns))
     return Places(
-        names=tuple(names),
+        names=tuple(index_of_name),
         times=packed(np.array(times, dtype=np.int64)),
         left_out=packed(np.array(left_out, dtype=np.int64)),
     )
@@ -175,27 +187,32 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
 
 
 def packed(table: Int64s) -> bytes:
-    """The figures of a table of shape [n, columns], compressed; for tables whose
-    figures are mostly small and seldom looked at. `unpacked` gives the table back."""
+    """Compress a table of shape [n, columns]; `unpacked` turns it back.
+
+    It is for tables whose figures are mostly small and seldom looked at.
+    """
     return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
 def unpacked(data: bytes, columns: int) -> Int64s:
-    """The table of shape [n, columns] that `packed` packed."""
+    """Return the table of shape [n, columns] that `packed` compressed."""
     table = np.frombuffer(isal_zlib.decompress(data), dtype="<i8")
     return table.reshape(-1, columns)
 
 
 def encoded(summary: RankSummary) -> bytes:
-    """The summary as bytes; equal summaries give equal bytes."""
+    """Encode a summary as bytes; equal summaries give equal bytes."""
     return msgspec.msgpack.encode(
         summary, enc_hook=lambda array: (array.shape, array.astype("<i8").tobytes())
     )
 
 
 def decoded(data: bytes) -> RankSummary:
-    """What `encoded` wrote. Raises msgspec.MsgspecError for anything else, or another
-    version."""
+    """Decode what `encoded` wrote.
+
+    Raises:
+        msgspec.MsgspecError: For anything else, and for another version.
+    """
     summary = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_array)
     if summary.version != VERSION:
         raise msgspec.ValidationError("of another version")
@@ -203,9 +220,15 @@ def decoded(data: bytes) -> RankSummary:
 
 
 def _array(kind: Any, value: Any) -> Any:
-    """The int64 array that `encoded` wrote as its shape and its bytes. msgspec calls
-    this with the type of the field, which is always an array, and with `value`. Raises
-    msgspec.ValidationError where the two do not fit together."""
+    """Decode an int64 array from its shape and its bytes, for msgspec.
+
+    Args:
+        kind: The type of the field, which is always an array.
+        value: The shape and the bytes.
+
+    Raises:
+        msgspec.ValidationError: If the two do not fit together.
+    """
     shape, data = value
     try:
         return np.frombuffer(data, dtype="<i8").reshape(shape)

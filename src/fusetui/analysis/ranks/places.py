@@ -1,5 +1,7 @@
-"""Where the issuing thread was before each collective: annotations, ops and Python
-functions."""
+"""Where the issuing thread of a rank was before each collective.
+
+A *place* is an annotation, an op or a Python function.
+"""
 
 from __future__ import annotations
 
@@ -28,33 +30,39 @@ MAX_NAME_CHARACTERS = 200
 def places_before(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.Places:
-    """Where the issuing thread spent the time before collectives: for each of them the
-    annotations, ops and Python functions in which it was longest from `begin` to the
-    issue of the collective.
+    """Measure in which places the issuing thread spent the time before collectives.
 
-    `begin`: of each collective, in ns of the trace. The result is only of the
-    MAX_STRETCHES_WITH_PLACES collectives with the most time from there to their issue,
-    and of these only of those whose thread was in any such place.
+    Args:
+        trace: The trace.
+        issued: The collectives.
+        begin: For each collective when the time before it begins, in ns of the trace.
+            It ends with the issue of the collective.
+
+    Returns:
+        The places in which the thread was longest. They are kept only for the
+        MAX_STRETCHES_WITH_PLACES collectives with the most time before them.
     """
     thread_of_collective = _threads(trace, issued)
     tracks_of_thread = _tracks_of_threads(trace)
     before: dict[int, model.PlacesBefore] = {}
-    for number in _longest(issued.issued - begin):
-        thread = int(thread_of_collective[number])
+    for collective in _longest(issued.issued - begin):
+        thread = int(thread_of_collective[collective])
         times = _times_by_kind(
             trace,
             tracks_of_thread.get(thread, []),
-            begin=int(begin[number]),
-            end=int(issued.issued[number]),
+            begin=int(begin[collective]),
+            end=int(issued.issued[collective]),
         )
         if any(times.values()):
-            before[number] = _with_most_time(times)
+            before[collective] = _with_most_time(times)
     return model.places_of(before)
 
 
 def _longest(length_ns: Int64s) -> list[int]:
-    """The numbers of the MAX_STRETCHES_WITH_PLACES longest of these, without those that
-    are not longer than 0; ascending."""
+    """Return the indices of the MAX_STRETCHES_WITH_PLACES longest lengths, ascending.
+
+    Lengths of 0 and below are left out.
+    """
     longest_first = np.argsort(-length_ns, kind="stable")
     longest = longest_first[: model.MAX_STRETCHES_WITH_PLACES]
     has_time = length_ns[longest] > 0
@@ -62,9 +70,14 @@ def _longest(length_ns: Int64s) -> list[int]:
 
 
 def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
-    """The MAX_NAMES_OF_A_KIND names with the most time of each kind; and of each kind
-    that has more names, the time of the next one, which is the longest that is left
-    out. `times`: by kind, the ns of each name."""
+    """Keep the MAX_NAMES_OF_A_KIND names with the most time of each kind.
+
+    Of a kind with more names, the time of the longest name that is left out is kept
+    too.
+
+    Args:
+        times: For each kind of place the ns of each name.
+    """
     ns: dict[model.Place, int] = {}
     left_out_ns: dict[str, int] = {}
     for kind, ns_of_names in times.items():
@@ -72,91 +85,129 @@ def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
         for name, name_ns in longest_first[: model.MAX_NAMES_OF_A_KIND]:
             ns[kind, name] = name_ns
         if len(longest_first) > model.MAX_NAMES_OF_A_KIND:
-            _, next_ns = longest_first[model.MAX_NAMES_OF_A_KIND]
-            left_out_ns[kind] = next_ns
+            _, longest_left_out_ns = longest_first[model.MAX_NAMES_OF_A_KIND]
+            left_out_ns[kind] = longest_left_out_ns
     return model.PlacesBefore(ns=ns, left_out_ns=left_out_ns)
 
 
 def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
-    """By the number of a thread, its tracks of annotations, ops and Python frames."""
+    """Return the tracks of annotations, ops and Python frames of each thread, by index."""
     tracks_of_thread: dict[int, list[Track]] = {}
-    for number, track in enumerate(trace.tracks):
+    for index, track in enumerate(trace.tracks):
         if track.layer in KIND_OF_LAYER:
-            thread = int(trace.thread_of_track[number])
+            thread = int(trace.thread_of_track[index])
             tracks_of_thread.setdefault(thread, []).append(track)
     return tracks_of_thread
 
 
 def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
-    """The number of the thread that issued each collective; where that is not known,
-    that of the main thread of the annotations, NO_THREAD without annotations."""
+    """Return the index of the thread that issued each collective.
+
+    Where that is unknown, it is the main thread of the annotations; NO_THREAD without
+    annotations.
+    """
     annotations = trace.rows_of(Role.ANNOTATION)
-    annotated_thread = NO_THREAD
+    default_thread = NO_THREAD
     if len(annotations):
         first_of_main = main_thread(trace, annotations)[0]
-        annotated_thread = int(trace.thread_of_track[trace.track[first_of_main]])
-    thread = np.full(len(issued.issuer), annotated_thread, dtype=np.int32)
-    is_known = issued.issuer >= 0
-    calls = issued.issuer[is_known]
-    thread[is_known] = trace.thread_of_track[trace.track[calls]]
+        default_thread = int(trace.thread_of_track[trace.track[first_of_main]])
+
+    thread = np.full(len(issued.issuer), default_thread, dtype=np.int32)
+    has_issuer = issued.issuer >= 0
+    issuing_calls = issued.issuer[has_issuer]
+    thread[has_issuer] = trace.thread_of_track[trace.track[issuing_calls]]
     return thread
 
 
 def _times_by_kind(
     trace: Trace, tracks: Sequence[Track], *, begin: int, end: int
 ) -> dict[str, Counter[str]]:
-    """By the kind of slice, for how many ns of [begin, end) a slice of each name was
-    the innermost one of its track. `tracks`: those of one thread."""
+    """Measure how long slices of each name were the innermost ones of their track.
+
+    Args:
+        trace: The trace.
+        tracks: The tracks of one thread.
+        begin: Where the window begins, in ns.
+        end: Where it ends.
+
+    Returns:
+        For each kind of place the ns of each name.
+    """
     times: dict[str, Counter[str]] = {}
     for track in tracks:
-        of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
+        times_of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
         for name, ns in _times_on_track(trace, track, begin=begin, end=end):
-            of_kind[name] += ns
+            times_of_kind[name] += ns
     return times
 
 
 def _times_on_track(
     trace: Trace, track: Track, *, begin: int, end: int
 ) -> Iterator[tuple[str, int]]:
-    """The names on a track with the ns of [begin, end) in which a slice of that name
-    was the innermost one, the longest first; without steps, and without names of which
-    no slice ever was the innermost."""
+    """Yield the names on a track with the ns in which they were innermost.
+
+    Steps are left out, and so are names that never were the innermost.
+
+    Args:
+        trace: The trace.
+        track: The track.
+        begin: Where the window begins, in ns.
+        end: Where it ends.
+
+    Yields:
+        A name and its ns, the longest first.
+    """
     rows = _rows_touching(trace, track, begin=begin, end=end)
     if not len(rows):
         return
     self_ns = _self_times(trace, rows, begin=begin, end=end)
-    names, place_of_name = np.unique(trace.name[rows], return_inverse=True)
-    name_ns = summed(place_of_name, self_ns, len(names))
-    for place in np.argsort(-name_ns, kind="stable").tolist():
-        name = trace.names[int(names[place])][:MAX_NAME_CHARACTERS]
-        if name_ns[place] > 0 and not name.startswith(STEP_PREFIX):
-            yield name, int(name_ns[place])
+    names, index_of_name = np.unique(trace.name[rows], return_inverse=True)
+    ns_of_name = summed(index_of_name, self_ns, len(names))
+
+    for index in np.argsort(-ns_of_name, kind="stable").tolist():
+        name = trace.names[int(names[index])][:MAX_NAME_CHARACTERS]
+        if ns_of_name[index] > 0 and not name.startswith(STEP_PREFIX):
+            yield name, int(ns_of_name[index])
 
 
 def _self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
-    """For how many ns of [begin, end) each of these rows, all that touch it of one
-    track in ascending order, was the innermost one."""
+    """Measure for how long each row was the innermost one within a window.
+
+    Args:
+        trace: The trace.
+        rows: All rows of one track that touch the window, ascending.
+        begin: Where the window begins, in ns.
+        end: Where it ends.
+
+    Returns:
+        ns for each of `rows`.
+    """
     start_inside = np.maximum(trace.start[rows], begin)
     end_inside = np.minimum(trace.end[rows], end)
     inside_ns = end_inside - start_inside
+
+    # Find the parent of each row, if it is one of these rows.
     parent = trace.parent[rows]
-    place_of_parent = np.searchsorted(rows, parent)
-    # whether the parent is one of these rows
-    nearest = np.minimum(place_of_parent, len(rows) - 1)
+    index_of_parent = np.searchsorted(rows, parent)
+    nearest = np.minimum(index_of_parent, len(rows) - 1)
     has_parent = rows[nearest] == parent
+
+    # A child takes its time from its parent.
     self_ns = inside_ns.copy()
-    np.subtract.at(self_ns, place_of_parent[has_parent], inside_ns[has_parent])
+    np.subtract.at(self_ns, index_of_parent[has_parent], inside_ns[has_parent])
     return self_ns
 
 
 def _rows_touching(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
-    """The rows of a track that overlap [begin, end), in ascending order."""
+    """Return the rows of a track that overlap the window [begin, end), ascending."""
     first, last = rows_between(trace, track, [begin, end])
-    outer: list[int] = []
-    # What contains the begin: the slice before it, or its parents.
+
+    # The slices that contain `begin` are the one before the window, or its parents.
+    enclosing: list[int] = []
     row = first - 1
     while row >= track.first_row:
-        outer.append(row)
+        enclosing.append(row)
         row = int(trace.parent[row])
-    around = np.array(outer[::-1], dtype=np.intp)
-    return np.concatenate((around[trace.end[around] > begin], np.arange(first, last)))
+    outermost_first = np.array(enclosing[::-1], dtype=np.intp)
+    still_open = outermost_first[trace.end[outermost_first] > begin]
+    return np.concatenate((still_open, np.arange(first, last)))

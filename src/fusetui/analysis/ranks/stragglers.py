@@ -1,5 +1,7 @@
-"""What is told of the ranks that hold up the job, and of who is late otherwise; caused.py
-decides which ranks do."""
+"""Describes the ranks that hold up the job; if there are none, who is late otherwise.
+
+caused.py decides which ranks hold up the job.
+"""
 
 from __future__ import annotations
 
@@ -39,23 +41,33 @@ WHY_UNTOLD = {
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
-    """The ranks that hold up others, the worst first; then, of a pipeline, those slower
-    than their like. Together at most MAX_STRAGGLERS."""
+    """Yield the ranks that hold up others, the worst first.
+
+    In a pipeline, the ranks and stages that compute longer than their like follow.
+    There are at most MAX_STRAGGLERS in all.
+    """
     worst_first = np.argsort(-facts.caused.total, kind="stable").tolist()
-    late = [rank for rank in worst_first if facts.caused.straggles[rank]]
-    late = late[:MAX_STRAGGLERS]
-    for rank in late:
+    stragglers = [rank for rank in worst_first if facts.caused.straggles[rank]]
+    stragglers = stragglers[:MAX_STRAGGLERS]
+    for rank in stragglers:
         yield _held_up(facts, rank)
+
     if facts.pipeline is None:
         return
-    for slow in facts.pipeline.slow[: MAX_STRAGGLERS - len(late)]:
-        if slow.index not in late:
+    for slow in facts.pipeline.slow[: MAX_STRAGGLERS - len(stragglers)]:
+        if slow.index not in stragglers:
             yield _slow_straggler(facts, slow)
 
 
 def _held_up(facts: JobFacts, rank: int) -> Straggler:
-    """What is told of a rank (an index) that others wait for: how long, why it is late,
-    and in which steps."""
+    """Describe a rank that others wait for.
+
+    It says how long they wait, why the rank is late, and in which steps.
+
+    Args:
+        facts: The facts of the job.
+        rank: The index of the rank.
+    """
     ranks = facts.matched.ranks
     reason = reason_of(facts, rank)
     cause = _cause(reason)
@@ -63,6 +75,8 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
     if cause == "inside":
         others = [summary for summary in ranks if summary is not ranks[rank]]
         slower = slower_kernels(ranks[rank], others)
+
+    # A text in place of the replay says why there is none.
     what_if = None
     if not isinstance(facts.replay, str):
         what_if = if_ordinary(facts.matched, facts.replay, rank)
@@ -82,9 +96,11 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
 
 
 def _cause(reason: Reason) -> StragglerCause:
-    """Where the cause of a delay lies: `outside` of the recording for more than half of
-    it; `inside` if what took longest explains MIN_SHARE_OF_DELAY of the rest; else
-    `untold`."""
+    """Return where the cause of a delay lies.
+
+    It is `outside` of the recording for more than half of the delay. It is `inside` if
+    what took longest explains MIN_SHARE_OF_DELAY of the rest; else it is `untold`.
+    """
     if reason.outside_ns > reason.inside_ns:
         return "outside"
     largest_ns = reason.excess[0].ns if reason.excess else 0
@@ -93,22 +109,31 @@ def _cause(reason: Reason) -> StragglerCause:
 
 
 def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
-    """The steps in which a rank (an index) holds up the others; () in a job without
-    steps."""
+    """List the steps in which a rank holds up the others.
+
+    Args:
+        facts: The facts of the job.
+        rank: The index of the rank.
+
+    Returns:
+        The steps; none in a job without steps.
+    """
     names = facts.steps.names
     if not names:
         return ()
-    by_step = facts.caused.by_step[rank]
+    caused_in_step = facts.caused.by_step[rank]
     late_steps: list[LateStep] = []
     for step in np.flatnonzero(facts.caused.is_late[rank]).tolist():
-        caused_ns = round(float(by_step[step]))
+        caused_ns = round(float(caused_in_step[step]))
         late_steps.append(LateStep(name=names[step], caused_ns=caused_ns))
     return tuple(late_steps)
 
 
 def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
-    """What is told of a rank, or of the first rank of a stage, that computes longer
-    than its like."""
+    """Describe a rank or a pipeline stage that computes longer than its like.
+
+    A stage is represented by its first rank.
+    """
     rank = slow.index
     summary = facts.matched.ranks[rank]
     total_ns = slow.excess_ns * len(summary.steps)
@@ -135,10 +160,13 @@ def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
 
 
 def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
-    """What it would save to fix all stragglers; or if there are none, what is known
-    instead: `in turn` if ranks wait MIN_STEP_SHARE of a step for whoever is late,
-    `untold` if that much of the waiting goes back to nobody, else `nobody`. No kind
-    where nothing was matched or clocks cannot be compared."""
+    """Say what fixing all stragglers would save, or who is late if there are none.
+
+    Without stragglers the kind of the verdict is `in turn` if ranks wait MIN_STEP_SHARE
+    of a step for whoever is late. It is `untold` if nobody is to blame for that much of
+    the waiting, else `nobody`. It has no kind if nothing was matched, or if clocks
+    cannot be compared.
+    """
     stages = facts.pipeline.stages if facts.pipeline else None
     if stragglers:
         if_all = if_all_ordinary(facts.matched, facts.replay, stragglers)
@@ -146,25 +174,26 @@ def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
     if not len(facts.matched) or facts.clocks.refused:
         return JobVerdict(stages=stages)
 
-    every_step_ns = facts.caused.every_step
+    waits_of_step = facts.caused.every_step
     min_ns = MIN_STEP_SHARE * facts.steps.length_ns
-    if every_step_ns.mean() >= min_ns:
+    if waits_of_step.mean() >= min_ns:
         is_late_somewhere = facts.caused.by_step.max(axis=1) >= min_ns
         return JobVerdict(
             stages=stages,
             kind="in turn",
-            waits_ns=tuple(every_step_ns.tolist()),
+            waits_ns=tuple(waits_of_step.tolist()),
             in_turn=int(is_late_somewhere.sum()),
         )
 
-    others = max(len(facts.matched.ranks) - 1, 1)
-    uncharged_ns = facts.charges.uncharged / (others * len(every_step_ns))
-    most = max(WHY_UNTOLD, key=lambda why: float(uncharged_ns[why]))
-    if uncharged_ns[most] >= min_ns:
+    # The wait of a mean rank in a mean step, by the reason why nobody is charged.
+    other_ranks = max(len(facts.matched.ranks) - 1, 1)
+    uncharged_ns = facts.charges.uncharged / (other_ranks * len(waits_of_step))
+    largest = max(WHY_UNTOLD, key=lambda reason: float(uncharged_ns[reason]))
+    if uncharged_ns[largest] >= min_ns:
         return JobVerdict(
             stages=stages,
             kind="untold",
-            waits_ns=(float(uncharged_ns[most]),),
-            why=WHY_UNTOLD[most],
+            waits_ns=(float(uncharged_ns[largest]),),
+            why=WHY_UNTOLD[largest],
         )
     return JobVerdict(stages=stages, kind="nobody")

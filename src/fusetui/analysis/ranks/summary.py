@@ -1,4 +1,7 @@
-"""A trace -> the summary of its rank: a pure function of what lies at a path or URL."""
+"""Makes the summary of a rank from its trace.
+
+A summary is a pure function of what lies at a path or URL.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +37,26 @@ MAX_KERNELS_FOR_DEVICE = 1000
 
 
 class KeptSummary(msgspec.Struct, frozen=True):
-    """A summary as it lies in the cache."""
+    """A summary as the cache holds it."""
 
     data: bytes
 
 
 def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.LeftOut:
-    """The summary of the trace at a path or URL; a second time it is read from the
-    cache."""
+    """Return the summary of the trace at a path or URL.
+
+    Args:
+        path: The path or URL.
+        cached: Whether to read it from the cache if it is there, and to store it.
+
+    Returns:
+        The summary; if the trace cannot be read, the reason.
+    """
     record = record_for(path, KEPT_AS) if cached else None
-    known = _kept(record, path)
-    if known is not None:
-        return known
+    cached_summary = _from_cache(record, path)
+    if cached_summary is not None:
+        return cached_summary
+
     try:
         summary = summarized(open_trace(path, cached=False, alone=True), path)
     except TraceError as error:
@@ -56,13 +67,15 @@ def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.Left
 
 
 def known_summary(path: str) -> model.RankSummary | None:
-    """The summary from the cache, None if it is not there."""
-    return _kept(record_for(path, KEPT_AS), path)
+    """Return the summary from the cache; None if it is not there."""
+    return _from_cache(record_for(path, KEPT_AS), path)
 
 
-def _kept(record: CacheRecord | None, path: str) -> model.RankSummary | None:
-    """The summary that this record of the cache holds, with `path` as its path; None
-    without a record, or if it holds none of this version."""
+def _from_cache(record: CacheRecord | None, path: str) -> model.RankSummary | None:
+    """Read a summary from a record of the cache, and give it a path.
+
+    Returns None without a record, and if the record has no summary of this version.
+    """
     if record is None:
         return None
     with suppress(msgspec.MsgspecError):
@@ -73,17 +86,24 @@ def _kept(record: CacheRecord | None, path: str) -> model.RankSummary | None:
 
 
 def summarized(trace: Trace, path: str) -> model.RankSummary:
-    """The summary of an open trace; `path` is where it lies."""
+    """Summarize an open trace.
+
+    Args:
+        trace: The trace.
+        path: Where it lies.
+    """
     issued = _first_collectives(collectives_of(trace))
-    device = _device(trace)
-    spans = steps_of(trace)
-    step_accounts: Sequence[DeviceAccount] = []
-    if device and len(spans):
-        step_accounts = device.over(spans.start, spans.end)
-    whole_account = [device.span] if device else []
     groups = _groups(trace, issued)
     names = list(dict.fromkeys(collective.name for collective in issued.told))
     ended_before = _latest_ends_before(trace, issued)
+
+    device = _device(trace)
+    steps = steps_of(trace)
+    step_accounts: Sequence[DeviceAccount] = []
+    if device and len(steps):
+        step_accounts = device.over(steps.start, steps.end)
+    whole_account = [device.span] if device else []
+
     rank, rank_by = rank_of(trace.keys, path)
     peaks = [peak.allocated for peak in memory_peaks(trace).peaks]
     return model.RankSummary(
@@ -98,9 +118,9 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         device_name=device.line.named[device.number].name if device else "",
         begin_ns=trace.begin_ns + trace.epoch_ns,
         end_ns=trace.end_ns + trace.epoch_ns,
-        steps=tuple(map(trace.name_of, spans.rows.tolist())),
-        step_start=spans.start + trace.epoch_ns,
-        step_end=spans.end + trace.epoch_ns,
+        steps=tuple(map(trace.name_of, steps.rows.tolist())),
+        step_start=steps.start + trace.epoch_ns,
+        step_end=steps.end + trace.epoch_ns,
         accounts=_table(step_accounts),
         account=_table(whole_account).reshape(-1),
         kernels=_kernels(trace),
@@ -117,29 +137,31 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
 
 
 def _machine(trace: Trace) -> str:
-    """The name of the machine of a trace, at most MAX_HOST_CHARACTERS; "" if the file
-    has none."""
+    """Return the name of the machine; "" if the file has none.
+
+    It is cut after MAX_HOST_CHARACTERS.
+    """
     name = trace.keys.get("host_name")
     return name[:MAX_HOST_CHARACTERS] if isinstance(name, str) else ""
 
 
 def _device_count(trace: Trace) -> int:
-    """How many devices the machine has; 0 if the file does not say."""
+    """Return how many devices the machine has; 0 if the file does not say."""
     devices = trace.keys.get("deviceProperties")
     return len(devices) if isinstance(devices, list) else 0
 
 
 def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
-    """The numbers of the collectives that the recording cuts."""
-    numbers = []
-    for number, collective in enumerate(issued.told):
+    """Return the indices of the collectives that the recording cuts."""
+    indices = []
+    for index, collective in enumerate(issued.told):
         if collective.is_cut:
-            numbers.append(number)
-    return tuple(numbers)
+            indices.append(index)
+    return tuple(indices)
 
 
 def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
-    """What was inferred about the collectives, each once."""
+    """Collect the sentences on what was inferred about the collectives, each once."""
     inferred: list[str] = []
     for collective in issued.told:
         inferred += collective.inferred
@@ -147,7 +169,7 @@ def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
 
 
 def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
-    """The first MAX_COLLECTIVES of these."""
+    """Return the first MAX_COLLECTIVES collectives."""
     columns = msgspec.structs.asdict(issued)
     first = {name: column[: model.MAX_COLLECTIVES] for name, column in columns.items()}
     return IssuedCollectives(**first)
@@ -156,8 +178,10 @@ def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
 def _groups(
     trace: Trace, issued: IssuedCollectives
 ) -> list[process_groups.ProcessGroup]:
-    """The process groups of the collectives, each once; where some name none, also
-    those that the file lists."""
+    """List the process groups of the collectives, each once.
+
+    If some collective names no group, the groups that the file lists are added.
+    """
     groups = [collective.group for collective in issued.told]
     if process_groups.UNKNOWN_GROUP in groups:
         groups += process_groups.groups_of_file(trace.keys).values()
@@ -165,7 +189,7 @@ def _groups(
 
 
 def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
-    """What is missing of the file; sentences."""
+    """Describe in sentences what is missing of the file or wrong with it."""
     report = trace.report
     damage: list[str] = []
     if report.cut or report.missing:
@@ -176,6 +200,7 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
         )
     if len(issued.rows) >= model.MAX_COLLECTIVES:
         damage.append(f"only its first {model.MAX_COLLECTIVES} collectives are used")
+
     processes = _launching_processes(trace)
     if processes > 1:
         damage.append(
@@ -185,15 +210,18 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
 
 
 def _launching_processes(trace: Trace) -> int:
-    """How many processes launched what ran on GPUs."""
-    calls = trace.launch[trace.gpu_rows]
-    tracks = np.unique(trace.track[calls[calls >= 0]]).tolist()
-    return len({trace.tracks[number].pid for number in tracks})
+    """Count the processes that launched GPU work."""
+    launches = trace.launch[trace.gpu_rows]
+    tracks = np.unique(trace.track[launches[launches >= 0]]).tolist()
+    return len({trace.tracks[track].pid for track in tracks})
 
 
 def _device(trace: Trace) -> Device | None:
-    """The device whose account is the rank's: the one that communicates most often, by
-    the first MAX_KERNELS_FOR_DEVICE kernels that do; None without a GPU."""
+    """Choose the device whose account stands for the rank; None without a GPU.
+
+    It is the device that communicates most often, judged by the first
+    MAX_KERNELS_FOR_DEVICE kernels that communicate.
+    """
     devices = Accounts(trace).devices
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     pids = [trace.track_of(int(row)).pid for row in rows[:MAX_KERNELS_FOR_DEVICE]]
@@ -201,15 +229,20 @@ def _device(trace: Trace) -> Device | None:
 
 
 def _latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
-    """For each collective the latest end of those that started earlier, at most its own
-    start; for the first one the begin of the trace. In ns of the trace, shape
-    [collectives]. The time from there to its start, or its issue, is what the rank did
-    before it."""
+    """Find when the collectives before each collective had ended.
+
+    The time from there to its start, or to its issue, is what the rank did before it.
+
+    Returns:
+        For each collective the latest end of those that started earlier, but at most
+        its own start; for the first one the begin of the trace. In ns of the trace.
+    """
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     by_start = np.argsort(start, kind="stable")
     ends_before = np.concatenate(([trace.begin_ns], end[by_start][:-1]))
-    # one longer than `start` where there are no collectives
+
+    # Without collectives there is still the begin of the trace, which is cut off.
     latest_ends = np.maximum.accumulate(ends_before)[: len(start)]
     ended_before = np.empty_like(start)
     ended_before[by_start] = np.minimum(latest_ends, start[by_start])
@@ -217,12 +250,12 @@ def _latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
 
 
 def _table(accounts: Sequence[DeviceAccount]) -> Int64s:
-    """The ns of each class of these accounts, of shape [accounts, CLASSES]."""
+    """Turn accounts into a table of ns, of shape [accounts, CLASSES]."""
     rows: list[list[int]] = []
     for account in accounts:
         row = []
         for name in model.CLASSES:
-            # a class is either a field of the account or one of the kinds of idle time
+            # A class is either a field of the account or one of the kinds of idle time.
             idle_ns = account.idle.get(name, 0)
             row.append(getattr(account, f"{name}_ns", idle_ns))
         rows.append(row)
@@ -237,20 +270,27 @@ def _columns(
     device: Device | None,
     ended_before: Int64s,
 ) -> model.Collectives:
-    """The columns of the collectives in the order in which they were issued, on the
-    rank's own clock. `groups` and `names`: of these the columns hold indices.
-    `ended_before`: see `_latest_ends_before`; the account from there to the start of
-    each collective is kept. Without a device all accounts are empty or 0."""
-    number_of_group = {group: number for number, group in enumerate(groups)}
-    number_of_name = {name: number for number, name in enumerate(names)}
+    """Make the columns of the collectives, in the order in which they were issued.
+
+    Args:
+        trace: The trace.
+        issued: The collectives.
+        groups: The process groups, into which a column has indices.
+        names: The names of collectives, likewise.
+        device: The device of the rank. Without one all accounts are empty or 0.
+        ended_before: The result of `_latest_ends_before`. The account from there to the
+            start of each collective is kept.
+    """
+    index_of_group = {group: index for index, group in enumerate(groups)}
+    index_of_name = {name: index for index, name in enumerate(names)}
     collectives = issued.told
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = ready_of(trace, issued)
     accounts_before = device.over(ended_before, start) if device else []
     return model.Collectives(
-        group=_column(number_of_group[each.group] for each in collectives),
-        name=_column(number_of_name[each.name] for each in collectives),
+        group=_column(index_of_group[each.group] for each in collectives),
+        name=_column(index_of_name[each.name] for each in collectives),
         sequence=_column(each.sequence for each in collectives),
         size=_column(each.bytes for each in collectives),
         peer=_column(each.peer for each in collectives),
@@ -266,14 +306,14 @@ def _columns(
 
 
 def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
-    """For how many ns of each interval the device computed; 0 without a device."""
+    """Measure for how many ns of each window the device computed; 0 without one."""
     if device is None:
         return np.zeros(len(begin), dtype=np.int64)
     return _column(account.compute_ns for account in device.over(begin, end))
 
 
 def _column(numbers: Iterable[int]) -> Int64s:
-    """These numbers as an array."""
+    """Make an array of numbers."""
     return np.array(list(numbers), dtype=np.int64)
 
 
@@ -283,23 +323,31 @@ there."""
 
 
 def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
-    """When each collective could have started, in ns of the file, of shape
-    [collectives]: its start, or where it was queued behind another one on its stream
-    while compute went on, the end of the last kernel that was launched before it on the
-    stream with the most compute.
+    """Determine when each collective could have started, because its inputs were there.
 
-    Where one launch starts several kernels, as a CUDA graph does, their order is not
-    known, and ready is the start; also where no kernel was launched between the two
-    collectives."""
+    Usually that is its start. A collective that was queued behind another one on its
+    stream, while compute went on, could have started when the last kernel that was
+    launched before it had ended. That kernel is looked for on the stream with the most
+    compute.
+
+    If one launch starts several kernels, as a CUDA graph does, their order is unknown
+    and the start is taken; likewise if no kernel was launched between the two
+    collectives.
+
+    Returns:
+        A time per collective, in ns of the file.
+    """
     ready: Int64s = trace.start[issued.rows].copy()
     queued = _queued(trace, issued)
     compute = _launched_compute(trace)
     if not len(queued.collective) or not len(compute.launched):
         return ready
-    # for each collective, how many of these kernels were launched before it
+
+    # How many kernels that compute were launched before each collective.
     launched_before = np.searchsorted(compute.launched, issued.issued)
     kernels_before = launched_before[queued.collective]
     computed_between = kernels_before > launched_before[queued.behind]
+
     delayed = queued.collective[computed_between]
     inputs_end = compute.latest_end[kernels_before[computed_between] - 1]
     could_start = np.maximum(inputs_end, issued.issued[delayed])
@@ -308,16 +356,20 @@ def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
 
 
 class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
-    """The kernels that compute on one stream, in the order in which they were launched;
-    arrays of shape [kernels], in ns of the file."""
+    """The kernels that compute on one stream, in the order of their launches.
+
+    Times are ns of the file, one per kernel.
+    """
 
     launched: Int64s
     latest_end: Int64s  # of the kernels up to this one
 
 
 def _launched_compute(trace: Trace) -> _LaunchedCompute:
-    """The kernels that compute, whose launch is known, on the stream on which these take
-    the most time; none if there are none at all."""
+    """Return the kernels that compute, on the stream on which they take the most time.
+
+    Kernels whose launch is unknown are left out.
+    """
     kernels = trace.rows_of(Role.KERNEL)
     is_launched = trace.launch[kernels] >= 0
     computes = kernels[~communicates(trace, kernels) & is_launched]
@@ -325,6 +377,7 @@ def _launched_compute(trace: Trace) -> _LaunchedCompute:
         track = trace.track[computes]
         busy_ns = summed(track, trace.dur[computes], len(trace.tracks))
         computes = computes[track == np.argmax(busy_ns)]
+
     launched = trace.start[trace.launch[computes]]
     by_launch = np.argsort(launched, kind="stable")
     return _LaunchedCompute(
@@ -334,23 +387,31 @@ def _launched_compute(trace: Trace) -> _LaunchedCompute:
 
 
 class _Queued(msgspec.Struct, frozen=True, eq=False):
-    """Collectives that have a launch of their own and were queued behind another one;
-    arrays of shape [n], numbers of collectives."""
+    """Collectives that were queued behind another one, by index.
+
+    Each of them has a launch of its own.
+    """
 
     collective: Rows
-    behind: Rows
+    behind: Rows  # the collective before it on its stream
 
 
 def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
-    """The collectives that start at most QUEUED_NS after the end of the one before on
-    their stream, and whose launching call launched nothing else."""
+    """Find the collectives that were queued behind another one on their stream.
+
+    They start at most QUEUED_NS after the end of the one before, and the call that
+    launched them launched nothing else.
+    """
     track = trace.track[issued.rows]
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
+
+    # Each collective with its predecessor, which counts if it is on the same track.
     in_order = np.lexsort((start, track))
     collective = in_order[1:]
-    behind = in_order[:-1]  # the one before it, if that is on the same track
+    behind = in_order[:-1]
     is_same_track = track[collective] == track[behind]
+
     gap_ns = start[collective] - end[behind]
     follows = is_same_track & (gap_ns >= 0) & (gap_ns <= QUEUED_NS)
     is_queued = follows & _has_own_launch(trace, issued)[collective]
@@ -358,11 +419,12 @@ def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
 
 
 def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
-    """Whether each collective was launched by a call that launched nothing else."""
+    """Mark the collectives that were launched by a call that launched nothing else."""
     launch = trace.launch[trace.gpu_rows]
     launched_by_call = np.bincount(launch[launch >= 0], minlength=len(trace.start))
     is_launched = trace.launch[issued.rows] >= 0
-    # an issuer of -1 does not count: what has none was not launched
+
+    # Without an issuer (-1) there was no launch, so any call may stand in.
     call = np.maximum(issued.issuer, 0)
     return np.asarray(is_launched & (launched_by_call[call] == 1))
 
@@ -374,44 +436,62 @@ kernel ahead has ended."""
 
 
 def _stalled(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> Int64s:
-    """For how many ns up to its end each collective was ready and no kernel that
-    computes ran: the kernels that need its result can have waited at most so long for
-    it. Shape [collectives]."""
+    """Measure how long compute may have waited for the result of each collective.
+
+    It is the time up to its end in which the collective was ready and no kernel
+    computed.
+
+    Args:
+        trace: The trace.
+        issued: The collectives.
+        ready: When each of them was ready.
+
+    Returns:
+        ns per collective.
+    """
     end = trace.end[issued.rows]
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels)]
     if not len(computes):
         return end - ready
+
+    # The latest end of all kernels that started before compute could resume.
     by_start = computes[np.argsort(trace.start[computes], kind="stable")]
     latest_ends = np.maximum.accumulate(trace.end[by_start])
     kernels_before = np.searchsorted(trace.start[by_start], end - RESUMED_NS)
     latest_end = latest_ends[np.maximum(kernels_before - 1, 0)]
     computed_until = np.where(kernels_before > 0, latest_end, ready)
+
     stalled: Int64s = end - np.clip(computed_until, ready, end)
     return stalled
 
 
 def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
-    """The runs of the kernels of each name: of the MAX_KERNEL_NAMES names with the
-    longest totals, the longest first."""
+    """Add up the runs of the kernels of each name.
+
+    Returns:
+        The MAX_KERNEL_NAMES names with the longest totals, the longest first.
+    """
     rows = trace.rows_of(Role.KERNEL)
     name_of_row = trace.name[rows]
     counts = np.bincount(name_of_row, minlength=len(trace.names))
     total_ns = summed(name_of_row, trace.dur[rows], len(trace.names))
+
+    # Assign backwards, so that the first row of each name is assigned last and stays.
     first_row = np.zeros(len(trace.names), dtype=np.intp)
-    # backwards, so that the first row of a name is assigned last and stays
     first_row[name_of_row[::-1]] = rows[::-1]
+
     longest_first = np.argsort(-total_ns, kind="stable")
-    number_of_names = min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))
-    names = longest_first[:number_of_names].tolist()
-    does_communicate = communicates(trace, first_row[names]).tolist()
+    kept_names = min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))
+    names = longest_first[:kept_names].tolist()
+    communicates_flags = communicates(trace, first_row[names]).tolist()
     kernels = []
-    for name, communication in zip(names, does_communicate, strict=True):
+    for name, name_communicates in zip(names, communicates_flags, strict=True):
         kernel = model.KernelRuns(
             name=trace.names[name][:MAX_KERNEL_CHARACTERS],
             count=int(counts[name]),
             total_ns=int(total_ns[name]),
-            communicates=communication,
+            communicates=name_communicates,
         )
         kernels.append(kernel)
     return tuple(kernels)
