@@ -1,4 +1,4 @@
-"""From the summaries of ranks to everything that is known about their job."""
+"""Turns the summaries of ranks into the answer about their job."""
 
 from __future__ import annotations
 
@@ -46,24 +46,31 @@ NO_STEPS_NAME = "all"
 
 
 class Explained(msgspec.Struct, frozen=True, eq=False):
-    """The answer, and what it is made from."""
+    """The answer about a job, and the facts that it is made from."""
 
     facts: JobFacts
     answer: model.JobAnswer
 
 
 class Strip(msgspec.Struct, frozen=True, eq=False):
-    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks`
-    ascend."""
+    """How long each rank waited in each step."""
 
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...]  # ascending
     steps: tuple[str, ...]
-    waited: Int64s
+    waited: Int64s  # [ranks, steps], in ns
 
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
-        """The waits of a rank (its number) for a strip of at most `width` characters,
-        each from 0 to 1: steps that share a character show their longest wait, as a
-        share of the longest one of all ranks."""
+        """Return the waits of a rank for a strip of characters.
+
+        Steps that share a character show their longest wait.
+
+        Args:
+            rank: The number of the rank.
+            width: How many characters there are at most.
+
+        Returns:
+            For each character a share from 0 to 1 of the longest wait of all ranks.
+        """
         waits = self.waited[self.ranks.index(rank)]
         characters = min(width, len(waits))
         if not characters:
@@ -77,7 +84,11 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
 def explained(
     summaries: Iterable[model.RankSummary | model.LeftOut],
 ) -> Explained:
-    """Everything about the job that most of these ranks are of."""
+    """Find out everything about the job to which most of the ranks belong.
+
+    Args:
+        summaries: For each file the summary of its rank, or why it could not be read.
+    """
     job = job_of(summaries)
     job = replace(job, ranks=with_peers(with_groups(job.ranks)))
     matched = match(job.ranks)
@@ -103,8 +114,11 @@ def explained(
 
 
 def _clocks_of(matched: Matched) -> Clocks:
-    """The clocks of the ranks. Times of ranks are not compared (`refused` says why)
-    where of some collective it is not known of which process group it is."""
+    """Return the clocks of the ranks.
+
+    Times of ranks are not compared if the process group of some collective is unknown;
+    `refused` says so.
+    """
     clocks = clocks_of(matched)
     if not matched.no_group:
         return clocks
@@ -114,9 +128,11 @@ def _clocks_of(matched: Matched) -> Clocks:
 
 
 def strip_of(job: Explained) -> Strip:
-    """How long each rank waited in each step, for the strip of the app's page. A wait
-    belongs to the step in which its rank issued the collective; waits in sends and
-    receives, and before the first step, are not counted."""
+    """Add up how long each rank waited in each step, for the strip of the app's page.
+
+    A wait belongs to the step in which its rank issued the collective. Waits in sends
+    and receives, and waits before the first step, are not counted.
+    """
     matched = job.facts.matched
     steps = job.facts.steps
     is_send = matched.point_to_point[matched.of_row]
@@ -134,15 +150,15 @@ def strip_of(job: Explained) -> Strip:
 
 
 def _answer(facts: JobFacts) -> model.JobAnswer:
-    """The answer that follows from what is known of a job."""
+    """Make the answer about a job from its facts."""
     job = facts.job
     matched = facts.matched
     waits = facts.waits
     stragglers = tuple(stragglers_of(facts))
     rows = _rows(facts, stragglers)
-    is_untold = (waits.last == UNTOLD) & ~matched.point_to_point
+    last_is_unknown = (waits.last == UNTOLD) & ~matched.point_to_point
     compute_ns = np.array([row.compute_ns for row in rows], dtype=np.float64)
-    inferred = [what for summary in job.ranks for what in summary.inferred]
+    inferred = [sentence for summary in job.ranks for sentence in summary.inferred]
     return model.JobAnswer(
         world_size=job.world_size or None,
         given=len(job.ranks),
@@ -153,7 +169,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         no_group=matched.no_group,
         one_given=matched.one_given,
         cut=matched.cut,
-        untold=int(np.count_nonzero(is_untold)),
+        untold=int(np.count_nonzero(last_is_unknown)),
         clocks=_clock_answer(job, facts.clocks),
         ranks=tuple(rows),
         left_out=job.left_out,
@@ -169,8 +185,11 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
 
 
 class _Figures(msgspec.Struct, frozen=True):
-    """The medians over the steps of a rank, else the figures of the span of its device,
-    or of its trace; None without a GPU."""
+    """The usual times of a rank: the medians over its steps.
+
+    Without steps they are those of the span of its device, or of its trace. All but
+    `step_ns` are None without a GPU.
+    """
 
     step_ns: int
     compute_ns: int | None
@@ -183,22 +202,26 @@ class _Figures(msgspec.Struct, frozen=True):
 def _rows(
     facts: JobFacts, stragglers: Sequence[model.Straggler]
 ) -> list[model.RankRow]:
-    """A row for each rank: stragglers first, in their order, then those that cause
-    most waiting, then by their numbers."""
+    """Make a row for each rank.
+
+    Stragglers come first, in their order, then the ranks that cause most waiting, then
+    the others by their numbers.
+    """
     figures = [_figures(summary) for summary in facts.matched.ranks]
     outliers_of_ranks = _outliers(facts, figures)
     rows = [
         _row(facts, index, figures[index], outliers_of_ranks[index])
         for index in range(len(figures))
     ]
-    place_of_straggler = {
-        straggler.rank: place for place, straggler in enumerate(stragglers)
+
+    position_of_straggler = {
+        straggler.rank: position for position, straggler in enumerate(stragglers)
     }
     behind_stragglers = len(stragglers)
 
     def order(row: model.RankRow) -> tuple[int, int, int]:
-        place = place_of_straggler.get(row.rank, behind_stragglers)
-        return place, -row.caused_ns, row.rank
+        position = position_of_straggler.get(row.rank, behind_stragglers)
+        return position, -row.caused_ns, row.rank
 
     return sorted(rows, key=order)
 
@@ -206,8 +229,14 @@ def _rows(
 def _row(
     facts: JobFacts, index: int, figures: _Figures, stands_out_in: tuple[str, ...]
 ) -> model.RankRow:
-    """The row of the rank at this index of Matched.ranks. `figures`: of its steps;
-    `stands_out_in`: names of FIGURES."""
+    """Make the row of a rank.
+
+    Args:
+        facts: The facts of the job.
+        index: The index of the rank.
+        figures: Its usual times.
+        stands_out_in: The names of FIGURES in which it stands out.
+    """
     summary = facts.matched.ranks[index]
     sums = facts.sums
     clock = _clock_figures(facts.clocks, index)
@@ -242,14 +271,19 @@ def _row(
 
 
 def _figures(summary: model.RankSummary) -> _Figures:
-    """See _Figures. Without steps, `step_ns` is the span of the device, or without a
-    GPU the length of the trace."""
+    """Return the usual times of a rank.
+
+    Without steps, `step_ns` is the span of the device, or without a GPU the length of
+    the trace.
+    """
     lengths_ns = step_wall(summary.step_start, summary.step_end)
     median_step_ns = median(lengths_ns) if len(lengths_ns) else None
     account = summary.account
     if len(summary.accounts):
         account = medians(summary.accounts)
-    if not len(account):  # no GPU
+
+    has_gpu = len(account) > 0
+    if not has_gpu:
         trace_ns = summary.end_ns - summary.begin_ns
         return _Figures(
             step_ns=trace_ns if median_step_ns is None else median_step_ns,
@@ -259,32 +293,37 @@ def _figures(summary: model.RankSummary) -> _Figures:
             idle_ns=None,
             idle={},
         )
-    by_class = dict(zip(model.CLASSES, account.tolist(), strict=True))
+
+    ns_of_class = dict(zip(model.CLASSES, account.tolist(), strict=True))
     return _Figures(
-        step_ns=by_class["span"] if median_step_ns is None else median_step_ns,
-        compute_ns=by_class["compute"],
-        exposed_comm_ns=by_class["exposed_comm"],
-        exposed_copy_ns=by_class["exposed_copy"],
-        idle_ns=by_class["idle"],
-        idle={name: by_class[name] for name in IDLE if by_class[name]},
+        step_ns=ns_of_class["span"] if median_step_ns is None else median_step_ns,
+        compute_ns=ns_of_class["compute"],
+        exposed_comm_ns=ns_of_class["exposed_comm"],
+        exposed_copy_ns=ns_of_class["exposed_copy"],
+        idle_ns=ns_of_class["idle"],
+        idle={name: ns_of_class[name] for name in IDLE if ns_of_class[name]},
     )
 
 
 def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, ...]]:
-    """For each rank the names of the FIGURES in which it stands out among all."""
+    """Return for each rank the names of the FIGURES in which it stands out."""
     if not figures:
         return []
+
+    # Figures that are None, without a GPU, become nan.
+    columns: dict[str, Floats] = {}
+    for name in ACCOUNT:
+        values = [getattr(figures_of_rank, name) for figures_of_rank in figures]
+        columns[name] = np.array(values, dtype=np.float64)
     steps = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
     caused_ns = facts.caused.total
-    columns: dict[str, Floats] = {}  # None, without a GPU, becomes nan
-    for name in ACCOUNT:
-        of_ranks = [getattr(of_rank, name) for of_rank in figures]
-        columns[name] = np.array(of_ranks, dtype=np.float64)
     columns["caused_ns"] = caused_ns / steps
+
     step_ns = float(np.median(columns["step_ns"]))
     stands_out = {name: outliers(columns[name], step_ns) for name in FIGURES}
-    # To cause less than others is no distinction.
+    # To cause less waiting than others is no distinction.
     stands_out["caused_ns"] &= caused_ns > np.median(caused_ns)
+
     names_of_ranks: list[tuple[str, ...]] = []
     for index in range(len(figures)):
         names = tuple(name for name in FIGURES if stands_out[name][index])
@@ -293,7 +332,7 @@ def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, .
 
 
 def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
-    """The wait at a row of Matched; None for NO_ROW."""
+    """Describe the wait at a row of Matched; None for NO_ROW."""
     if row == NO_ROW:
         return None
     matched = facts.matched
@@ -309,10 +348,10 @@ def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
 
 
 def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
-    """What is said of the clocks of the job and of each host. The ranks of a host have
-    one clock, so the first of them stands for it."""
-    has_ranks = len(clocks.uncertainty) > 0
-    are_all_bounded = has_ranks and bool(np.isfinite(clocks.uncertainty).all())
+    """Describe the clocks of the job and of each host.
+
+    The ranks of a host share its clock, so the first of them stands for it.
+    """
     hosts = clocks.hosts
     answers: list[model.HostClock] = []
     for host, name in enumerate(hosts.names):
@@ -328,16 +367,19 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
             contradicted=name in clocks.contradicted,
         )
         answers.append(answer)
-    share_a_host = any(answer.ranks > 1 for answer in answers)
+    some_share_a_host = any(answer.ranks > 1 for answer in answers)
+
+    has_ranks = len(clocks.uncertainty) > 0
+    all_are_bounded = has_ranks and bool(np.isfinite(clocks.uncertainty).all())
     uncertainty_ns = None
-    if are_all_bounded:
+    if all_are_bounded:
         uncertainty_ns = round(float(clocks.uncertainty.max()))
     return model.ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
         feasible=not clocks.refused,
         uncertainty_ns=uncertainty_ns,
-        on_one_host_ns=round(clocks.resolution) if share_a_host else None,
+        on_one_host_ns=round(clocks.resolution) if some_share_a_host else None,
         refused=clocks.refused,
         guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
         hosts=tuple(answers),
@@ -345,7 +387,7 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
 
 
 class _ClockFigures(msgspec.Struct, frozen=True):
-    """The clock of a rank beside that of the reference, rounded."""
+    """The clock of a rank relative to that of the reference, rounded."""
 
     offset_ns: int | None  # None where nothing bounds it
     uncertainty_ns: int | None  # None where the offset is
@@ -353,10 +395,11 @@ class _ClockFigures(msgspec.Struct, frozen=True):
 
 
 def _clock_figures(clocks: Clocks, rank_index: int) -> _ClockFigures:
-    """The figures of the clock of the rank at this index of Clocks' arrays."""
+    """Return the rounded figures of the clock of a rank."""
     drift_ns_per_s = round(float(clocks.drift[rank_index]), 3) + 0.0  # no -0.0
     uncertainty_ns = float(clocks.uncertainty[rank_index])
-    if not math.isfinite(uncertainty_ns):  # nothing bounds the offset
+    is_bounded = math.isfinite(uncertainty_ns)
+    if not is_bounded:
         return _ClockFigures(
             offset_ns=None, uncertainty_ns=None, drift_ns_per_s=drift_ns_per_s
         )

@@ -48,13 +48,19 @@ def summarize(
     cached: bool = True,
     progress: Progress = silent,
 ) -> tuple[SummaryOrNot, ...]:
-    """The summary of each path or URL, in their order; LeftOut with a reason for those
-    that could not be read.
+    """Summarize the traces at many paths or URLs at once.
 
-    Without an executor, processes of this machine are used, no more than its cores and
-    its memory allow. With one, its processes must see the same paths and have the same
-    version of fusetui. `progress` is called with the number of finished ranks and of
-    all.
+    Args:
+        paths: The paths or URLs.
+        executor: Runs the work. Its processes must see the same paths and have the same
+            version of fusetui. Without one, processes of this machine are used, no more
+            than its cores and its memory allow.
+        cached: Whether to take summaries from the cache, and to store them.
+        progress: Called with the number of finished ranks and of all.
+
+    Returns:
+        The summary of each path in their order; a reason for those that could not be
+        read.
     """
     if executor is None:
         summaries = _here(paths, cached, progress)
@@ -67,8 +73,15 @@ def summarize(
 
 @contextmanager
 def executor_at(where: str) -> Iterator[Executor]:
-    """The executor of a running scheduler: `dask://HOST:PORT`. Raises
-    CannotReadError."""
+    """Connect to a running scheduler.
+
+    Args:
+        where: Its address, `dask://HOST:PORT`.
+
+    Raises:
+        CannotReadError: If it is no such address, does not answer, or if distributed is
+            not installed.
+    """
     if not where.startswith(DASK) or ":" not in where.removeprefix(DASK):
         raise CannotReadError(f"{where} is no place to run: use dask://HOST:PORT.")
     try:
@@ -77,6 +90,7 @@ def executor_at(where: str) -> Iterator[Executor]:
         raise CannotReadError(
             f"{where} needs distributed: pip install 'fusetui[dask]'."
         ) from None
+
     address = where.removeprefix(DASK)
     try:
         client = Client(
@@ -93,8 +107,12 @@ def executor_at(where: str) -> Iterator[Executor]:
 
 
 def task(path: str, cached: bool) -> bytes | LeftOut:
-    """What runs elsewhere: the summary as bytes, which any version of pickle
-    carries."""
+    """Summarize one trace; this is what runs in other processes.
+
+    Returns:
+        The summary as bytes, which any version of pickle carries; a reason if there is
+        none.
+    """
     try:
         summary = summary_of(path, cached)
     except MemoryError:
@@ -106,8 +124,10 @@ def task(path: str, cached: bool) -> bytes | LeftOut:
 
 
 def processes_for(paths: Sequence[str]) -> int:
-    """How many ranks are read at once: as many as there are cores, if they fit into
-    memory."""
+    """Return how many ranks to read at once.
+
+    It is the number of cores, unless fewer fit into memory.
+    """
     sizes = [_likely_size(path) for path in paths]
     needed_bytes = MEMORY_PER_BYTE * max(sizes, default=0)
     usable_bytes = int(memory_left() * MAX_MEMORY_SHARE)
@@ -116,7 +136,7 @@ def processes_for(paths: Sequence[str]) -> int:
 
 
 class _Summaries:
-    """The summaries so far, by their paths."""
+    """Collects the summaries of some paths, from the cache and from processes."""
 
     def __init__(self, paths: Sequence[str], cached: bool, progress: Progress) -> None:
         self._paths = paths
@@ -125,11 +145,11 @@ class _Summaries:
         self._by_path: dict[str, SummaryOrNot] = {}
 
     def missing(self) -> list[str]:
-        """The paths without a summary."""
+        """Return the paths without a summary."""
         return [path for path in self._paths if path not in self._by_path]
 
     def take_from_cache(self) -> None:
-        """Takes the summaries that lie in the cache: these need no process."""
+        """Take the summaries that the cache has; these need no process."""
         for path in self._paths:
             summary = known_summary(path)
             if summary is not None:
@@ -137,21 +157,25 @@ class _Summaries:
         self._progress(len(self._by_path), len(self._paths))
 
     def read_in_this_process(self, paths: Sequence[str]) -> None:
-        """Takes the summaries of these paths, read one after the other."""
+        """Summarize some paths one after the other, in this process."""
         for path in paths:
             self._add(path, task(path, self._cached))
 
     def read_in_processes(self, paths: Sequence[str], processes: int) -> None:
-        """Takes the summaries of these paths, read in so many processes at once. What a
-        process that dies was to read stays missing."""
+        """Summarize some paths in several processes.
+
+        If a process dies, the path that it was reading stays missing.
+        """
         arguments = [(path, self._cached) for path in paths]
         at_once = min(processes, len(arguments))
-        for number, result in calls(task, arguments, at_once):
-            self._add(paths[number], result)
+        for index, result in calls(task, arguments, at_once):
+            self._add(paths[index], result)
 
     def in_order(self) -> tuple[SummaryOrNot, ...]:
-        """The summary of each path; LeftOut for what is still missing, whose process
-        died too often."""
+        """Return the summary of each path, in the order of the paths.
+
+        A path that is still missing gets a reason: its process died too often.
+        """
         summaries: list[SummaryOrNot] = []
         for path in self._paths:
             summary = self._by_path.get(path)
@@ -169,18 +193,23 @@ class _Summaries:
 def _here(
     paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrNot, ...]:
-    """The summary of each path, read on this machine: in this process if that is little
-    work or there is room for one alone, else in several."""
+    """Summarize traces on this machine.
+
+    It takes several processes unless that is little work, or there is room for one
+    only.
+    """
     summaries = _Summaries(paths, cached, progress)
     if cached:
         summaries.take_from_cache()
+
     missing = summaries.missing()
     processes = processes_for(missing)
     is_little = sum(map(_likely_size, missing)) < MIN_BYTES_FOR_PROCESSES
     if processes == 1 or len(missing) < MIN_FILES_FOR_PROCESSES or is_little:
         summaries.read_in_this_process(missing)
-    # A process may die, of too little memory most likely. What it read is tried again,
-    # alone the last time.
+
+    # A process may die, of too little memory most likely. What it was reading is tried
+    # again, alone the last time.
     for attempt in range(MAX_TRIES):
         missing = summaries.missing()
         is_last = attempt == MAX_TRIES - 1
@@ -191,10 +220,11 @@ def _here(
 def _through(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrNot, ...]:
-    """The summary of each path, read by the processes of an executor."""
+    """Summarize traces by the processes of an executor."""
     # Other processes may have another working directory.
-    places = [path if is_remote(path) else os.path.abspath(path) for path in paths]
-    futures = [executor.submit(task, place, cached) for place in places]
+    absolute = [path if is_remote(path) else os.path.abspath(path) for path in paths]
+    futures = [executor.submit(task, path, cached) for path in absolute]
+
     summaries: list[SummaryOrNot] = []
     for path, future in zip(paths, futures, strict=True):
         summaries.append(_result_of(path, future))
@@ -203,8 +233,10 @@ def _through(
 
 
 def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrNot:
-    """The result of a task about this path, when it is there; LeftOut with the reason
-    if the executor gives none."""
+    """Wait for the result of a task.
+
+    If the executor fails, a reason takes the place of the summary.
+    """
     try:
         return _unpacked(path, future.result())
     except Exception as error:  # whatever an executor raises when its worker is gone
@@ -214,18 +246,18 @@ def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrNot:
 
 
 def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
-    """The result, about the path as it was given."""
+    """Decode the result of a task, and name the path as it was given."""
     summary = decoded(result) if isinstance(result, bytes) else result
     return replace(summary, path=path)
 
 
 def _likely_size(path: str) -> int:
-    """The bytes of a document, roughly; 0 for a file that is not there."""
+    """Estimate the bytes of a document; 0 for a file that is not there."""
     if is_remote(path):
         return REMOTE_BYTES
     try:
-        stored = os.stat(path).st_size
+        stored_bytes = os.stat(path).st_size
     except OSError:
         return 0
     is_packed = path.endswith((".gz", ".zst", ".zip"))
-    return stored * TYPICAL_RATIO if is_packed else stored
+    return stored_bytes * TYPICAL_RATIO if is_packed else stored_bytes

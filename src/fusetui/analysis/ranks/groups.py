@@ -1,15 +1,16 @@
-"""Of which process group a collective is, and with which rank a send or a receive,
-where its own args do not say it.
+"""Infers the process group of collectives, and the peer of sends and receives, where
+their args do not say it.
 
-Collectives of gloo, and those of NCCL in old files, name no group; the file lists those
-that its rank belongs to. Every rank runs the same program, so the n-th collective of a
-step is of the same kind of group on all of them. A collective ends on all its ranks at
-nearly the same time, and on none before it has started on all: of the kinds that fit in
-all steps, the one with the largest groups is taken. Where several are as large, or
-clocks cannot be compared, it cannot be told.
+Collectives of gloo, and those of NCCL in old files, name no process group. The file
+only lists the groups to which its rank belongs. Every rank runs the same program, so
+the n-th collective of a step belongs to the same *kind of group* on all ranks, such as
+the groups of tensor parallelism. A collective ends at nearly the same time on all its
+ranks, and on none before it has started on all. Of the kinds that fit this in all
+steps, the one with the largest groups is taken. If several are as large, or if clocks
+cannot be compared, the group stays unknown.
 
-The peer that is recorded is a number in the process group, by some writers in the job:
-the reading in which sends and receives pair up is taken.
+A recorded peer is a rank within the process group, or by some writers a rank of the
+job. The reading is taken in which more sends and receives pair up.
 """
 
 from __future__ import annotations
@@ -40,20 +41,30 @@ NO_PEER = -1
 
 
 class _KindOfGroup(msgspec.Struct, frozen=True):
-    """Groups that each rank is in one of, as of tensor parallelism: the n-th of each
-    rank."""
+    """Groups of one kind, such as those of tensor parallelism: each rank is in one.
 
-    of_rank: tuple[ProcessGroup, ...]
+    In the files it is the n-th group that each rank lists.
+    """
+
+    of_rank: tuple[ProcessGroup, ...]  # the group of each rank
     members: tuple[list[int], ...]  # indices of the ranks of each group
 
     @property
     def size(self) -> int:
-        """How many ranks the largest of them has."""
+        """How many ranks the largest of the groups has."""
         return max(group.size for group in self.of_rank)
 
     def spread_ns(self, start: Int64s, end: Int64s) -> float:
-        """How far the ends of a group lie apart, the mean of all; inf if one ends
-        before another one has started. `start` and `end`: [ranks, collectives]."""
+        """Measure how far the ends of collectives lie apart within these groups.
+
+        Args:
+            start: The starts of the collectives, of shape [ranks, collectives].
+            end: Their ends, in the same shape.
+
+        Returns:
+            The mean ns over all groups; inf if a collective ends on one rank before it
+            has started on another one of its group.
+        """
         spreads: list[float] = []
         for ranks in self.members:
             first_end = end[ranks].min(axis=0)
@@ -66,65 +77,87 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 
 
 def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
-    """The ranks, with the groups of their collectives where these can be told."""
-    unknown = [_without_group(summary) for summary in ranks]
+    """Return the ranks with the process groups of their collectives, if inferable.
+
+    Clocks must be one, so all ranks have to be of one named host.
+    """
+    without_group = [_without_group(summary) for summary in ranks]
     hosts = {summary.host for summary in ranks}
     has_one_clock = len(ranks) > 1 and len(hosts) == 1 and "" not in hosts
-    if not has_one_clock or not any(len(numbers) for numbers in unknown):
+    if not has_one_clock or not any(len(collectives) for collectives in without_group):
         return tuple(ranks)
+
     kinds = _kinds(ranks)
     if not kinds:
         return tuple(ranks)
-    chosen = _chosen_kinds(ranks, kinds, unknown)
+
+    kinds_of_ranks = _chosen_kinds(ranks, kinds, without_group)
     with_chosen = []
     for index, summary in enumerate(ranks):
         group_of_kind = [kind.of_rank[index] for kind in kinds]
-        with_chosen.append(_with_chosen(summary, group_of_kind, chosen[index]))
+        with_chosen.append(_with_chosen(summary, group_of_kind, kinds_of_ranks[index]))
     return tuple(with_chosen)
 
 
 def _chosen_kinds(
     ranks: Sequence[RankSummary],
     kinds: Sequence[_KindOfGroup],
-    unknown: Sequence[Rows],
+    without_group: Sequence[Rows],
 ) -> list[Rows]:
-    """Of each rank the kind of group of each of its collectives, an index in `kinds`;
-    UNCHOSEN where it cannot be told, and where the group is known. `unknown`: of each
-    rank the collectives whose group is not known."""
-    chosen = []
+    """Choose the kind of group of each collective of each rank.
+
+    Args:
+        ranks: The ranks.
+        kinds: The kinds to choose from.
+        without_group: For each rank the collectives whose group is unknown.
+
+    Returns:
+        For each rank an index into `kinds` per collective; UNCHOSEN where the group is
+        known, and where it cannot be inferred.
+    """
+    kinds_of_ranks = []
     for summary in ranks:
-        size = len(summary.collectives)
-        chosen.append(np.full(size, UNCHOSEN, dtype=np.intp))
-    for numbers_of_ranks in _same_places(ranks, unknown):
-        whole = _without_cut_ones(ranks, numbers_of_ranks)
-        kind = _fitting_kind(ranks, kinds, whole)
-        for kind_of_collective, numbers in zip(chosen, numbers_of_ranks, strict=True):
-            kind_of_collective[numbers] = kind
-    return chosen
+        collectives = len(summary.collectives)
+        kinds_of_ranks.append(np.full(collectives, UNCHOSEN, dtype=np.intp))
+
+    for collectives_of_ranks in _same_places(ranks, without_group):
+        uncut = _without_cut_ones(ranks, collectives_of_ranks)
+        kind = _fitting_kind(ranks, kinds, uncut)
+        for kind_of_collective, same_place in zip(
+            kinds_of_ranks, collectives_of_ranks, strict=True
+        ):
+            kind_of_collective[same_place] = kind
+    return kinds_of_ranks
 
 
 def _without_group(summary: RankSummary) -> Rows:
-    """The numbers of the collectives whose group is not known, without sends and
-    receives, which have a peer instead."""
+    """Return the indices of the collectives of a rank whose group is unknown.
+
+    Sends and receives are left out; they have a peer instead.
+    """
     collectives = summary.collectives
     is_unknown_group = [group == UNKNOWN_GROUP for group in summary.groups]
     is_send_name = [name in POINT_TO_POINT for name in summary.names]
-    # one entry at least each, so that they can be indexed where there is none
+
+    # A rank may have no groups and no names, but numpy cannot index an empty list.
     is_unknown = np.array(is_unknown_group or [False])[collectives.group]
     is_send = np.array(is_send_name or [False])[collectives.name]
     return np.flatnonzero(is_unknown & ~is_send)
 
 
 def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
-    """The kinds of groups in the order in which all ranks list them; none if they
-    disagree."""
-    listed = [_groups_with_others(summary) for summary in ranks]
-    if len({len(groups) for groups in listed}) != 1:
+    """Return the kinds of groups, in the order in which all ranks list them.
+
+    Returns none if the ranks disagree.
+    """
+    groups_of_ranks = [_groups_with_others(summary) for summary in ranks]
+    if len({len(groups) for groups in groups_of_ranks}) != 1:
         return []
-    index_of = {summary.rank: index for index, summary in enumerate(ranks)}
+
+    index_of_rank = {summary.rank: index for index, summary in enumerate(ranks)}
     kinds: list[_KindOfGroup] = []
-    for groups_of_ranks in zip(*listed, strict=True):
-        kind = _kind(groups_of_ranks, index_of)
+    for nth_groups in zip(*groups_of_ranks, strict=True):
+        kind = _kind(nth_groups, index_of_rank)
         if kind is None:
             return []
         kinds.append(kind)
@@ -132,7 +165,7 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
 
 
 def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
-    """The groups that a rank lists and is in, without those of one rank."""
+    """List the groups of several ranks to which a rank belongs."""
     groups = []
     for group in summary.groups:
         if group.size > 1 and summary.rank in group.ranks:
@@ -141,123 +174,176 @@ def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
 
 
 def _kind(
-    groups_of_ranks: tuple[ProcessGroup, ...], index_of: Mapping[int, int]
+    group_of_rank: tuple[ProcessGroup, ...], index_of_rank: Mapping[int, int]
 ) -> _KindOfGroup | None:
-    """The kind of groups of which each rank is in the given one; None if the ranks of
-    one group do not all list it. `index_of`: by the number of a rank, its index."""
+    """Make a kind of group from the groups that ranks list at the same place.
+
+    Args:
+        group_of_rank: The group of each rank.
+        index_of_rank: The index of each rank, by its number.
+
+    Returns:
+        The kind; None if the ranks of one group do not all list it.
+    """
     members: dict[tuple[int, ...], list[int]] = {}
-    for group in groups_of_ranks:
-        given = [index_of[rank] for rank in group.ranks if rank in index_of]
+    for group in group_of_rank:
+        given = [index_of_rank[rank] for rank in group.ranks if rank in index_of_rank]
         members[group.ranks] = given
+
     for group_ranks, indices in members.items():
-        if any(groups_of_ranks[index].ranks != group_ranks for index in indices):
+        if any(group_of_rank[index].ranks != group_ranks for index in indices):
             return None
-    several = tuple(indices for indices in members.values() if len(indices) > 1)
-    return _KindOfGroup(of_rank=groups_of_ranks, members=several)
+    with_several = tuple(indices for indices in members.values() if len(indices) > 1)
+    return _KindOfGroup(of_rank=group_of_rank, members=with_several)
 
 
 def _same_places(
-    ranks: Sequence[RankSummary], unknown: Sequence[Rows]
+    ranks: Sequence[RankSummary], without_group: Sequence[Rows]
 ) -> Iterator[list[Rows]]:
-    """The collectives of each rank that are the same place of the program: of all steps
-    with the same collectives, those that are the n-th there."""
+    """Yield the collectives that are at the same place of the program.
+
+    Steps with the same sequence of collectives run the same program. The n-th
+    collective is at the same place in all of them, on all ranks.
+
+    Args:
+        ranks: The ranks.
+        without_group: For each rank the collectives whose group is unknown.
+
+    Yields:
+        For each rank the indices of such collectives, one per step.
+    """
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
-    for numbers_of_ranks in _numbers_by_step(ranks, unknown).values():
-        if len(numbers_of_ranks) < len(ranks):
+    for collectives_of_rank in _collectives_by_step(ranks, without_group).values():
+        if len(collectives_of_rank) < len(ranks):
             continue
-        step = [numbers_of_ranks[index] for index in range(len(ranks))]
+        step = [collectives_of_rank[index] for index in range(len(ranks))]
         programs = [
-            _program(summary, numbers)
-            for summary, numbers in zip(ranks, step, strict=True)
+            _program(summary, collectives)
+            for summary, collectives in zip(ranks, step, strict=True)
         ]
         if len(set(programs)) == 1:
             steps_of_program.setdefault(programs[0], []).append(step)
+
     for steps in steps_of_program.values():
-        places = np.array(steps, dtype=np.intp).T  # [places, ranks, steps]
-        for numbers_at_place in places:
-            yield list(numbers_at_place)
+        by_place = np.array(steps, dtype=np.intp).T  # [places, ranks, steps]
+        for collectives_at_place in by_place:
+            yield list(collectives_at_place)
 
 
 _Program = tuple[tuple[str, int], ...]
 """Names and sizes of the collectives of a step."""
 
 
-def _program(summary: RankSummary, numbers: Sequence[int]) -> _Program:
-    """The names and sizes of these collectives of a rank."""
+def _program(summary: RankSummary, collectives: Sequence[int]) -> _Program:
+    """Return the names and sizes of some collectives of a rank."""
     size = summary.collectives.size
-    return tuple((summary.name_of(number), int(size[number])) for number in numbers)
+    return tuple((summary.name_of(index), int(size[index])) for index in collectives)
 
 
-def _numbers_by_step(
-    ranks: Sequence[RankSummary], unknown: Sequence[Rows]
+def _collectives_by_step(
+    ranks: Sequence[RankSummary], without_group: Sequence[Rows]
 ) -> dict[object, dict[int, list[int]]]:
-    """By the key of a step, None before the first, and the index of a rank: the numbers
-    of its collectives."""
+    """Sort collectives by the step in which they were issued, and by rank.
+
+    Args:
+        ranks: The ranks.
+        without_group: For each rank the collectives whose group is unknown.
+
+    Returns:
+        By the key of a step, None before the first, and by the index of a rank: the
+        indices of its collectives.
+    """
     by_step: dict[object, dict[int, list[int]]] = {}
-    for index, (summary, numbers) in enumerate(zip(ranks, unknown, strict=True)):
+    for rank, (summary, collectives) in enumerate(
+        zip(ranks, without_group, strict=True)
+    ):
         before_first = None
         keys = [*step_keys(summary), before_first]
-        issued = summary.collectives.issued[numbers]
+        issued = summary.collectives.issued[collectives]
+        # Before the first step the search gives -1, which finds the last key.
         step = np.searchsorted(summary.step_start, issued, side="right") - 1
-        for number, place in zip(numbers.tolist(), step.tolist(), strict=True):
-            by_rank = by_step.setdefault(keys[place], {})
-            by_rank.setdefault(index, []).append(number)
+        for collective, index in zip(collectives.tolist(), step.tolist(), strict=True):
+            by_rank = by_step.setdefault(keys[index], {})
+            by_rank.setdefault(rank, []).append(collective)
     return by_step
 
 
 def _without_cut_ones(
-    ranks: Sequence[RankSummary], numbers_of_ranks: Sequence[Rows]
+    ranks: Sequence[RankSummary], collectives_of_ranks: Sequence[Rows]
 ) -> list[Rows]:
-    """These collectives without the steps in which a recording cuts the one of some
-    rank."""
+    """Leave out the steps in which a recording cuts the collective of some rank.
+
+    Args:
+        ranks: The ranks.
+        collectives_of_ranks: For each rank its collectives at one place of the program,
+            one per step.
+    """
     is_cut = [
-        np.isin(numbers, summary.cut)
-        for summary, numbers in zip(ranks, numbers_of_ranks, strict=True)
+        np.isin(collectives, summary.cut)
+        for summary, collectives in zip(ranks, collectives_of_ranks, strict=True)
     ]
-    is_kept = ~np.any(is_cut, axis=0)
-    return [numbers[is_kept] for numbers in numbers_of_ranks]
+    is_uncut = ~np.any(is_cut, axis=0)
+    return [collectives[is_uncut] for collectives in collectives_of_ranks]
 
 
 def _fitting_kind(
     ranks: Sequence[RankSummary],
     kinds: Sequence[_KindOfGroup],
-    numbers_of_ranks: Sequence[Rows],
+    collectives_of_ranks: Sequence[Rows],
 ) -> int:
-    """The kind of groups, an index in `kinds`, in which the ends of these collectives
-    lie together: the one with the largest groups of those that fit. UNCHOSEN if none
-    fits, or if several are as large."""
-    if not len(numbers_of_ranks[0]):
+    """Choose the kind of group in which the ends of collectives lie together.
+
+    Args:
+        ranks: The ranks.
+        kinds: The kinds to choose from.
+        collectives_of_ranks: For each rank its collectives at one place of the program,
+            one per step.
+
+    Returns:
+        The index of the kind with the largest groups of those that fit. UNCHOSEN if
+        none fits, or if several are as large.
+    """
+    if not len(collectives_of_ranks[0]):
         return UNCHOSEN
+
     starts: list[Int64s] = []
     ends: list[Int64s] = []
-    for summary, numbers in zip(ranks, numbers_of_ranks, strict=True):
-        starts.append(summary.collectives.start[numbers])
-        ends.append(summary.collectives.end[numbers])
+    for summary, collectives in zip(ranks, collectives_of_ranks, strict=True):
+        starts.append(summary.collectives.start[collectives])
+        ends.append(summary.collectives.end[collectives])
     start = np.stack(starts)
     end = np.stack(ends)
+
     spreads_ns = [kind.spread_ns(start, end) for kind in kinds]
     max_spread_ns = max(MAX_SPREAD_RATIO * min(spreads_ns), SMALL_SPREAD_NS)
     fitting = []
-    for number, spread_ns in enumerate(spreads_ns):
+    for index, spread_ns in enumerate(spreads_ns):
         if np.isfinite(spread_ns) and spread_ns <= max_spread_ns:
-            fitting.append(number)
-    largest_size = max((kinds[number].size for number in fitting), default=0)
-    largest = [number for number in fitting if kinds[number].size == largest_size]
+            fitting.append(index)
+
+    largest_size = max((kinds[index].size for index in fitting), default=0)
+    largest = [index for index in fitting if kinds[index].size == largest_size]
     return largest[0] if len(largest) == 1 else UNCHOSEN
 
 
 def _with_chosen(
-    summary: RankSummary, group_of_kind: Sequence[ProcessGroup], kind_of: Rows
+    summary: RankSummary, group_of_kind: Sequence[ProcessGroup], kind: Rows
 ) -> RankSummary:
-    """The rank with its groups of these kinds; `kind_of` each collective, or
-    UNCHOSEN."""
-    is_chosen = kind_of != UNCHOSEN
+    """Return a rank with the groups that were chosen for its collectives.
+
+    Args:
+        summary: The rank.
+        group_of_kind: Its group of each kind.
+        kind: The kind of each collective, or UNCHOSEN.
+    """
+    is_chosen = kind != UNCHOSEN
     if not is_chosen.any():
         return summary
+
     groups = tuple(dict.fromkeys((*summary.groups, *group_of_kind)))
-    number_of_kind = np.array([groups.index(group) for group in group_of_kind])
-    chosen = number_of_kind[np.maximum(kind_of, 0)]
-    group = np.where(is_chosen, chosen, summary.collectives.group)
+    group_index_of_kind = np.array([groups.index(group) for group in group_of_kind])
+    chosen_group = group_index_of_kind[np.maximum(kind, 0)]
+    group = np.where(is_chosen, chosen_group, summary.collectives.group)
     return replace(
         summary,
         groups=groups,
@@ -267,57 +353,73 @@ def _with_chosen(
 
 
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
-    """The ranks with the peers of their sends and receives as numbers in the job: peers
-    are read as numbers in process groups or in the job, whichever pairs up more."""
-    in_group = [_translated(summary) for summary in ranks]
-    as_recorded = [summary.collectives.peer for summary in ranks]
-    if all(map(np.array_equal, in_group, as_recorded)):
+    """Return the ranks with the peers of sends and receives as ranks of the job.
+
+    A recorded peer is read as a rank within the process group or as a rank of the job,
+    whichever makes more sends and receives pair up.
+    """
+    peers_as_in_group = [_translated(summary) for summary in ranks]
+    peers_as_recorded = [summary.collectives.peer for summary in ranks]
+    if all(map(np.array_equal, peers_as_in_group, peers_as_recorded)):
         return tuple(ranks)
-    chosen = min((in_group, as_recorded), key=lambda peers: _unpaired(ranks, peers))
+
+    better = min(
+        (peers_as_in_group, peers_as_recorded),
+        key=lambda peers: _unpaired(ranks, peers),
+    )
     return tuple(
         replace(summary, collectives=replace(summary.collectives, peer=peer))
-        for summary, peer in zip(ranks, chosen, strict=True)
+        for summary, peer in zip(ranks, better, strict=True)
     )
 
 
 def _translated(summary: RankSummary) -> Int64s:
-    """The peers of the collectives of a rank, where the recorded ones are numbers in
-    groups, as numbers in the job; NO_PEER where a group has no such number."""
+    """Translate the peers of a rank from ranks within groups to ranks of the job.
+
+    Returns:
+        The peer of each collective; NO_PEER where a group has no such rank.
+    """
     recorded = summary.collectives.peer
     translated = recorded.copy()
-    for number, group in enumerate(summary.groups):
-        is_in_group = summary.collectives.group == number
-        of_group = np.flatnonzero(is_in_group & (recorded >= 0))
-        if len(of_group) and group.ranks:
-            peer = recorded[of_group]
+    for index, group in enumerate(summary.groups):
+        is_in_group = summary.collectives.group == index
+        collectives = np.flatnonzero(is_in_group & (recorded >= 0))
+        if len(collectives) and group.ranks:
+            peer = recorded[collectives]
             is_listed = peer < len(group.ranks)
-            rank_of_peer = np.array(group.ranks)[np.where(is_listed, peer, 0)]
-            translated[of_group] = np.where(is_listed, rank_of_peer, NO_PEER)
+            job_rank = np.array(group.ranks)[np.where(is_listed, peer, 0)]
+            translated[collectives] = np.where(is_listed, job_rank, NO_PEER)
     return translated
 
 
 def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
-    """How many sends and receives would have no counterpart if `peers` were those of
-    the collectives of each rank: sends without a receive and receives without a send,
-    and those whose peer is impossible, which is the rank itself, or none (NO_PEER)
-    where one was recorded. Peers that are not among `ranks` count for nothing."""
-    given = {summary.rank for summary in ranks}
+    """Count the sends and receives that would have no counterpart.
+
+    These are sends without a receive, receives without a send, and those whose peer is
+    impossible: the rank itself, or none although one was recorded. Peers that are not
+    among `ranks` count for nothing.
+
+    Args:
+        ranks: The ranks.
+        peers: For each rank the assumed peer of each collective, a rank of the job.
+    """
+    given_ranks = {summary.rank for summary in ranks}
     sends_less_receives: Counter[_Link] = Counter()
     impossible = 0
     for summary, peer in zip(ranks, peers, strict=True):
         is_itself = peer == summary.rank
         is_lost = (peer < 0) & (summary.collectives.peer >= 0)
         impossible += int((is_itself | is_lost).sum())
-        for number in np.flatnonzero(peer >= 0).tolist():
-            name = summary.name_of(number)
-            other = int(peer[number])
-            if name in POINT_TO_POINT and other in given:
+        for collective in np.flatnonzero(peer >= 0).tolist():
+            name = summary.name_of(collective)
+            other = int(peer[collective])
+            if name in POINT_TO_POINT and other in given_ranks:
                 _count(sends_less_receives, name, summary.rank, other)
     return sum(map(abs, sends_less_receives.values())) + impossible
 
 
 class _Link(msgspec.Struct, frozen=True):
-    """From which rank to which one data is sent."""
+    """A pair of ranks between which data is sent."""
 
     sender: int
     receiver: int
@@ -327,8 +429,17 @@ class _Link(msgspec.Struct, frozen=True):
 def _count(
     sends_less_receives: Counter[_Link], name: str, rank: int, peer: int
 ) -> None:
-    """Counts a send of `rank` to `peer` as 1 at its link, a receive as -1; of kernels
-    that do both, that of the lower rank as the send."""
+    """Count a send as 1 and a receive as -1, so that pairs cancel.
+
+    A kernel that does both counts as a send on the lower rank, and as a receive on the
+    other one.
+
+    Args:
+        sends_less_receives: The count of each link, which is changed in place.
+        name: The name of the collective.
+        rank: The rank that runs it.
+        peer: The other rank.
+    """
     is_both = name == "send_recv"
     is_send = rank < peer if is_both else name == "send"
     if is_send:

@@ -1,10 +1,11 @@
-"""What a step would take if late ranks were as fast as the others between their
-collectives.
+"""Estimates how long a step would take if late ranks were as fast as the others.
 
-Every rank is a chain: a stretch of its own, a collective in which all meet, the next
-stretch. The replay is believed only where the whole group is given, every collective
-was matched, stretches do not overlap collectives, and replaying what was recorded gives
-the recorded steps within 1 %.
+In this model every rank alternates between *stretches* of its own work and collectives
+in which all ranks meet. A late rank gets the stretches of the median of the others.
+
+The estimate is given only if all ranks of the group are given, every collective was
+matched, and stretches do not overlap collectives. Replaying what was recorded also has
+to give the recorded steps within 1 %.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OVERLAP = "collectives overlap other work or the borders of steps"
 
 
 class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
-    """A step of all ranks as stretches between collectives; ns."""
+    """A step of all ranks, as stretches of work between collectives; in ns."""
 
     # [stretches, ranks]: the last one follows the last collective; the first one counts
     # from when the first rank begins the step
@@ -42,8 +43,12 @@ class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
 def replayable(
     job: RankJob, matched: Matched, waits: Waits
 ) -> list[ReplayableStep] | str:
-    """The steps of the job in their order; or why they cannot be replayed, as the rest
-    of a sentence."""
+    """Split the steps of a job into stretches and collectives.
+
+    Returns:
+        The steps in their order; or why they cannot be replayed, as the rest of a
+        sentence.
+    """
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
         return "not all ranks of the job are given"
@@ -54,19 +59,21 @@ def replayable(
         return "the beginning or the end of a recording cuts a collective of a step"
     if not (matched.counts == ranks).all():
         return "some collectives are of a part of the ranks only"
+
     keys = [step_keys(summary) for summary in matched.ranks]
     if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
         return "the ranks do not have the same steps"
-    steps_ns = 0.0  # of all ranks
+
+    all_steps_ns = 0.0
     for summary in matched.ranks:
-        steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
-    if matched.covered.sum() > MAX_REPLAY_ERROR * steps_ns:
+        all_steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
+    if matched.covered.sum() > MAX_REPLAY_ERROR * all_steps_ns:
         return OVERLAP
     return _steps(matched, waits) or OVERLAP
 
 
 def _cut_in_a_step(matched: Matched) -> bool:
-    """Whether a collective that a recording cuts reaches into a step of any rank."""
+    """Return whether a collective that a recording cuts reaches into any step."""
     for rank, row in zip(
         matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True
     ):
@@ -79,27 +86,32 @@ def _cut_in_a_step(matched: Matched) -> bool:
 
 
 def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
-    """The steps of a job in which every rank takes part in every collective; None where
-    a collective crosses the border of a step, or overlaps a stretch."""
+    """Split the steps of a job in which every rank takes part in every collective.
+
+    Returns None if a collective crosses the border of a step, or overlaps a stretch.
+    """
+    # Tables of shape [collectives, ranks], on the common clock.
     ranks = len(matched.ranks)
     by_collective = np.lexsort((matched.rank, matched.of_row))
     start = waits.start[by_collective].reshape(-1, ranks)
     end = waits.end[by_collective].reshape(-1, ranks)
-    # from the clock of each rank to the common one; the same for all collectives but
-    # for drifts, so that of the first one will do for the borders of steps
+
+    # Shift the borders of steps to the common clock. The shift of a rank changes only
+    # if its clock drifts, so that of its first collective will do.
     shift = (waits.start - matched.start)[by_collective].reshape(-1, ranks)
     first_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
     own_begins = np.stack([summary.step_start for summary in matched.ranks], axis=1)
     own_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
     step_begins = own_begins + first_shift
     step_ends = own_ends + first_shift
+
     steps: list[ReplayableStep] = []
     for begin, until in zip(step_begins, step_ends, strict=True):
         is_inside = (start >= begin).all(axis=1) & (end <= until).all(axis=1)
         touches = ((start < until) & (end > begin)).any(axis=1)
         if (touches & ~is_inside).any():
             return None
-        step = _step(begin, until, start[is_inside], end[is_inside])
+        step = _step(begin, until, starts=start[is_inside], ends=end[is_inside])
         if step is None:
             return None
         steps.append(step)
@@ -107,16 +119,25 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
 
 
 def _step(
-    begin: Int64s, until: Int64s, starts: Int64s, ends: Int64s
+    begin: Int64s, until: Int64s, *, starts: Int64s, ends: Int64s
 ) -> ReplayableStep | None:
-    """A step from when each rank begins it until it ends it, both of shape [ranks],
-    with the starts and ends of its collectives, [collectives, ranks]; ns of the common
-    clock. None if a collective starts before the one before it has ended."""
+    """Split one step into stretches and collectives.
+
+    Args:
+        begin: When each rank begins the step, in ns of the common clock.
+        until: When each rank ends it.
+        starts: The starts of its collectives, of shape [collectives, ranks].
+        ends: Their ends, in the same shape.
+
+    Returns:
+        The step; None if a collective starts before the one before it has ended.
+    """
     stretch_ends = np.concatenate((starts, until[None]))
     stretch_begins = np.concatenate((begin[None], ends))
     own = stretch_ends - stretch_begins
     if (own < 0).any():
         return None
+
     own[0] += begin - begin.min()
     last_starts = starts.max(axis=1, keepdims=True)
     return ReplayableStep(
@@ -129,8 +150,17 @@ def _step(
 def if_ordinary(
     matched: Matched, steps: Sequence[ReplayableStep], rank: int
 ) -> MeanStepChange | None:
-    """The mean step_wall_of_job if `rank`, an index, were as fast as the others. None if
-    replaying what was recorded does not give what was recorded."""
+    """Estimate the mean step if one rank were as fast as the others.
+
+    Args:
+        matched: The collectives of the job.
+        steps: The steps of the job.
+        rank: The index of the rank.
+
+    Returns:
+        The change; None if replaying what was recorded does not give the recorded
+        steps.
+    """
     means = _mean_steps(steps, [rank])
     if means is None:
         return None
@@ -147,22 +177,34 @@ def if_all_ordinary(
     replay: Sequence[ReplayableStep] | str,
     stragglers: Sequence[Straggler],
 ) -> JointStepChange | None:
-    """The mean step_wall_of_job if all stragglers were as fast as the others. None
-    unless that saves MIN_STEP_SHARE of a step more than fixing the best one."""
+    """Estimate the mean step if all stragglers were as fast as the others.
+
+    Args:
+        matched: The collectives of the job.
+        replay: The steps of the job; or why they cannot be replayed.
+        stragglers: The ranks that hold up the job.
+
+    Returns:
+        The change. None unless it saves MIN_STEP_SHARE of a step more than fixing the
+        best single one.
+    """
     changes: list[MeanStepChange] = []
     for straggler in stragglers:
         if straggler.what_if is not None:
             changes.append(straggler.what_if)
     if isinstance(replay, str) or len(changes) < 2 or len(changes) < len(stragglers):
         return None
-    numbers = {change.rank for change in changes}
-    late = []
+
+    late_numbers = {change.rank for change in changes}
+    late_indices = []
     for index, summary in enumerate(matched.ranks):
-        if summary.rank in numbers:
-            late.append(index)
-    if len(late) == len(matched.ranks):
+        if summary.rank in late_numbers:
+            late_indices.append(index)
+    nobody_is_in_time = len(late_indices) == len(matched.ranks)
+    if nobody_is_in_time:
         return None
-    means = _mean_steps(replay, late)
+
+    means = _mean_steps(replay, late_indices)
     if means is None:
         return None
     best_alone_ns = min(change.would_be_ns for change in changes)
@@ -170,37 +212,49 @@ def if_all_ordinary(
     if saved_more_ns < MIN_STEP_SHARE * means.recorded_ns:
         return None
     return JointStepChange(
-        ranks=tuple(sorted(numbers)),
+        ranks=tuple(sorted(late_numbers)),
         step_ns=round(means.recorded_ns),
         would_be_ns=round(means.would_be_ns),
     )
 
 
 class _MeanSteps(msgspec.Struct, frozen=True):
-    """The mean step_wall_of_job of all steps."""
+    """The mean length (step_wall_of_job) of all steps."""
 
     recorded_ns: float
-    replayed_ns: float  # as it was recorded
-    would_be_ns: float  # with a change
+    replayed_ns: float  # replayed without a change
+    would_be_ns: float  # replayed with a change
 
 
 def _mean_steps(
     steps: Sequence[ReplayableStep], late: Sequence[int]
 ) -> _MeanSteps | None:
-    """The mean step as recorded, as replayed, and with the stretches of the `late`
-    ranks (indices) at most as long as the median of the others'. None if replaying what
-    was recorded does not give what was recorded."""
+    """Replay steps with and without the delays of some ranks.
+
+    With the change, each stretch of a late rank is at most as long as the median of the
+    other ranks' stretches.
+
+    Args:
+        steps: The steps of the job.
+        late: The indices of the late ranks.
+
+    Returns:
+        The mean steps; None if replaying what was recorded does not give the recorded
+        steps within MAX_REPLAY_ERROR.
+    """
     recorded: list[float] = []
     replayed: list[float] = []
     would_be: list[float] = []
     for step in steps:
-        others = np.delete(step.own, late, axis=1)
-        median_of_others = medians(others.T)
+        stretches_of_others = np.delete(step.own, late, axis=1)
+        median_of_others = medians(stretches_of_others.T)
         changed = step.own.copy()
         changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
+
         recorded.append(step.recorded_ns)
         replayed.append(_mean_end(step.own, step.transfer))
         would_be.append(_mean_end(changed, step.transfer))
+
     means = _MeanSteps(
         recorded_ns=float(np.mean(recorded)),
         replayed_ns=float(np.mean(replayed)),
@@ -213,9 +267,14 @@ def _mean_steps(
 
 
 def _mean_end(own: Int64s, transfer: Int64s) -> float:
-    """When the ranks end a step on average, in ns after the first of them begins it.
-    `own` and `transfer`: see ReplayableStep."""
-    now = own[0].astype(np.float64)
-    for stretch, moved in zip(own[1:], transfer, strict=True):
-        now = now.max() + moved + stretch
+    """Return when ranks end a step on average, in ns after the first one begins it.
+
+    Args:
+        own: The stretches of each rank, as in ReplayableStep.
+        transfer: The transfers between them, as in ReplayableStep.
+    """
+    now = own[0].astype(np.float64)  # of each rank
+    for next_stretch, transfer_ns in zip(own[1:], transfer, strict=True):
+        all_arrived = now.max()
+        now = all_arrived + transfer_ns + next_stretch
     return float(now.mean())

@@ -1,9 +1,11 @@
-"""Pipelines: ranks that hand work on by sends and receives.
+"""Recognizes pipelines, and compares their ranks and stages.
 
-Waiting there is the pipeline's bubble and nobody's fault, so stages are compared by
-what they compute in a step. Ranks that send to one another are a line of stages;
-several lines beside each other (of data or tensor parallelism) have the same stages.
-And which figures of ranks stand out.
+In a pipeline ranks hand work on by sends and receives. Waiting there is the *bubble* of
+the pipeline and nobody's fault, so stages are compared by what they compute in a step.
+Ranks that send to one another are a line of stages. Several lines beside each other (of
+data or tensor parallelism) have the same stages.
+
+The module also has the rule by which a figure of a rank stands out among all ranks.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ MIN_RANKS_FOR_DEVIATION = 4
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """What sends and receives say about a job."""
+    """The pipeline that the sends and receives of a job show."""
 
-    stage_of: tuple[int | None, ...]  # [ranks]
+    stage_of: tuple[int | None, ...]  # the stage of each rank
     stages: int  # 0 where they are not known
     # the share of a step in sends and receives alone; None without accounts
     bubble: float | None
@@ -47,8 +49,16 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
-    """What sends and receives say about a job; None where they take at most half of the
-    time in collectives: that is no pipeline. `step_ns`: the usual length of a step."""
+    """Recognize the pipeline of a job by its sends and receives.
+
+    Args:
+        matched: The collectives of the job.
+        step_ns: The usual length of a step.
+
+    Returns:
+        The pipeline. None if sends and receives take at most half of the time in
+        collectives.
+    """
     ranks = matched.ranks
     in_sends_ns = [_in_sends_ns(summary) for summary in ranks]
     in_collectives_ns = 0
@@ -57,6 +67,7 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         in_collectives_ns += union_length(collectives.start, collectives.end)
     if 2 * sum(in_sends_ns) <= in_collectives_ns:
         return None
+
     stage_of = _stages(matched)
     stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
     if not all(len(summary.accounts) for summary in ranks):
@@ -72,30 +83,41 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
 def _bubble(
     ranks: Sequence[RankSummary], in_sends_ns: Sequence[int], step_ns: float
 ) -> float:
-    """The share of a step in which a rank does nothing but send or receive, the mean of
-    all ranks. `in_sends_ns`: of each rank, in all steps."""
+    """Compute the share of a step in which a rank does nothing but send or receive.
+
+    Args:
+        ranks: The ranks.
+        in_sends_ns: The time of each rank in sends and receives, in all steps.
+        step_ns: The usual length of a step.
+
+    Returns:
+        The mean share of all ranks.
+    """
     shares: list[float] = []
     for sends_ns, summary in zip(in_sends_ns, ranks, strict=True):
-        sends_a_step = sends_ns / max(len(summary.steps), 1)
-        exposed_a_step = float(np.mean(summary.accounts[:, EXPOSED]))
-        shares.append(min(sends_a_step, exposed_a_step) / step_ns)
+        sends_per_step = sends_ns / max(len(summary.steps), 1)
+        exposed_per_step = float(np.mean(summary.accounts[:, EXPOSED]))
+        shares.append(min(sends_per_step, exposed_per_step) / step_ns)
     return float(np.mean(shares))
 
 
 def _in_sends_ns(summary: RankSummary) -> int:
-    """For how long a rank was in a send or a receive."""
-    # one entry at least, so that it can be indexed where there are no collectives
-    is_send_by_name = np.array(
+    """Measure for how many ns a rank was in a send or a receive."""
+    # A rank may have no collectives, but numpy cannot index an empty list.
+    is_send_name = np.array(
         [name in POINT_TO_POINT for name in summary.names] or [False]
     )
     collectives = summary.collectives
-    is_send = is_send_by_name[collectives.name]
+    is_send = is_send_name[collectives.name]
     return union_length(collectives.start[is_send], collectives.end[is_send])
 
 
 def _stages(matched: Matched) -> tuple[int | None, ...]:
-    """The stage of each rank: its place in its line, counted from the end with the
-    lower rank; None for a rank that is in no line."""
+    """Return the stage of each rank; None for a rank that is in no line.
+
+    A stage is the position of the rank in its line, counted from the end of the line
+    that has the lower rank.
+    """
     neighbors = _neighbors(matched)
     stages: dict[int, int] = {}
     for first in sorted(neighbors):
@@ -107,7 +129,7 @@ def _stages(matched: Matched) -> tuple[int | None, ...]:
 
 
 def _neighbors(matched: Matched) -> dict[int, set[int]]:
-    """The ranks with which each rank exchanges sends and receives, by its number."""
+    """Return the ranks with which each rank exchanges sends and receives."""
     neighbors: dict[int, set[int]] = {}
     for name, group in set(zip(matched.names, matched.groups, strict=True)):
         if name.startswith("send_recv ") and len(group.ranks) == 2:
@@ -118,21 +140,29 @@ def _neighbors(matched: Matched) -> dict[int, set[int]]:
 
 
 def _line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
-    """The ranks from one end of a line, `first`, to the other; () if one of them has
-    more than two neighbors, so that it is no line."""
+    """Follow a line of ranks from one end to the other.
+
+    Args:
+        neighbors: The ranks with which each rank exchanges data.
+        first: A rank with one neighbor, where the line begins.
+
+    Returns:
+        The ranks of the line; none if one of them has more than two neighbors, because
+        then it is no line.
+    """
     line = [first]
     ahead = neighbors[first] - {first}
     while len(ahead) == 1:
         line += ahead
-        behind_and_itself = set(line[-2:])
-        ahead = neighbors[line[-1]] - behind_and_itself
+        previous_and_current = set(line[-2:])
+        ahead = neighbors[line[-1]] - previous_and_current
     return () if ahead else line
 
 
 class _Exceeding(msgspec.Struct, frozen=True):
     """A value that exceeds the median of the others."""
 
-    place: int  # among the values
+    place: int  # its index among the values
     excess: float
     others: float  # that median
 
@@ -140,23 +170,35 @@ class _Exceeding(msgspec.Struct, frozen=True):
 def _slow(
     ranks: Sequence[RankSummary], stage_of: Sequence[int | None], min_ns: float
 ) -> Iterator[Slow]:
-    """Ranks that compute longer than others of their stage, or else whose own time is
-    longer; else the stage that computes longest, if that stands out."""
+    """Yield the ranks or the stage that hold up a pipeline.
+
+    These are ranks that compute longer than others of their stage. Failing that, it is
+    the rank whose own time is longer; failing that, the stage that computes longest, if
+    it stands out.
+
+    Args:
+        ranks: The ranks.
+        stage_of: The stage of each rank.
+        min_ns: The least excess in a step that counts.
+    """
     accounts = np.array([np.median(summary.accounts, axis=0) for summary in ranks])
     stages = np.array([NO_STAGE if stage is None else stage for stage in stage_of])
     stage_count = int(stages.max()) + 1
     compute = accounts[:, COMPUTE]
     own_time = accounts[:, SPAN] - accounts[:, EXPOSED]
+
     by_compute = _exceeding_in_stages(compute, stages, min_ns)
     by_own_time = _exceeding_in_stages(own_time, stages, min_ns)
     for slow in by_compute:
         yield _slow_rank(slow, stage_of, stage_count, "compute")
-    # Where several ranks have a longer own time, but none computes longer, which of
-    # them is slow cannot be told.
+
+    # If several ranks have a longer own time, but none computes longer, it cannot be
+    # told which of them is slow.
     if not by_compute and len(by_own_time) == 1:
         (slow,) = by_own_time
         longest = _longest_class(accounts, stages, slow.place)
         yield _slow_rank(slow, stage_of, stage_count, longest)
+
     if not by_compute and not by_own_time and stage_count >= 2:
         yield from _slow_stages(ranks, stages, compute, min_ns)
 
@@ -164,17 +206,23 @@ def _slow(
 def _slow_stages(
     ranks: Sequence[RankSummary], stages: Rows, compute: Floats, min_ns: float
 ) -> Iterator[Slow]:
-    """The stages that compute longer than the others by at least `min_ns`. `stages`,
-    `compute`: of each rank; every stage has a rank."""
+    """Yield the stages that compute longer than the others.
+
+    Args:
+        ranks: The ranks.
+        stages: The stage of each rank. Every stage has a rank.
+        compute: How long each rank computes in a step, in ns.
+        min_ns: The least excess that counts.
+    """
     stage_count = int(stages.max()) + 1
     medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
     for slow_stage in _exceeding(np.array(medians), min_ns):
-        of_stage = np.flatnonzero(stages == slow_stage.place).tolist()
+        ranks_of_stage = np.flatnonzero(stages == slow_stage.place).tolist()
         yield Slow(
-            index=of_stage[0],
+            index=ranks_of_stage[0],
             stage=slow_stage.place,
             stages=stage_count,
-            like=tuple(ranks[index].rank for index in of_stage),
+            like=tuple(ranks[index].rank for index in ranks_of_stage),
             what="compute",
             excess_ns=round(slow_stage.excess),
             others_ns=round(slow_stage.others),
@@ -184,8 +232,14 @@ def _slow_stages(
 def _slow_rank(
     exceeding: _Exceeding, stage_of: Sequence[int | None], stage_count: int, what: str
 ) -> Slow:
-    """A rank, whose index is the place of `exceeding`, that is slow by the class
-    `what`."""
+    """Describe a slow rank.
+
+    Args:
+        exceeding: The excess of the rank, whose index is its place.
+        stage_of: The stage of each rank.
+        stage_count: How many stages there are.
+        what: The class of its account that is longer.
+    """
     return Slow(
         index=exceeding.place,
         stage=stage_of[exceeding.place],
@@ -200,13 +254,22 @@ def _slow_rank(
 def _exceeding_in_stages(
     values: Floats, stages: Rows, min_ns: float
 ) -> list[_Exceeding]:
-    """The ranks (`place` is their index) whose value exceeds those of the others of
-    their stage by at least `min_ns`; where no stage is known, those of all others.
-    `values` and `stages`: of each rank."""
-    none_is_known = stages.max() == NO_STAGE
+    """Find the ranks whose value exceeds those of the others of their stage.
+
+    If no stage is known, each rank is compared with all others.
+
+    Args:
+        values: A value of each rank, in ns.
+        stages: The stage of each rank.
+        min_ns: The least excess that counts.
+
+    Returns:
+        The ranks; their place is their index.
+    """
+    no_stage_is_known = stages.max() == NO_STAGE
     exceeding: list[_Exceeding] = []
     for stage in np.unique(stages).tolist():
-        if stage == NO_STAGE and not none_is_known:
+        if stage == NO_STAGE and not no_stage_is_known:
             continue
         ranks = np.flatnonzero(stages == stage)
         for in_stage in _exceeding(values[ranks], min_ns):
@@ -216,30 +279,43 @@ def _exceeding_in_stages(
 
 
 def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
-    """The class of which a rank has most beyond the others of its stage."""
+    """Return the class by which a rank exceeds the others of its stage most.
+
+    Args:
+        accounts: The median account of each rank, of shape [ranks, CLASSES].
+        stages: The stage of each rank.
+        rank: The index of the rank.
+    """
     is_other = (stages == stages[rank]) & (np.arange(len(stages)) != rank)
     excess = accounts[rank] - np.median(accounts[is_other], axis=0)
-    counted = [place for place, name in enumerate(CLASSES) if name not in NOT_OWN]
-    return CLASSES[max(counted, key=lambda place: float(excess[place]))]
+    own_classes = [index for index, name in enumerate(CLASSES) if name not in NOT_OWN]
+    return CLASSES[max(own_classes, key=lambda index: float(excess[index]))]
 
 
 def _exceeding(values: Floats, min_ns: float) -> Iterator[_Exceeding]:
-    """Values that exceed the median of the others by at least `min_ns`, and, of
-    MIN_RANKS_FOR_DEVIATION or more, the median of all by MAX_DEVIATIONS scaled median
-    absolute deviations; the largest first. Of fewer, at most the largest."""
+    """Yield the values that exceed the median of the others, the largest first.
+
+    Among MIN_RANKS_FOR_DEVIATION values or more, a value must also exceed the median of
+    all by MAX_DEVIATIONS scaled median absolute deviations. Among fewer, only the
+    largest is considered.
+
+    Args:
+        values: The values, in ns.
+        min_ns: The least excess that counts.
+    """
     if len(values) < 2:
         return
+
     middle, limit = middle_and_limit(values)
     are_few = len(values) < MIN_RANKS_FOR_DEVIATION
-    candidates = np.argsort(-values, kind="stable").tolist()  # the largest first
-    if are_few:
-        candidates = candidates[:1]
-    for place in candidates:
-        others = float(np.median(np.delete(values, place)))
-        excess = float(values[place]) - others
-        stands_out = are_few or values[place] - middle > limit
+    largest_first = np.argsort(-values, kind="stable").tolist()
+    candidates = largest_first[:1] if are_few else largest_first
+    for index in candidates:
+        others = float(np.median(np.delete(values, index)))
+        excess = float(values[index]) - others
+        stands_out = are_few or values[index] - middle > limit
         if excess >= min_ns and stands_out:
-            yield _Exceeding(place=place, excess=excess, others=others)
+            yield _Exceeding(place=index, excess=excess, others=others)
 
 
 class MiddleAndLimit(NamedTuple):
@@ -250,8 +326,10 @@ class MiddleAndLimit(NamedTuple):
 
 
 def middle_and_limit(values: Floats) -> MiddleAndLimit:
-    """The median, and the distance from it beyond which a value stands out:
-    MAX_DEVIATIONS scaled median absolute deviations."""
+    """Return the median, and the distance from it beyond which a value stands out.
+
+    The distance is MAX_DEVIATIONS scaled median absolute deviations.
+    """
     middle = float(np.median(values))
     median_deviation = float(np.median(np.abs(values - middle)))
     limit = MAX_DEVIATIONS * SCALE * median_deviation
@@ -259,21 +337,36 @@ def middle_and_limit(values: Floats) -> MiddleAndLimit:
 
 
 def outliers(values: Floats, step_ns: float) -> Flags:
-    """Which values (ns, nan where not known) lie further from the median than
-    MAX_DEVIATIONS scaled median absolute deviations, and than MIN_SHARE_OF_STEP of a
-    step; none if fewer than MIN_RANKS_FOR_DEVIATION are known."""
-    known = values[~np.isnan(values)]
-    if len(known) < MIN_RANKS_FOR_DEVIATION:
+    """Mark the values that stand out among all.
+
+    They lie further from the median than MAX_DEVIATIONS scaled median absolute
+    deviations, and further than MIN_SHARE_OF_STEP of a step.
+
+    Args:
+        values: The values in ns, nan for an unknown one.
+        step_ns: The length of a step.
+
+    Returns:
+        One flag per value; none is set if fewer than MIN_RANKS_FOR_DEVIATION are known.
+    """
+    known_values = values[~np.isnan(values)]
+    if len(known_values) < MIN_RANKS_FOR_DEVIATION:
         return np.zeros(len(values), dtype=np.bool_)
-    middle, limit = middle_and_limit(known)
-    distance = np.nan_to_num(np.abs(values - middle))  # 0 where not known
+    middle, limit = middle_and_limit(known_values)
+    distance = np.nan_to_num(np.abs(values - middle))  # 0 for unknown values
     return distance > max(limit, MIN_SHARE_OF_STEP * step_ns)
 
 
 def balance(values: Floats) -> float | None:
-    """The mean as a share of the largest: 1 when all ranks have equally much. nan is a
-    value that is not known; None if fewer than two are known, or all are 0."""
-    known = values[~np.isnan(values)]
-    if len(known) < 2 or known.max() <= 0:
+    """Return the mean as a share of the largest value: 1 if all ranks have the same.
+
+    Args:
+        values: A value of each rank, nan for an unknown one.
+
+    Returns:
+        The share; None if fewer than two values are known, or if all are 0.
+    """
+    known_values = values[~np.isnan(values)]
+    if len(known_values) < 2 or known_values.max() <= 0:
         return None
-    return float(known.mean() / known.max())
+    return float(known_values.mean() / known_values.max())

@@ -1,5 +1,9 @@
-"""The order of the collectives on each rank, and what is the same place in the programs
-of two ranks."""
+"""The order of collectives on each rank, and which rows are at the same place of the
+program.
+
+All ranks run the same program. The n-th collective of a kind is at the same place of
+the program on all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,21 @@ NO_ROW = -1
 
 
 class Preceding(msgspec.Struct, frozen=True, eq=False):
-    """Of some collectives those that ended before others began, rank by rank; arrays of
-    shape [rows], NO_ROW for none."""
+    """Which collectives ended before others began, rank by rank; one entry per row."""
 
-    last: Rows  # the last one that ended before each row began
-    earlier: Rows  # the one that ended before each of them
+    last: Rows  # the last one that ended before each row began, NO_ROW for none
+    earlier: Rows  # the one that ended before each of them, NO_ROW for none
 
 
 def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Preceding:
-    """For each row of Matched the last of the rows `among` that ended on its rank
-    before it began; and for each of `among` the one that ended before it. `begins`: of
-    each row, in ns of the common clock."""
+    """Find the collectives that ended before each row, on the same rank.
+
+    Args:
+        matched: The collectives of the job.
+        waits: Their waits.
+        among: The rows to consider as predecessors.
+        begins: When each row of `matched` began, in ns of the common clock.
+    """
     first_ns = int(min(begins.min(), waits.end.min()))
     last = last_before(
         end_ranks=matched.rank,
@@ -33,6 +41,8 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
         ranks=matched.rank,
         begins=begins - first_ns,
     )
+
+    # Sort the candidates by rank and end; each follows its neighbor on the same rank.
     by_end = among[np.lexsort((waits.end[among], matched.rank[among]))]
     is_same_rank = matched.rank[by_end[1:]] == matched.rank[by_end[:-1]]
     earlier = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
@@ -43,63 +53,90 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
 def last_before(
     *, end_ranks: Rows, ends: Int64s, among: Rows, ranks: Rows, begins: Int64s
 ) -> Rows:
-    """For each of the `begins` the place in `ends` of the last end that is on the same
-    rank and not after it; NO_ROW for none. Only the places `among` are considered.
-    `end_ranks`: of each end; `ranks`: of each begin. No time is below 0."""
+    """Find the last end on the same rank that is not after each begin.
+
+    Args:
+        end_ranks: The rank of each end.
+        ends: The ends, in ns; none is below 0.
+        among: Which ends to consider, as indices into `ends`.
+        ranks: The rank of each begin.
+        begins: The begins, in ns; none is below 0.
+
+    Returns:
+        For each begin an index into `ends`, NO_ROW for none.
+    """
     if not len(among):
         return np.full(len(begins), NO_ROW, dtype=np.intp)
-    # all ranks on one axis, one after the other
+
+    # Lay all ranks on one axis, one after the other.
     rank_span = int(max(ends.max(), begins.max())) + 1
     end_on_axis = end_ranks[among] * rank_span + ends[among]
     begin_on_axis = ranks * rank_span + begins
+
     by_end = np.argsort(end_on_axis, kind="stable")
-    ended = np.searchsorted(end_on_axis[by_end], begin_on_axis, "right")
-    last_place = np.maximum(ended - 1, 0)
-    last = among[by_end[last_place]]
-    is_of_rank = (ended > 0) & (end_ranks[last] == ranks)
+    ends_before = np.searchsorted(end_on_axis[by_end], begin_on_axis, "right")
+    last = among[by_end[np.maximum(ends_before - 1, 0)]]
+
+    # The last end on the axis may be that of the rank before.
+    is_of_rank = (ends_before > 0) & (end_ranks[last] == ranks)
     return np.where(is_of_rank, last, NO_ROW)
 
 
 class Programs:
-    """What the ranks run: the n-th collective of a kind is the same place of the
-    program on all of them."""
+    """Finds the rows of different ranks that are at the same place of the program."""
 
     def __init__(self, matched: Matched, starts: Int64s) -> None:
-        """`starts` in ns of the common clock, of each row."""
+        """Number the collectives of each kind on each rank.
+
+        Args:
+            matched: The collectives of the job.
+            starts: The start of each row, in ns of the common clock.
+        """
         self.kind_of_collective = _kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.of_row]
         self._kinds = int(self._kind.max(initial=0)) + 1
-        key = matched.rank * self._kinds + self._kind
-        self._order = np.lexsort((starts, key))
-        every_key = np.arange(len(matched.ranks) * self._kinds + 1)
-        self._first = np.searchsorted(key[self._order], every_key)
-        self.place = np.empty(len(key), dtype=np.intp)
+
+        # Sort rows by rank and kind, then by start.
+        rank_and_kind = matched.rank * self._kinds + self._kind
+        self._order = np.lexsort((starts, rank_and_kind))
+        every_rank_and_kind = np.arange(len(matched.ranks) * self._kinds + 1)
+        self._first = np.searchsorted(rank_and_kind[self._order], every_rank_and_kind)
+
+        self.place = np.empty(len(rank_and_kind), dtype=np.intp)
         """Of each row: how many collectives of its kind its rank started before."""
-        self.place[self._order] = ordinals(key[self._order])
+        self.place[self._order] = ordinals(rank_and_kind[self._order])
 
     def is_same_place(self, rows: Rows, other_rows: Rows) -> Flags:
-        """Whether each of these rows is at the same place of the program as the
-        other."""
+        """Return for each pair of rows whether both are at the same place."""
         same_kind = self._kind[rows] == self._kind[other_rows]
         return np.asarray(same_kind & (self.place[rows] == self.place[other_rows]))
 
     def row_on(self, ranks: Rows, rows: Rows) -> Rows:
-        """The rows of these ranks at the same places of the program as these; NO_ROW
-        for none."""
-        key = ranks * self._kinds + self._kind[rows]
-        place = self._first[key] + self.place[rows]
-        exists = place < self._first[key + 1]
-        return np.where(exists, self._order[np.where(exists, place, 0)], NO_ROW)
+        """Find the rows at the same places of the program on other ranks.
+
+        Args:
+            ranks: For each row the rank to look on.
+            rows: The rows.
+
+        Returns:
+            A row of each of `ranks`, NO_ROW where that rank does not get so far.
+        """
+        rank_and_kind = ranks * self._kinds + self._kind[rows]
+        position = self._first[rank_and_kind] + self.place[rows]
+        exists = position < self._first[rank_and_kind + 1]
+        row = self._order[np.where(exists, position, 0)]
+        return np.where(exists, row, NO_ROW)
 
 
 def _kinds(matched: Matched) -> Rows:
-    """See Programs.kind_of_collective."""
-    numbers: dict[tuple[str, int, int], int] = {}
+    """Number the collectives by name, size and number of ranks."""
+    number_of_kind: dict[tuple[str, int, int], int] = {}
     kinds = []
     for name, size_bytes, ranks in zip(
         matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True
     ):
-        kinds.append(numbers.setdefault((name, size_bytes, ranks), len(numbers)))
+        kind = (name, size_bytes, ranks)
+        kinds.append(number_of_kind.setdefault(kind, len(number_of_kind)))
     return np.array(kinds, dtype=np.intp)

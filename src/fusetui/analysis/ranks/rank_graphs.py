@@ -1,5 +1,7 @@
-"""The graphs of the traces of a job, with changes and without, and how their
-collectives meet."""
+"""Builds the graphs of all ranks of a job, with changes and without.
+
+It also finds the nodes of the collectives in which the ranks meet.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,10 @@ NOTES_OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer."""
+    """There is no answer, for a reason."""
 
     def __init__(self, why: Why) -> None:
-        """`why`: one of the words of Why."""
+        """Take the reason, one of the words of Why."""
         self.why: Why = why
 
 
@@ -74,7 +76,7 @@ class RankGraph(msgspec.Struct, frozen=True, eq=False):
 
 
 class JobGraphs(msgspec.Struct, frozen=True, eq=False):
-    """The graphs of all ranks of a job."""
+    """The graphs of all ranks of a job, and the collectives in which they meet."""
 
     ranks: tuple[RankGraph, ...]
     meetings: Meetings
@@ -82,17 +84,17 @@ class JobGraphs(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def graphs(self) -> list[Graph]:
-        """As they were recorded."""
+        """The graph of each rank as it was recorded."""
         return [rank.graph for rank in self.ranks]
 
     @property
     def changed_graphs(self) -> list[Graph]:
-        """With the changes."""
+        """The graph of each rank with the changes."""
         return [rank.changed_graph for rank in self.ranks]
 
 
 class _Changed(msgspec.Struct, frozen=True, eq=False):
-    """The graph of a rank with those changes that have something to change there."""
+    """The graph of a rank with the changes that apply to it."""
 
     graph: Graph
     applied: frozenset[str]  # texts of changes
@@ -102,9 +104,19 @@ class _Changed(msgspec.Struct, frozen=True, eq=False):
 def graphs_of(
     facts: JobFacts, changes: Sequence[RankChange], *, cached: bool = False
 ) -> JobGraphs:
-    """The graphs of all ranks with and without the changes, and how their collectives
-    meet. The trace of each rank is read, one after the other. Raises NoAnswerError, and
-    WrongChangeError for a change that changes nothing on any rank."""
+    """Build the graphs of all ranks, with and without changes.
+
+    The trace of each rank is opened, one after the other.
+
+    Args:
+        facts: The facts of the job.
+        changes: The changes.
+        cached: Whether to open traces through the cache.
+
+    Raises:
+        NoAnswerError: If the collectives of a trace cannot be replayed.
+        WrongChangeError: For a change that changes nothing on any rank.
+    """
     matched = facts.matched
     meetings = _unplaced_meetings(facts)
     ranks: list[RankGraph] = []
@@ -119,25 +131,32 @@ def graphs_of(
         nodes = meetings.node[rows]
         graph = _with_transfers(recorded, nodes, meetings.transfer[rows])
         _check_links(trace, graph, nodes)
-        of_rank = [change for change in changes if change.rank in (None, summary.rank)]
-        with_changes = _changed(trace, graph, of_rank, missing)
+
+        changes_of_rank = [
+            change for change in changes if change.rank in (None, summary.rank)
+        ]
+        with_changes = _changed(trace, graph, changes_of_rank, missing)
         applied |= with_changes.applied
         notes += with_changes.notes
         ranks.append(_rank_graph(trace, graph, with_changes))
+
     for text in missing.keys() - applied:
         raise missing[text]
     shift = meetings.shift - meetings.shift.min()
-    notes_of_job = dict.fromkeys(notes)
+    distinct_notes = dict.fromkeys(notes)
     return JobGraphs(
         ranks=tuple(ranks),
         meetings=msgspec.structs.replace(meetings, shift=shift),
-        notes=tuple(note for note in notes_of_job if note not in NOTES_OF_ONE_RANK),
+        notes=tuple(note for note in distinct_notes if note not in NOTES_OF_ONE_RANK),
     )
 
 
 def _unplaced_meetings(facts: JobFacts) -> Meetings:
-    """The meetings of a job before its graphs are known: nodes are 0, and `shift` is
-    from the clock of each rank's file to the clock of the job."""
+    """Return the meetings of a job before its graphs are known.
+
+    All nodes are 0, and `shift` leads from the clock of each rank's file to the clock
+    of the job.
+    """
     matched = facts.matched
     start = facts.waits.start
     shift = start - matched.start
@@ -155,31 +174,53 @@ def _unplaced_meetings(facts: JobFacts) -> Meetings:
 def _place_meetings(
     facts: JobFacts, meetings: Meetings, rows: Rows, trace: Trace, graph: Graph
 ) -> None:
-    """Writes the nodes of a rank into its rows of `meetings`, in place, and makes
-    `shift` there count from the time of its graph to ns after the first start of all
-    collectives. Raises NoAnswerError if a collective is no kernel, or if the file is
-    another one than was summarized."""
+    """Fill in the nodes of a rank's collectives, in place.
+
+    Its `shift` is changed too: it then leads from the time of the graph to ns after the
+    first start of all collectives.
+
+    Args:
+        facts: The facts of the job.
+        meetings: The meetings to fill in.
+        rows: The rows of `meetings` that are of this rank.
+        trace: The trace of the rank.
+        graph: Its graph.
+
+    Raises:
+        NoAnswerError: If a collective is no kernel, or if the file is not the one that
+            was summarized.
+    """
     start = facts.waits.start
     first_ns = int(start.min())
     nodes = _nodes_of_collectives(trace, graph, facts.matched.row[rows])
     meetings.node[rows] = nodes
     meetings.shift[rows] += graph.origin_ns + trace.epoch_ns - first_ns
+
     common_start = graph.began[nodes] + meetings.shift[rows]
     if (common_start != start[rows] - first_ns).any():
         raise NoAnswerError("not_replayed")
 
 
 def _with_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:
-    """The graph of a rank with collectives (nodes) that last as long as their
-    transfers, at least 0."""
+    """Return the graph of a rank whose collectives last as long as their transfers.
+
+    Args:
+        graph: The graph.
+        collectives: The nodes of the collectives.
+        transfer_ns: The transfer of each; below 0 counts as 0.
+    """
     dur = graph.dur.copy()
     dur[collectives] = np.maximum(transfer_ns, 0)
     return msgspec.structs.replace(graph, dur=dur)
 
 
 def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
-    """Raises NoAnswerError where it is not recorded what waits for the collectives of a
-    rank, or where other work of their stream begins before they end."""
+    """Check that the replay of a rank's collectives can be believed.
+
+    Raises:
+        NoAnswerError: If it was not recorded what waits for the collectives, or if
+            other work of their stream begins before they end.
+    """
     unexplained_ns = _unexplained_ns(graph, collectives)
     if unexplained_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
         raise NoAnswerError("not_linked")
@@ -194,8 +235,14 @@ def _changed(
     changes: Sequence[RankChange],
     missing: dict[str, NoMatchError],
 ) -> _Changed:
-    """The graph of a rank with those of the changes that have something to change
-    there. The others are added to `missing`, in place, by their texts."""
+    """Apply the changes that have something to change in the graph of a rank.
+
+    Args:
+        trace: The trace of the rank.
+        graph: Its graph.
+        changes: The changes.
+        missing: Where changes without a match are noted by their texts, in place.
+    """
     applied: list[Change] = []
     applied_texts: list[str] = []
     for change_of_rank in changes:
@@ -211,7 +258,7 @@ def _changed(
 
 
 def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph:
-    """What is kept of the trace of a rank; `graph` is without changes."""
+    """Return what is kept of the trace of a rank; `graph` is without changes."""
     shares = [device.residual_share for device in residuals_of(trace)]
     residual_share = max(shares, default=0.0)
     return RankGraph(
@@ -225,52 +272,77 @@ def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph
     )
 
 
-def _nodes_of_collectives(trace: Trace, graph: Graph, places: Rows) -> Rows:
-    """The nodes of the collectives of a rank at these places in the order of issue.
-    Raises NoAnswerError if one is no kernel."""
-    rows = collectives_of(trace).rows[places]
+def _nodes_of_collectives(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
+    """Return the nodes of some collectives of a rank.
+
+    Args:
+        trace: The trace of the rank.
+        graph: Its graph.
+        collectives: Their indices in the order of issue.
+
+    Raises:
+        NoAnswerError: If one of them is no kernel.
+    """
+    rows = collectives_of(trace).rows[collectives]
     nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
-    if not nodes.all():  # 0: the row has no node
+    all_have_nodes = nodes.all()  # 0 stands for no node
+    if not all_have_nodes:
         raise NoAnswerError("on_cpu")
     return nodes
 
 
 def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
-    """By how many ns in all collectives begin later than is understood, and so does
-    what begins as one ends, at most LATE_NS after it. `collectives`: nodes."""
+    """Measure how much of the time around collectives is not explained.
+
+    It is by how many ns in all the collectives begin later than is understood, plus the
+    same of everything that begins within LATE_NS after one has ended.
+
+    Args:
+        graph: The graph of a rank.
+        collectives: The nodes of its collectives.
+    """
     late_ns = graph.residual.max(axis=0)
     nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
     late_nodes = nodes[late_ns[nodes] > LATE_NS]
     others = np.setdiff1d(late_nodes, collectives)
-    before_all = -LATE_NS - 1  # so long before the begin that nothing follows it
+
+    # The last end of a collective before each of the others begins. A time before all
+    # stands for none, so early that nothing follows it.
+    before_all = -LATE_NS - 1
     ends = np.append(before_all, np.sort(graph.ended[collectives]))
     began = graph.began[others]
     last_end = ends[np.searchsorted(ends, began, side="right") - 1]
-    follows = began - last_end <= LATE_NS
-    of_collectives = late_ns[collectives].sum()
-    of_others = late_ns[others[follows]].sum()
-    return int(of_collectives + of_others)
+    follows_collective = began - last_end <= LATE_NS
+
+    late_of_collectives = late_ns[collectives].sum()
+    late_of_others = late_ns[others[follows_collective]].sum()
+    return int(late_of_collectives + late_of_others)
 
 
 def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
-    """The meetings that changes do not take out. Raises WrongChangeError for a change
-    of a collective on some of its ranks. `has_changes_of_one`: some changes are of one
-    rank."""
+    """Return the meetings that the changes leave.
+
+    Args:
+        graphs: The graphs of all ranks.
+        has_changes_of_one: Whether some changes are of one rank only.
+
+    Raises:
+        WrongChangeError: For a change of a collective on some of its ranks only.
+    """
     meetings = graphs.meetings
     is_gone = np.zeros(len(meetings.node), dtype=np.bool_)
-    is_kept = np.zeros(len(meetings.node), dtype=np.bool_)
+    is_same = np.zeros(len(meetings.node), dtype=np.bool_)
     for index, rank in enumerate(graphs.ranks):
-        of_rank = meetings.rank == index
-        node = meetings.node[of_rank]
-        is_gone[of_rank] = rank.changed_graph.gone[node]
+        is_of_rank = meetings.rank == index
+        node = meetings.node[is_of_rank]
+        is_gone[is_of_rank] = rank.changed_graph.gone[node]
         recorded_ns = rank.graph.dur[node]
-        is_same = rank.changed_graph.dur[node] == recorded_ns
-        is_kept[of_rank] = is_same & (recorded_ns > 0)
-    gone_somewhere = _on_any_rank(meetings, is_gone)
-    is_changed = ~is_kept & (meetings.transfer > 0)
-    changed_somewhere = _on_any_rank(meetings, is_changed)
-    is_partly_gone = (gone_somewhere & ~is_gone).any()
-    is_partly_changed = (changed_somewhere & is_kept).any()
+        is_as_long = rank.changed_graph.dur[node] == recorded_ns
+        is_same[is_of_rank] = is_as_long & (recorded_ns > 0)
+
+    is_changed = ~is_same & (meetings.transfer > 0)
+    is_partly_gone = (_on_any_rank(meetings, is_gone) & ~is_gone).any()
+    is_partly_changed = (_on_any_rank(meetings, is_changed) & is_same).any()
     if is_partly_gone or (has_changes_of_one and is_partly_changed):
         raise WrongChangeError(
             "A collective cannot be changed on some of its ranks alone."
@@ -279,6 +351,6 @@ def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetin
 
 
 def _on_any_rank(meetings: Meetings, flags: Flags) -> Flags:
-    """For each row whether the flag is set on any rank of its collective."""
-    of_collective = np.logical_or.reduceat(flags, meetings.first)
-    return np.asarray(of_collective[meetings.of_row])
+    """Set the flag of each row if it is set on any rank of its collective."""
+    flag_of_collective = np.logical_or.reduceat(flags, meetings.first)
+    return np.asarray(flag_of_collective[meetings.of_row])

@@ -1,9 +1,11 @@
-"""What a late rank did while the others waited: its account, and the places of its
-program, beside the median of the others at the same collective.
+"""Finds out what a late rank did longer than the others while they waited.
 
-A cause is reported only if it lies in what was recorded: when a rank was late already
-where its window begins, or what it did differently explains less than half of its
-delay, it is not.
+The account of its device, and the places of its program, are compared with the median
+of the other ranks before the same collective.
+
+A cause is reported only if it was recorded. It was not if the rank was late already
+when its recording began, or if what it did differently explains less than half of the
+delay.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ NO_ROW = -1
 
 
 class _LateBegin(msgspec.Struct, frozen=True):
-    """Where a rank was late already when its recording began."""
+    """A rank that was late already when its recording, or its step, began."""
 
     after_ns: int  # its begin after the earliest other's
     after_rank: int
@@ -51,28 +53,38 @@ class _LateBegin(msgspec.Struct, frozen=True):
 
 
 class _Difference(msgspec.Struct, frozen=True):
-    """By how much longer a rank was in a place, or in a class of its account, than the
-    median of the others."""
+    """How much longer a rank was in a place, or in a class of its account, than others.
+
+    It is compared with the median of the others.
+    """
 
     what: Place
     ns: int  # below 0 where it was shorter
 
 
 def reason_of(facts: JobFacts, rank: int) -> Reason:
-    """Why `rank`, an index, is late: by how much by its own work, in the steps in which
-    it holds up the others, and what it did longer than they before the collectives for
-    which it was late then. A delay that was there already where its recording begins
-    counts as outside."""
+    """Explain why a rank is late.
+
+    Only the steps count in which it holds up the others. In these steps, what it did
+    before the collectives for which it was late by its own work is compared with what
+    the others did. A delay that was there already when its recording began counts as
+    outside.
+
+    Args:
+        facts: The facts of the job.
+        rank: The index of the rank.
+    """
     matched = facts.matched
     sums = _SumsOfDelays(matched)
     outside_ns = 0
     late_begin: _LateBegin | None = None
     first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
+
     delays = facts.charges.own_delays
-    is_wanted = _in_late_steps(facts, rank)
-    wanted_rows = delays.row[is_wanted].tolist()
-    wanted_ns = delays.ns[is_wanted].tolist()
-    for row, delay_ns in zip(wanted_rows, wanted_ns, strict=True):
+    is_of_rank = _in_late_steps(facts, rank)
+    rows = delays.row[is_of_rank].tolist()
+    delays_ns = delays.ns[is_of_rank].tolist()
+    for row, delay_ns in zip(rows, delays_ns, strict=True):
         others = _other_rows(matched, row)
         begin = None
         if matched.row[row] == first_row:
@@ -82,6 +94,7 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
         else:
             late_begin = begin
             outside_ns += delay_ns
+
     return Reason(
         late_ns=sums.delay_ns + outside_ns,
         outside_ns=outside_ns,
@@ -94,10 +107,14 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
 
 
 class _SumsOfDelays:
-    """What a late rank did longer than the others, summed over its delays."""
+    """Adds up what a late rank did longer than the others, over all its delays."""
 
     def __init__(self, matched: Matched) -> None:
-        """No delays so far; rows are those of `matched`."""
+        """Begin without delays.
+
+        Args:
+            matched: The collectives of the job, of which `add` takes rows.
+        """
         self._meanwhile = _Meanwhile(matched)
         self._longer_ns: Counter[Place] = Counter()
         self._explained_ns: Counter[Place] = Counter()
@@ -105,8 +122,13 @@ class _SumsOfDelays:
         """All delays together."""
 
     def add(self, row: int, others: Rows, delay_ns: int) -> None:
-        """Adds the delay of a rank before the collective of its row; `others`: the rows
-        of the other ranks there."""
+        """Add the delay of a rank before a collective.
+
+        Args:
+            row: The row of the rank in the collective.
+            others: The rows of the other ranks.
+            delay_ns: The delay.
+        """
         self.delay_ns += delay_ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
         peers = others[_evenly(len(others))].tolist()
@@ -116,9 +138,11 @@ class _SumsOfDelays:
             self._explained_ns[difference.what] += explained_ns
 
     def largest(self) -> tuple[Excess, ...]:
-        """The at most MAX_REASONS places that explain most of the delays, the largest
-        first; without those that took longer by more than MAX_SHARE_OF_DELAY of all of
-        them."""
+        """Return the places that explain most of the delays, the largest first.
+
+        There are at most MAX_REASONS. A place that took longer by more than
+        MAX_SHARE_OF_DELAY of all delays went on beside them, and is left out.
+        """
         max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
         reasons: list[Excess] = []
         for place, ns in self._explained_ns.items():
@@ -130,17 +154,24 @@ class _SumsOfDelays:
 
 
 def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
-    """Which of the own delays are of this rank (an index), in a step in which it is
-    late; shape of `charges.own_delays`."""
+    """Mark the delays of a rank in steps in which it holds up the others.
+
+    Args:
+        facts: The facts of the job.
+        rank: The index of the rank.
+
+    Returns:
+        One flag for each of `facts.charges.own_delays`.
+    """
     rows = facts.charges.own_delays.row
     step = facts.steps.of_row[rows]
-    in_a_step = step >= 0
-    in_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & in_a_step
-    return np.asarray((facts.matched.rank[rows] == rank) & in_late_step)
+    has_step = step >= 0
+    is_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & has_step
+    return np.asarray((facts.matched.rank[rows] == rank) & is_late_step)
 
 
 def _other_rows(matched: Matched, row: int) -> Rows:
-    """The rows of the other ranks in the collective of this row of Matched."""
+    """Return the rows of the other ranks in the collective of a row."""
     collective = matched.of_row[row]
     rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
     is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
@@ -148,7 +179,7 @@ def _other_rows(matched: Matched, row: int) -> Rows:
 
 
 def _evenly(count: int) -> Rows:
-    """At most MAX_PEERS of the places 0 to `count` - 1, at equal distances."""
+    """Choose at most MAX_PEERS of the indices 0 to `count` - 1, at equal distances."""
     chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
     return chosen
 
@@ -156,59 +187,98 @@ def _evenly(count: int) -> Rows:
 def _late_begin(
     matched: Matched, clocks: Clocks, row: int, others: Rows, delay_ns: int
 ) -> _LateBegin | None:
-    """How late the rank of `row` was already where its step begins, or where a rank
-    recorded no begin of that step, where its recording begins. None unless at least
-    MIN_SHARE_OF_DELAY of the delay was there already. `row` and `others`: rows of one
-    collective."""
+    """Determine how late a rank was already when its step began.
+
+    If some rank did not record the begin of that step, the begins of the recordings are
+    compared instead.
+
+    Args:
+        matched: The collectives of the job.
+        clocks: The clocks of all ranks.
+        row: The row of the rank in a collective.
+        others: The rows of the other ranks in it.
+        delay_ns: The delay of the rank there.
+
+    Returns:
+        The late begin; None if less than MIN_SHARE_OF_DELAY of the delay was there.
+    """
     rows = np.append(row, others)
-    indices = matched.rank[rows]
-    summaries = [matched.ranks[index] for index in indices.tolist()]
+    ranks = matched.rank[rows]
+    summaries = [matched.ranks[rank] for rank in ranks.tolist()]
     steps = _steps_at(summaries, matched.start[rows])
-    is_step = min(steps) >= 0
+    all_have_step = min(steps) >= 0
     begins: list[int] = []
     for summary, step in zip(summaries, steps, strict=True):
-        begins.append(int(summary.step_start[step]) if is_step else summary.begin_ns)
-    common = clocks.common(indices, np.array(begins, dtype=np.int64))
-    own_begin = int(common[0])
-    begins_of_others = common[1:]
+        if all_have_step:
+            begins.append(int(summary.step_start[step]))
+        else:
+            begins.append(summary.begin_ns)
+
+    common_begins = clocks.common(ranks, np.array(begins, dtype=np.int64))
+    own_begin = int(common_begins[0])
+    begins_of_others = common_begins[1:]
     if own_begin - median(begins_of_others) < MIN_SHARE_OF_DELAY * delay_ns:
         return None
+
     earliest = int(np.argmin(begins_of_others))
     return _LateBegin(
         after_ns=own_begin - int(begins_of_others[earliest]),
         after_rank=summaries[1 + earliest].rank,
-        is_step=is_step,
+        is_step=all_have_step,
     )
 
 
 def _steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
-    """The place of the step in which each of some ranks is at a time, on its own clock;
-    -1 before its first step."""
+    """Return the index of the step in which each rank is at a time.
+
+    Args:
+        summaries: The ranks.
+        times: A time for each rank, on its own clock.
+
+    Returns:
+        An index per rank, -1 before its first step.
+    """
     steps = []
     for summary, time in zip(summaries, times.tolist(), strict=True):
-        begun = int(np.searchsorted(summary.step_start, time, "right"))
-        steps.append(begun - 1)
+        begun_steps = int(np.searchsorted(summary.step_start, time, "right"))
+        steps.append(begun_steps - 1)
     return steps
 
 
 class _Meanwhile:
-    """What ranks did before their collectives, unpacked once for each rank."""
+    """Looks up what ranks did before their collectives.
+
+    The figures of each rank are unpacked once.
+    """
 
     def __init__(self, matched: Matched) -> None:
-        """Rows are those of `matched`."""
+        """Unpack nothing yet.
+
+        Args:
+            matched: The collectives of the job, of which the methods take rows.
+        """
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
         self._places: dict[int, dict[int, PlacesBefore]] = {}
         self._previous = _previous_rows(matched)
 
     def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
-        """What took longer, or shorter, before `row` than in the median of the `others`
-        (rows of the same collective): classes of accounts, then places."""
+        """List what took longer, or shorter, than on the median of the other ranks.
+
+        Args:
+            row: The row of the rank in a collective, before which to look.
+            others: The rows of the other ranks in it.
+
+        Returns:
+            The differences of the classes of the account, then those of places.
+        """
         return [*self._of_accounts(row, others), *self._of_places(row, others)]
 
     def _of_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """The differences of the classes of the account; [] unless all of these ranks
-        have one."""
+        """List the differences of the classes of the account.
+
+        Returns none unless all of these ranks have an account.
+        """
         account = self._account(row)
         accounts_of_others = []
         for other in others:
@@ -217,19 +287,25 @@ class _Meanwhile:
                 accounts_of_others.append(account_of_other)
         if account is None or len(accounts_of_others) < len(others):
             return []
-        usual_account = medians(np.array(accounts_of_others))
-        longer_ns = (account - usual_account).tolist()
+
+        median_account = medians(np.array(accounts_of_others))
+        longer_ns = (account - median_account).tolist()
         differences: list[_Difference] = []
         for name, ns in zip(CLASSES, longer_ns, strict=True):
-            if name not in ("span", "idle"):  # the sums of others
+            is_sum_of_others = name in ("span", "idle")
+            if not is_sum_of_others:
                 differences.append(_Difference(what=("class", name), ns=ns))
         return differences
 
     def _of_places(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """The differences of the places of the program, at least: a place that is left
-        out counts for the row itself as 0, and for the others as the most that it can
-        have taken. [] unless the places before all of these rows are known: only those
-        of the longest stretches are kept."""
+        """List the differences of the places of the program, as lower bounds.
+
+        A place that was left out of a summary counts as 0 for the rank itself, and for
+        the others as the most that it can have taken.
+
+        Returns none unless the places are known for all of these ranks; they are kept
+        only for the longest stretches.
+        """
         places_of_others: list[PlacesBefore] = []
         for other in others:
             places_of_other = self._places_before(other)
@@ -239,9 +315,11 @@ class _Meanwhile:
         own_places = self._places_before(row)
         if own_places is None:
             return []
+
         all_places = dict.fromkeys(own_places.ns)  # each once, in a fixed order
         for places in places_of_others:
             all_places |= dict.fromkeys(places.ns)
+
         differences: list[_Difference] = []
         for place in all_places:
             most_ns = [places.at_most(place) for places in places_of_others]
@@ -250,8 +328,10 @@ class _Meanwhile:
         return differences
 
     def _account(self, row: int) -> Int64s | None:
-        """The ns of each class before the collective of a row, shape [CLASSES]; None
-        without a GPU."""
+        """Return the ns of each class before the collective of a row.
+
+        Returns None without a GPU.
+        """
         matched = self._matched
         rank = int(matched.rank[row])
         if rank not in self._accounts:
@@ -261,7 +341,9 @@ class _Meanwhile:
         if not len(accounts):
             return None
         account: Int64s = accounts[matched.row[row]].copy()
-        # What ran since the inputs of the collective before were computed counts.
+
+        # Compute counts from when the inputs of the collective before were ready, to
+        # when the inputs of this one are.
         before = self._previous[row]
         if before != NO_ROW:
             account[COMPUTE] += matched.covered[before] + matched.ahead[before]
@@ -269,8 +351,10 @@ class _Meanwhile:
         return account
 
     def _places_before(self, row: int) -> PlacesBefore | None:
-        """Where the issuing thread was before the collective of a row: the ops, functions
-        and annotations that it was in. None if that is not known."""
+        """Return where the issuing thread was before the collective of a row.
+
+        Returns None if that is unknown.
+        """
         rank = int(self._matched.rank[row])
         if rank not in self._places:
             self._places[rank] = self._matched.ranks[rank].places.before()
@@ -278,15 +362,23 @@ class _Meanwhile:
 
 
 def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float | None:
-    """How much longer the kernels of a rank take than the same ones on the median of
-    the others: 0.18 for 18 %; None if they do not take longer, or if none is the same.
+    """Compute how much longer the kernels of a rank take than those of the others.
 
-    The others are at most MAX_PEERS of them, evenly spread; there is at least one. The
-    same are names that compute and ran equally often on all of these.
+    Kernels are compared that compute and that ran equally often on all of these ranks,
+    by their names. At most MAX_PEERS of the others are used, evenly spread.
+
+    Args:
+        summary: The rank.
+        others: The other ranks; at least one.
+
+    Returns:
+        0.18 for 18 % more than the median of the others; None if they do not take
+        longer, or if no kernel can be compared.
     """
     kernels_of_others = []
-    for place in _evenly(len(others)).tolist():
-        kernels_of_others.append(_computing_kernels(others[place]))
+    for index in _evenly(len(others)).tolist():
+        kernels_of_others.append(_computing_kernels(others[index]))
+
     own_ns = 0.0
     median_of_others_ns = 0.0
     for kernel in summary.kernels:
@@ -299,13 +391,14 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
         if ran_equally_often:
             own_ns += kernel.total_ns
             median_of_others_ns += float(np.median(totals_ns))
+
     if median_of_others_ns and own_ns > median_of_others_ns:
         return own_ns / median_of_others_ns - 1
     return None
 
 
 def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
-    """The kernels of a rank that do not communicate, by name."""
+    """Return the kernels of a rank that do not communicate, by name."""
     kernels = {}
     for kernel in summary.kernels:
         if not kernel.communicates:
@@ -314,7 +407,7 @@ def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
 
 
 def _previous_rows(matched: Matched) -> Rows:
-    """For each row of Matched the row before it on the same rank, NO_ROW for none."""
+    """Return for each row the row before it on the same rank, NO_ROW for none."""
     order = np.lexsort((matched.row, matched.rank))
     is_same_rank = np.diff(matched.rank[order]) == 0
     row = order[1:][is_same_rank]

@@ -1,10 +1,11 @@
-"""What changes would be worth to a job: the trace of each rank is replayed with them,
-and each collective ends for all of its ranks when the last of them has arrived, plus
-its transfer.
+"""Estimates what changes would be worth to a job.
 
-There is an answer only where all ranks are given, every collective was matched and
-makes all ranks wait for all, clocks are known well enough, and the same replay without
-a change is the recording.
+The trace of each rank is replayed with the changes. Each collective ends for all of its
+ranks when the last of them has arrived, plus its transfer.
+
+There is an answer only if all ranks are given, every collective was matched and makes
+all ranks wait for all, and clocks are known well enough. Replaying without a change
+also has to give exactly what was recorded.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ Of = Literal["step", "span"]
 
 
 class RankThen(msgspec.Struct, frozen=True):
-    """A rank before and after the change. Waits are the sum of the times from its
-    arrivals at collectives to the last arrivals."""
+    """A rank before and after the changes.
+
+    Waits are the sum of the times from its arrivals at collectives to the last
+    arrivals.
+    """
 
     rank: int
     is_changed: bool
@@ -83,7 +87,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
 
 
 class _Arrivals(msgspec.Struct, frozen=True, eq=False):
-    """How ranks arrive at collectives; arrays of shape [ranks]."""
+    """How ranks arrive at collectives; one entry per rank."""
 
     last: Int64s  # how often a rank arrives last, as far as clocks tell
     waits_ns: Int64s  # of all its arrivals, until the last one
@@ -92,8 +96,20 @@ class _Arrivals(msgspec.Struct, frozen=True, eq=False):
 def job_whatif(
     facts: JobFacts, texts: Sequence[str], *, cached: bool = True
 ) -> JobWhatIf:
-    """What changes are worth. Raises WrongChangeError, and TraceError for a rank that
-    is gone."""
+    """Estimate what changes are worth to a job.
+
+    Args:
+        facts: The facts of the job.
+        texts: The changes, as the user wrote them.
+        cached: Whether to open traces through the cache.
+
+    Returns:
+        The effect of the changes; or why there is no answer.
+
+    Raises:
+        WrongChangeError: For a text that is no change, or changes nothing.
+        TraceError: For a rank whose file is gone.
+    """
     summaries = facts.matched.ranks
     changes = changes_of(texts, tuple(summary.rank for summary in summaries))
     has_steps = any(summary.steps for summary in summaries)
@@ -120,8 +136,16 @@ def job_whatif(
 
 
 def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
-    """The changes that these texts name; `2:loader` is of rank 2 alone, `loader` of all.
-    Raises WrongChangeError, and NoMatchError for a rank that is not in `ranks`."""
+    """Parse changes; `2:loader` is a change of rank 2 only, `loader` one of all ranks.
+
+    Args:
+        texts: The changes, as the user wrote them.
+        ranks: The ranks of the job.
+
+    Raises:
+        WrongChangeError: For a text that is no change.
+        NoMatchError: For a rank that is not in `ranks`.
+    """
     changes: list[RankChange] = []
     for text in texts:
         match = CHANGE_OF_RANK.fullmatch(text)
@@ -130,6 +154,7 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
             raise NoMatchError(f"There is no rank {rank}.")
         change = parse_change(text if match is None else match["change"])
         changes.append(RankChange(rank=rank, text=text, change=change))
+
     if is_range([change_of_rank.change for change_of_rank in changes]):
         untold = "What another device would be worth to a job is not told"
         raise WrongChangeError(f"{untold}: it is a range.")
@@ -137,7 +162,11 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
 
 
 def _check(facts: JobFacts) -> None:
-    """Raises NoAnswerError where what summaries say does not settle it."""
+    """Check what can be checked without opening traces.
+
+    Raises:
+        NoAnswerError: If the summaries show that there cannot be an answer.
+    """
     job = facts.job
     matched = facts.matched
     clocks = facts.clocks
@@ -154,9 +183,11 @@ def _check(facts: JobFacts) -> None:
         raise NoAnswerError("not_all_wait")
     if clocks.refused:
         raise NoAnswerError("clocks")
+
     keys = [step_keys(summary) for summary in matched.ranks]
     if any(keys_of_rank != keys[0] for keys_of_rank in keys):
         raise NoAnswerError("steps")
+
     has_several_hosts = len(clocks.hosts.names) > 1
     if has_several_hosts and not np.isfinite(clocks.uncertainty).all():
         raise NoAnswerError("uncertain")
@@ -165,17 +196,34 @@ def _check(facts: JobFacts) -> None:
 
 
 def _uncertainty_ns(facts: JobFacts) -> float:
-    """By how much clocks may shift a step: by two of them at each collective on its
-    path."""
+    """Return by how many ns the uncertainty of clocks may shift the end of a step.
+
+    At each collective on the path of the step, two clocks may be off.
+    """
     steps = max(len(facts.steps.names), 1)
-    return 2 * float(facts.clocks.uncertainty.max()) * len(facts.matched) / steps
+    collectives_per_step = len(facts.matched) / steps
+    return 2 * float(facts.clocks.uncertainty.max()) * collectives_per_step
 
 
 def _answer(
     facts: JobFacts, changes: Sequence[RankChange], no_answer: JobWhatIf, cached: bool
 ) -> JobWhatIf:
-    """The answer, made from `no_answer`; that with a reason if too much of the time of
-    some rank is not understood. Raises NoAnswerError and WrongChangeError."""
+    """Replay the job with and without the changes, and compare the two.
+
+    Args:
+        facts: The facts of the job.
+        changes: The changes.
+        no_answer: The answer to fill in.
+        cached: Whether to open traces through the cache.
+
+    Returns:
+        The answer; with a reason instead, if too much of the time of some rank is not
+        understood.
+
+    Raises:
+        NoAnswerError: If the traces show that there cannot be an answer.
+        WrongChangeError: For a change that changes nothing.
+    """
     graphs = graphs_of(facts, changes, cached=cached)
     job = _replayed_job(graphs, changes)
     residual_share = max(
@@ -187,16 +235,21 @@ def _answer(
         return msgspec.structs.replace(
             no_answer, residual_share=residual_share, why_not="not_understood"
         )
+
     lengths = _lengths(facts, graphs, job)
     arrivals_before = _arrivals(facts, graphs.meetings, job.before.arrived)
     arrivals_after = _arrivals(facts, job.remaining, job.after.arrived)
     uncertainty_ns = round(_uncertainty_ns(facts))
+
+    # The result is a bound rather than an estimate if nothing in it is uncertain, or if
+    # it depends on when a data loader has its batches.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
     is_exact = not residual_share and not uncertainty_ns
     is_bound = _is_bound(changes, graphs, is_exact=is_exact)
     is_bound = is_bound or never_waits or batches_unknown
     notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
+
     return msgspec.structs.replace(
         no_answer,
         residual_share=residual_share,
@@ -212,7 +265,7 @@ def _answer(
 
 
 class _ReplayedJob(msgspec.Struct, frozen=True, eq=False):
-    """The replays of a job with and without changes."""
+    """The replays of a job without and with changes."""
 
     before: ChangedTimes
     after: ChangedTimes
@@ -220,13 +273,18 @@ class _ReplayedJob(msgspec.Struct, frozen=True, eq=False):
 
 
 def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _ReplayedJob:
-    """Replays a job with and without changes. Raises NoAnswerError if one of them ends
-    in a circle, or if the one without changes is not the recording; WrongChangeError
-    for a change of a collective on some of its ranks."""
+    """Replay a job without and with changes.
+
+    Raises:
+        NoAnswerError: If a replay ends in a circle, or if the replay without changes is
+            not the recording.
+        WrongChangeError: For a change of a collective on some of its ranks only.
+    """
     before = replayed(graphs.graphs, graphs.meetings)
     recorded = [graph.recorded for graph in graphs.graphs]
     if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise NoAnswerError("not_replayed")
+
     has_changes_of_one = any(change.rank is not None for change in changes)
     remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
     after = replayed(graphs.changed_graphs, remaining)
@@ -236,7 +294,7 @@ def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _Replayed
 
 
 class _Lengths(msgspec.Struct, frozen=True, eq=False):
-    """How long the steps of a job take, in ns; arrays of shape [steps]."""
+    """The lengths of the steps of a job, in ns; arrays have one entry per step."""
 
     before: Int64s
     after: Int64s
@@ -247,44 +305,64 @@ class _Lengths(msgspec.Struct, frozen=True, eq=False):
 
 
 def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
-    """How long the steps of a job take before and after the changes."""
+    """Compute how long the steps of a job take before and after the changes."""
     recorded = [graph.recorded for graph in graphs.graphs]
     ends_before = _ends_of_steps(facts, graphs, recorded, graphs.graphs)
     ends_after = _ends_of_steps(facts, graphs, job.after.times, graphs.changed_graphs)
     before = step_launched(ends_before)
     after = step_launched(ends_after)
-    latest = _latest_steps(facts, graphs, job.remaining, after)
+    with_late_batches = _latest_steps(facts, graphs, job.remaining, after)
+
+    # The first step does not follow the end of another one, so it counts only if it is
+    # the only one.
     in_median = np.ones(len(before), dtype=np.bool_)
-    in_median[0] = len(before) == 1  # before the first step none has ended
+    in_median[0] = len(before) == 1
     after_ns = lower_median(after[in_median])
-    latest_ns = lower_median(latest[in_median])
+    with_late_batches_ns = lower_median(with_late_batches[in_median])
     return _Lengths(
         before=before,
         after=after,
         in_median=in_median,
         before_ns=lower_median(before[in_median]),
         after_ns=after_ns,
-        depend_on_batches=differs(after_ns, latest_ns),
+        depend_on_batches=differs(after_ns, with_late_batches_ns),
     )
 
 
 def _is_bound(
     changes: Sequence[RankChange], graphs: JobGraphs, *, is_exact: bool
 ) -> bool:
-    """Whether no job with these changes can save more than the replay: they only remove
-    waits, and nothing was inferred or is not understood (`is_exact`: of the job)."""
+    """Return whether no job with these changes can save more than the replay.
+
+    That holds if the changes only remove waits, and if nothing was inferred.
+
+    Args:
+        changes: The changes.
+        graphs: The graphs of all ranks.
+        is_exact: Whether all of the job is understood, and its clocks are exact.
+    """
     only_remove_waits = all(
         isinstance(change_of_rank.change, Unsynced) for change_of_rank in changes
     )
-    is_certain = all(rank.is_certain for rank in graphs.ranks)
-    return only_remove_waits and is_exact and is_certain
+    all_are_certain = all(rank.is_certain for rank in graphs.ranks)
+    return only_remove_waits and is_exact and all_are_certain
 
 
 def _latest_steps(
     facts: JobFacts, graphs: JobGraphs, remaining: Meetings, steps_after: Int64s
 ) -> Int64s:
-    """How long steps would be if batches were ready as late as may be: [steps]; as long
-    as `steps_after` where no rank loads any."""
+    """Compute how long steps would be if batches were ready as late as possible.
+
+    Args:
+        facts: The facts of the job.
+        graphs: The graphs of all ranks.
+        remaining: The collectives that are left after the changes.
+        steps_after: The lengths with batches as recorded; they are returned if no rank
+            loads any.
+
+    Returns:
+        ns per step.
+    """
     changed = graphs.changed_graphs
     if not any(len(graph.batches.node) for graph in changed):
         return steps_after
@@ -295,12 +373,12 @@ def _latest_steps(
 
 
 def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
-    """Each step before and after; () in a job without steps."""
+    """List each step before and after; none in a job without steps."""
     names = labels_of(facts.matched.ranks[0].steps)
     if not names:
         return ()
     effects: list[StepEffect] = []
-    for name, before_ns, after_ns, counted in zip(
+    for name, before_ns, after_ns, is_counted in zip(
         names,
         lengths.before.tolist(),
         lengths.after.tolist(),
@@ -308,7 +386,7 @@ def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
         strict=True,
     ):
         effect = StepEffect(
-            name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
+            name=name, before_ns=before_ns, after_ns=after_ns, in_median=is_counted
         )
         effects.append(effect)
     return tuple(effects)
@@ -317,8 +395,7 @@ def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
 def _ranks_then(
     facts: JobFacts, graphs: JobGraphs, *, before: _Arrivals, after: _Arrivals
 ) -> tuple[RankThen, ...]:
-    """How each rank arrives at collectives before and after, in the order of the
-    ranks."""
+    """Compare how each rank arrives at collectives before and after the changes."""
     ranks: list[RankThen] = []
     for index, (summary, rank) in enumerate(
         zip(facts.matched.ranks, graphs.ranks, strict=True)
@@ -341,37 +418,56 @@ def _ends_of_steps(
     times: Sequence[Times],
     replayed_graphs: Sequence[Graph],
 ) -> Int64s:
-    """When the job begins its first step and when it has ended each, see
-    steps.launched_bounds_of_job: [steps + 1]. `times` are those of the replayed
-    graphs, of each rank."""
+    """Return when the job begins its first step, and when it has ended each step.
+
+    See `steps.launched_bounds_of_job`.
+
+    Args:
+        facts: The facts of the job.
+        graphs: The graphs of all ranks.
+        times: The replayed times of each rank.
+        replayed_graphs: The graph of each rank that these are times of.
+
+    Returns:
+        One time more than steps, in ns.
+    """
     bounds_of_ranks: list[Int64s] = []
     for index, (rank, own_times, graph) in enumerate(
         zip(graphs.ranks, times, replayed_graphs, strict=True)
     ):
+        # Recorded bounds are put on the common clock. Replayed ones are shifted alike.
         recorded = bounds_of(rank.graph, rank.graph.recorded, rank.ends)
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
-        index_of_bound = np.full(len(recorded), index)
-        common = facts.clocks.common(index_of_bound, recorded + origin_ns)
-        bounds = bounds_of(graph, own_times, rank.ends)
-        bounds_of_ranks.append(bounds + common - recorded)
+        rank_of_bound = np.full(len(recorded), index)
+        common = facts.clocks.common(rank_of_bound, recorded + origin_ns)
+        replayed_bounds = bounds_of(graph, own_times, rank.ends)
+        bounds_of_ranks.append(replayed_bounds + common - recorded)
     return launched_bounds_of_job(bounds_of_ranks)
 
 
 def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:
-    """How ranks arrive at collectives. `arrived`: when each row of `meetings` does, in
-    ns on the clock of its rank's graph."""
+    """Count how often each rank arrives last, and add up its waits.
+
+    Args:
+        facts: The facts of the job.
+        meetings: The collectives.
+        arrived: When each row of `meetings` arrives, in ns on the clock of its graph.
+    """
     ranks = len(facts.matched.ranks)
     common = arrived + meetings.shift
     waits_ns = meetings.last(arrived) - common
+
+    # Sort the rows of each collective by arrival; its last two rows arrive last.
     by_arrival = np.lexsort((common, meetings.of_row))
     first = meetings.first
     next_first = np.append(first[1:], len(common))[: len(first)]
     last = by_arrival[next_first - 1]
-    second = by_arrival[next_first - 2]
+    second_last = by_arrival[next_first - 2]
+
     last_rank = meetings.rank[last]
-    resolution = facts.clocks.resolution_of(last_rank, meetings.rank[second])
-    is_told = common[last] - common[second] > resolution
+    resolution = facts.clocks.resolution_of(last_rank, meetings.rank[second_last])
+    is_known = common[last] - common[second_last] > resolution
     return _Arrivals(
-        last=np.bincount(last_rank[is_told], minlength=ranks),
+        last=np.bincount(last_rank[is_known], minlength=ranks),
         waits_ns=summed(meetings.rank, waits_ns, ranks),
     )
