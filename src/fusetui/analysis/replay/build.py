@@ -1,5 +1,4 @@
-"""From a trace to its graph, whose lags and residuals explain every time that was
-recorded."""
+"""Builds the graph of a trace. Its lags and residuals explain every recorded time."""
 
 from __future__ import annotations
 
@@ -61,12 +60,15 @@ more."""
 
 
 class NodeOrder(NamedTuple):
-    """Where nodes are before they are sorted: the origin, of each thread in turn a HOST
-    before each cut, the cut and a HOST at the end; the items; the JOINs."""
+    """The layout of the nodes before they are sorted.
+
+    The origin comes first. For each thread, a HOST and a cut for each cut follow, and a
+    HOST at the end. Then come the items, and the JOINs.
+    """
 
     cut: Rows  # the node of each cut; the one before it is that of the HOST before it
-    tail: Rows  # of each thread
-    item: Rows
+    tail: Rows  # the last HOST of each thread
+    item: Rows  # the node of each item
     size: int  # without JOINs
 
     @property
@@ -82,25 +84,28 @@ class NodeOrder(NamedTuple):
 
 
 class _Delays(NamedTuple):
-    """How long what is ready usually takes to start (ns)."""
+    """How long work that is ready usually takes to start, in ns."""
 
-    switch: Int64s  # after the item before; shape [streams]
-    latency: Int64s  # after the begin of the launch call; shape [items]
+    switch: Int64s  # of each stream: after the item before
+    latency: Int64s  # of each item: after the begin of its launch call
 
 
 class GraphDraft:
-    """Nodes in the order of NodeOrder, without lags; arrays of shape [nodes] or
-    [2, nodes], times in ns after the origin."""
+    """Nodes in the order of NodeOrder that are being connected.
+
+    Arrays have the shape [nodes], or [2, nodes] for edges. Times are ns after the
+    origin. Lags and residuals follow later, from what edges explain.
+    """
 
     def __init__(self, size: int) -> None:
-        """A draft of `size` JOINs, which are overwritten with what the nodes are."""
+        """Begin with `size` JOINs, which are overwritten with what the nodes are."""
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
         self.chain = np.full(size, -1, dtype=np.int32)
         self.row = np.full(size, -1, dtype=np.int32)
         self.began = np.zeros(size, dtype=np.int64)
         self.ended = np.zeros(size, dtype=np.int64)
         self.unexplained = np.zeros(size, dtype=np.int64)
-        # among nodes that begin and end at the same time
+        # decides between nodes that begin and end at the same time
         self.place = np.arange(size, dtype=np.float64)
         self.source = np.zeros((2, size), dtype=np.int32)
         self.explained = np.full((2, size), NEVER)  # lags, if not recorded less
@@ -108,53 +113,75 @@ class GraphDraft:
     def connect(
         self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0
     ) -> None:
-        """Has each target wait for its source by the edge `slot`, IN_CHAIN or ACROSS;
-        `explained`: the lag (ns)."""
+        """Make each target wait for its source.
+
+        Args:
+            slot: By which edge of the target, IN_CHAIN or ACROSS.
+            target: The nodes that wait.
+            source: The node that each of them waits for.
+            explained: The lag of each edge, in ns.
+        """
         self.source[slot, target] = source
         self.explained[slot, target] = explained
 
     def follow_origin(self, target: Rows) -> None:
-        """Has each target begin its thread or stream."""
+        """Make each target the first node of its thread or stream."""
         self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
 
     def join(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
-        """Has targets, which are in order, also wait for further sources.
+        """Make targets wait for any number of further sources.
 
-        A target without an edge `slot` gets its first source by that edge. All its other
-        sources are those of JOINs: of each target a row of them, each of which waits for
-        one source and for the JOIN before it. The first JOIN takes over the edge `slot`
-        of the target, which then waits for the last JOIN.
+        A node has two edges only, so more sources need JOINs. If the edge `slot` of a
+        target is free, its first source takes it. Each further source gets a JOIN,
+        which waits for that source and for the JOIN before it. The first JOIN takes
+        over the edge `slot` of the target, and the target waits for the last JOIN.
 
-        `pairs`: the targets and their sources, `explained`: the lag of each pair (ns).
+        Args:
+            slot: By which edge of the targets, IN_CHAIN or ACROSS.
+            pairs: The targets in ascending order, with their sources.
+            explained: The lag of each pair, in ns.
         """
         lags = np.broadcast_to(explained, len(pairs.target))
         is_first = ordinals(pairs.target) == 0
-        is_free = is_first & (self.explained[slot, pairs.target] == NEVER)
-        self.connect(slot, pairs.target[is_free], pairs.item[is_free], lags[is_free])
-        further = WaitPairs(pairs.target[~is_free], pairs.item[~is_free])
+        takes_edge = is_first & (self.explained[slot, pairs.target] == NEVER)
+        self.connect(
+            slot, pairs.target[takes_edge], pairs.item[takes_edge], lags[takes_edge]
+        )
+
+        further = WaitPairs(pairs.target[~takes_edge], pairs.item[~takes_edge])
         join = self._new_joins(further.target)
-        self.connect(ACROSS, join, further.item, lags[~is_free])
+        self.connect(ACROSS, join, further.item, lags[~takes_edge])
         self._chain_joins(slot, further.target, join)
 
     def _chain_joins(self, slot: int, target: Rows, join: Rows) -> None:
-        """Has the JOINs of each target wait for each other, the first one for what the
-        target waited for by its edge `slot`, and the target for the last one."""
-        begins_row = ordinals(target) == 0
-        follows_join = join[~begins_row]
+        """Connect the JOINs of each target in a row.
+
+        Args:
+            slot: The edge of the target that its first JOIN takes over, and by which
+                the target then waits for its last JOIN.
+            target: The target of each JOIN, ascending.
+            join: The JOINs.
+        """
+        is_first = ordinals(target) == 0
+        follows_join = join[~is_first]
         self.connect(IN_CHAIN, follows_join, follows_join - 1)
-        first_targets = target[begins_row]
+
+        first_targets = target[is_first]
         self.connect(
             IN_CHAIN,
-            join[begins_row],
+            join[is_first],
             self.source[slot, first_targets],
             self.explained[slot, first_targets],
         )
-        ends_row = ends_runs(target)
-        self.connect(slot, target[ends_row], join[ends_row])
+        is_last = ends_runs(target)
+        self.connect(slot, target[is_last], join[is_last])
 
     def _new_joins(self, target: Rows) -> Rows:
-        """Adds a JOIN for each of these targets, which may be repeated, just before it;
-        returns their numbers."""
+        """Add a JOIN just before each of some targets, which may repeat.
+
+        Returns:
+            The new nodes.
+        """
         join = len(self.kind) + np.arange(len(target))
         joins = vars(GraphDraft(len(target)))
         for name, column in vars(self).items():
@@ -162,14 +189,15 @@ class GraphDraft:
         self.began[join] = self.began[target]
         self.ended[join] = self.began[target]
         self.chain[join] = self.chain[target]
-        # between the node before the target (target - 1) and the target, in their order
-        number = ordinals(target)
-        most_joins = number.max(initial=0) + 1
-        self.place[join] = target - 0.5 + number / (2 * most_joins)
+
+        # Place them between the node before the target (target - 1) and the target.
+        nth_of_target = ordinals(target)
+        most_joins = nth_of_target.max(initial=0) + 1
+        self.place[join] = target - 0.5 + nth_of_target / (2 * most_joins)
         return join
 
     def late(self, nodes: Rows) -> Int64s:
-        """How much later than their edges explain nodes begin (ns)."""
+        """Return how many ns later than their edges explain nodes begin."""
         source_ended = self.ended[self.source[:, nodes]]
         recorded_lag = self.began[nodes] - source_ended
         lag = np.minimum(self.explained[:, nodes], recorded_lag)
@@ -180,8 +208,11 @@ class GraphDraft:
 
 @memo()
 def graph_of(trace: Trace) -> Graph:
-    """The graph of all threads that launch work, of those that run backward for them,
-    and of all GPU work; without a GPU, of the busiest thread."""
+    """Build the graph of a trace.
+
+    It has all GPU work, all threads that launch work, and those that run backward for
+    them. Without a GPU it has the busiest thread.
+    """
     cuts = thread_cuts_of(trace)
     items = items_of(trace, cuts)
     syncs = syncs_of(trace, items)
@@ -190,16 +221,21 @@ def graph_of(trace: Trace) -> Graph:
     origin = _origin(cuts, items)
     delays = _usual_delays(trace, items)
 
+    # Lay out threads and items, and connect each node with its thread or stream.
     layout = _layout(cuts, items)
     draft = GraphDraft(layout.size)
     _lay_threads(draft, layout, cuts, origin)
     _end_waits(draft, layout, cuts, items, waits_of_calls, origin)
     _lay_items(draft, layout, cuts, items, origin)
     _connect_items(draft, layout, cuts, items, delays)
+
+    # Make calls wait for items, and threads for each other.
     waiting_cuts = layout.cut[waits_of_calls.target]
     draft.join(ACROSS, WaitPairs(waiting_cuts, layout.item[waits_of_calls.item]))
     _hand_over(draft, layout, cuts)
 
+    # Make items wait for items of other streams: as recorded, or as inferred for those
+    # that are late without a recorded reason.
     recorded = by_target([*awaited_by_items(trace, items, syncs)])
     late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
     late = np.setdiff1d(late, distinct(recorded.target), assume_unique=True)
@@ -207,6 +243,7 @@ def graph_of(trace: Trace) -> Graph:
     events = _waits_of_items(trace, items, [recorded, inferred])
     waiting_items = WaitPairs(layout.item[events.target], layout.item[events.item])
     draft.join(IN_CHAIN, waiting_items, delays.switch[items.stream_of(events.target)])
+
     _mark_unexplained_waits(trace, draft)
     return _finished(
         draft,
@@ -218,8 +255,7 @@ def graph_of(trace: Trace) -> Graph:
 
 
 def _origin(cuts: ThreadCuts, items: Items) -> int:
-    """When the first thread or stream begins (ns, in the time of the file); 0 if there
-    is none."""
+    """Return when the first thread or stream begins, in ns of the file; 0 for none."""
     first_items = items.start[items.bounds[:-1]]
     return min([*cuts.first.tolist(), *first_items.tolist()], default=0)
 
@@ -227,27 +263,43 @@ def _origin(cuts: ThreadCuts, items: Items) -> int:
 def _waits_of_calls(
     trace: Trace, cuts: ThreadCuts, items: Items, awaited: list[WaitPairs]
 ) -> WaitPairs:
-    """All items that calls wait for, in the order of the calls: those in `awaited`,
-    communication before these, and what makes room in full queues."""
+    """Collect all items that calls wait for, in the order of the calls.
+
+    Args:
+        trace: The trace.
+        cuts: The cuts of its threads.
+        items: Its GPU work.
+        awaited: The items that synchronizations wait for. Communication before these,
+            and the items that make room in full queues, are added.
+    """
     further = behind_communication(trace, items, by_target(awaited))
     return by_target([*awaited, further.of_targets, *freeing(cuts, items)])
 
 
 def _waits_of_items(trace: Trace, items: Items, events: list[WaitPairs]) -> WaitPairs:
-    """All items that items of other streams wait for, in the order of those that wait:
-    those of these events, and communication before these. Without pairs whose item
-    starts after what is said to wait for it."""
+    """Collect all items that items of other streams wait for, in their order.
+
+    Pairs are left out whose item starts after what is said to wait for it.
+
+    Args:
+        trace: The trace.
+        items: Its GPU work.
+        events: The waits for events. Communication before these is added.
+    """
     pairs = by_target(events)
     further = behind_communication(trace, items, pairs)
     pairs = by_target([pairs, further.of_targets, further.of_communication])
+
     starts_first = items.start[pairs.item] <= items.start[pairs.target]
     is_possible = starts_first & (pairs.item != pairs.target)
     return WaitPairs(pairs.target[is_possible], pairs.item[is_possible])
 
 
 def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
-    """Writes into the draft how much later than MAX_RETURN_NS synchronizations return
-    after the end of what they wait for."""
+    """Note how much longer than usual synchronizations take to return, in place.
+
+    They usually return within MAX_RETURN_NS after the end of what they wait for.
+    """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
     synchronizations = waits[trace.matching(rows, SYNCHRONIZES.search)]
@@ -256,21 +308,21 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
 
 
 def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
-    """The threads, then the streams."""
+    """List the chains of the graph: the threads, then the streams."""
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of_stream = {
-        number: track.pid for number, track in tracks if track.layer is Layer.STREAM
+        thread: track.pid for thread, track in tracks if track.layer is Layer.STREAM
     }
     threads = [Chain(thread) for thread in cuts.threads.tolist()]
     streams = [
-        Chain(number, is_stream=True, device=device_of_stream[number])
-        for number in items.streams.tolist()
+        Chain(stream, is_stream=True, device=device_of_stream[stream])
+        for stream in items.streams.tolist()
     ]
     return (*threads, *streams)
 
 
 def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
-    """The HANDOFFs of batches, by their nodes in the draft."""
+    """Return the HANDOFFs at which batches are handed over, by their nodes."""
     node = layout.cut[cuts.batches]
     waited = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
     return Batches(
@@ -282,12 +334,14 @@ def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
 
 
 def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
-    """Where the nodes of a trace are."""
+    """Lay out the nodes of a trace in the order that NodeOrder describes."""
     threads = len(cuts.threads)
-    number = np.arange(len(cuts.kind))
-    # before a cut: the origin, two nodes for each earlier cut, the HOST before this
-    # one, and a tail of each earlier thread
-    cut = 1 + 2 * number + 1 + _thread_of_cut(cuts)
+    earlier_cuts = np.arange(len(cuts.kind))
+    earlier_threads = _thread_of_cut(cuts)
+
+    # A cut comes after the origin, two nodes for each earlier cut, the HOST before this
+    # one, and the last HOST of each earlier thread.
+    cut = 1 + 2 * earlier_cuts + 1 + earlier_threads
     tail = 1 + 2 * cuts.bounds[1:] + np.arange(threads)
     first_item = 1 + 2 * len(cut) + threads
     return NodeOrder(
@@ -299,16 +353,24 @@ def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
 
 
 def _thread_of_cut(cuts: ThreadCuts) -> Rows:
-    """The place of the thread of each cut among the threads; shape [cuts]."""
-    places = np.arange(len(cuts.kind))
-    return np.searchsorted(cuts.bounds, places, side="right") - 1
+    """Return for each cut the index of its thread in `cuts.threads`."""
+    cut_indices = np.arange(len(cuts.kind))
+    return np.searchsorted(cuts.bounds, cut_indices, side="right") - 1
 
 
 def _lay_threads(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, origin: int
 ) -> None:
-    """Writes the nodes of threads into the draft. What is between two cuts is a
-    thread's own time."""
+    """Fill in the nodes of threads, and connect those of each thread in a row.
+
+    The time between two cuts is the thread's own (HOST).
+
+    Args:
+        draft: The draft to fill in.
+        layout: Where the nodes are.
+        cuts: The cuts of the threads.
+        origin: The time of the origin, in ns of the file.
+    """
     draft.kind[0] = Node.ORIGIN
     thread_of_cut = _thread_of_cut(cuts)
     draft.kind[layout.cut] = cuts.kind
@@ -323,11 +385,11 @@ def _lay_threads(
     draft.chain[layout.tail] = np.arange(len(cuts.threads))
     draft.ended[layout.tail] = cuts.last - origin
 
-    own_time = np.concatenate((layout.before_cut, layout.tail))
-    of_threads = np.concatenate((layout.cut, own_time))
-    draft.connect(IN_CHAIN, of_threads, of_threads - 1)
+    host = np.concatenate((layout.before_cut, layout.tail))
+    nodes_of_threads = np.concatenate((layout.cut, host))
+    draft.connect(IN_CHAIN, nodes_of_threads, nodes_of_threads - 1)
     draft.follow_origin(layout.first_of_thread)
-    draft.began[own_time] = draft.ended[own_time - 1]
+    draft.began[host] = draft.ended[host - 1]
     draft.began[layout.first_of_thread] = cuts.first - origin
 
 
@@ -339,8 +401,19 @@ def _end_waits(
     waits: WaitPairs,
     origin: int,
 ) -> None:
-    """Writes into the draft when each cut begins: once the last item that its call
-    waits for has ended, but no later than the call ends. A handoff is at its end."""
+    """Fill in when each cut begins.
+
+    It begins once the last item that its call waits for has ended, but no later than
+    the call ends. A handoff begins at its end.
+
+    Args:
+        draft: The draft to fill in.
+        layout: Where the nodes are.
+        cuts: The cuts of the threads.
+        items: The GPU work.
+        waits: The items that calls wait for.
+        origin: The time of the origin, in ns of the file.
+    """
     wait_is_over = cuts.begin.copy()
     np.maximum.at(wait_is_over, waits.target, items.end[waits.item])
     wait_is_over = np.minimum(wait_is_over, cuts.end)
@@ -350,18 +423,22 @@ def _end_waits(
 
 
 def _hand_over(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
-    """Connects threads: what a thread does for another one begins when that waits, and
-    that goes on once it has ended. A thread that begins with it begins when it is
-    asked."""
+    """Connect threads that do work for each other.
+
+    The work of one thread begins when the other one waits for it, and the other one
+    goes on once the work has ended. A thread that has done nothing before begins when
+    it is asked.
+    """
     waiting, asked, done = layout.cut[cuts.handoffs]
     before_waiting = waiting - 1
     before_asked = asked - 1
     draft.connect(ACROSS, asked, before_waiting)
+
     follows_origin = draft.source[IN_CHAIN, before_asked] == 0
     has_no_time = draft.began[before_asked] == draft.ended[asked]
-    begins_with_it = follows_origin & has_no_time
-    begins_when_asked = before_asked[begins_with_it]
-    draft.connect(IN_CHAIN, begins_when_asked, before_waiting[begins_with_it])
+    is_first_work = follows_origin & has_no_time
+    draft.connect(IN_CHAIN, before_asked[is_first_work], before_waiting[is_first_work])
+
     order = np.argsort(waiting, kind="stable")
     draft.join(ACROSS, WaitPairs(waiting[order], done[order]))
 
@@ -369,7 +446,7 @@ def _hand_over(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
 def _lay_items(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, items: Items, origin: int
 ) -> None:
-    """Writes the nodes of items into the draft, without edges."""
+    """Fill in the nodes of items, without edges."""
     node = layout.item
     draft.kind[node] = Node.ITEM
     draft.row[node] = items.rows
@@ -385,18 +462,18 @@ def _connect_items(
     items: Items,
     delays: _Delays,
 ) -> None:
-    """Has each item wait for the one before it on its stream, and for its launch."""
+    """Make each item wait for the one before it on its stream, and for its launch."""
     node = layout.item
     is_first = np.zeros(len(node), dtype=np.bool_)
     is_first[items.bounds[:-1]] = True
-    places = np.arange(len(node))
+    item_indices = np.arange(len(node))
     follows = node[~is_first]
-    switch_ns = delays.switch[items.stream_of(places[~is_first])]
+    switch_ns = delays.switch[items.stream_of(item_indices[~is_first])]
     draft.connect(IN_CHAIN, follows, follows - 1, switch_ns)
 
+    # The launch call may be inside another call, which is the cut.
     has_launch = items.cut >= 0
     launch = items.cut[has_launch]
-    # the call may be inside another one, which is the cut
     since_cut = items.given[has_launch] - cuts.begin[launch]
     lag = delays.latency[has_launch] + since_cut
     draft.connect(ACROSS, node[has_launch], layout.before_cut[launch], lag)
@@ -404,16 +481,25 @@ def _connect_items(
 
 
 def _usual_delays(trace: Trace, items: Items) -> _Delays:
-    """The usual delays of the streams and of the items."""
+    """Measure how long work that is ready usually takes to start."""
     process_of_item = trace.process_of_track[trace.track[items.rows]]
     latency = _latency(trace)[process_of_item]
     return _Delays(switch=_switches(items, latency), latency=latency)
 
 
 def _switches(items: Items, latency: Int64s) -> Int64s:
-    """The usual switch of each stream (ns): the upper median from the end of an item to the
-    start of the next one, of those that had been launched long enough before and start
-    soon."""
+    """Measure the usual switch of each stream, in ns.
+
+    It is the upper median from the end of an item to the start of the next one. Only
+    items count that had been launched long enough before, and that start soon.
+
+    Args:
+        items: The GPU work.
+        latency: The usual launch latency of each item, in ns.
+
+    Returns:
+        ns per stream.
+    """
     switches = np.zeros(len(items.streams), dtype=np.int64)
     ready = items.given + latency
     for stream, (first, stop) in enumerate(pairwise(items.bounds.tolist())):
@@ -428,16 +514,21 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
 
 
 def _latency(trace: Trace) -> Int64s:
-    """The usual launch latency (ns) by the number of the device's process; where there
-    are too few gaps for one, that of those few, and of the first items, unless it is
-    too long for a latency."""
+    """Measure the usual launch latency of each device, in ns.
+
+    If a device has too few gaps to measure one, those few and its first items count,
+    unless the result is too long for a latency.
+
+    Returns:
+        ns by the index of the device's process.
+    """
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
-        of_few_gaps = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
-        of_few_gaps = np.where(of_few_gaps <= MAX_LATENCY_NS, of_few_gaps, 0)
-        usual = np.where(line.latency_ns > 0, line.latency_ns, of_few_gaps)
+        by_few_gaps = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
+        by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
+        latency = np.where(line.latency_ns > 0, line.latency_ns, by_few_gaps)
         process = trace.process_of_track[trace.track[line.events]]
-        latency_of_process[process] = usual[line.number(line.events)]
+        latency_of_process[process] = latency[line.number(line.events)]
     return latency_of_process
 
 
@@ -449,20 +540,32 @@ def _finished(
     batches: Batches,
     inferred: int,
 ) -> Graph:
-    """The graph of a draft: its nodes in an order in which sources come first, with the
-    lags and residuals of all edges."""
+    """Make the graph of a draft.
+
+    Its nodes are put into an order in which sources come first, and its edges get their
+    lags and residuals.
+
+    Args:
+        draft: The draft with all its edges.
+        origin: The time of the origin, in ns of the file.
+        chains: The threads and streams.
+        batches: The HANDOFFs of batches, by their nodes in the draft.
+        inferred: How many waits were inferred.
+    """
     size = len(draft.kind)
     order = in_order(draft.began, draft.ended, draft.place, draft.source)
-    rank = np.empty(size, dtype=np.int32)
-    rank[order] = np.arange(size)
+    new_node = np.empty(size, dtype=np.int32)
+    new_node[order] = np.arange(size)
+
     kind = draft.kind[order]
     began = draft.began[order]
     ended = draft.ended[order]
-    source, lag = _edges(draft, order, rank)
+    source, lag = _edges(draft, order, new_node)
     _time_joins(kind, began, ended, source, lag)
     residual = _residuals(kind, began, ended, source, lag)
-    batches = reordered(batches, rank)
+    batches = reordered(batches, new_node)
     residual[:, batches.node] = 0
+
     threads = sum(not chain.is_stream for chain in chains)
     return Graph(
         origin_ns=origin,
@@ -491,17 +594,26 @@ class _Edges(NamedTuple):
     lag: Int64s  # ns
 
 
-def _edges(draft: GraphDraft, order: Rows, rank: Int32s) -> _Edges:
-    """The edges of the draft between nodes in this order: each lag as explained, or
-    less where the recording shows it. `rank`: the new place of each node."""
+def _edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
+    """Return the edges of a draft after its nodes were sorted.
+
+    The lag of an edge is what explains it, or less where the recording shows it.
+
+    Args:
+        draft: The draft.
+        order: The nodes of the draft in their new order.
+        new_node: The new node of each old one.
+    """
     began = draft.began[order]
     ended = draft.ended[order]
-    source = rank[draft.source[:, order]]
+    source = new_node[draft.source[:, order]]
     explained = draft.explained[:, order]
-    # edges to the origin of itself, and what is left of circles
+
+    # Edges of the origin to itself, and what is left of circles, are no edges.
     is_backward = source >= np.arange(len(order))
     source[is_backward] = 0
     explained[is_backward] = NEVER
+
     lag = np.minimum(explained, began - ended[source])
     has_no_source = (lag[IN_CHAIN] == NEVER) & (lag[ACROSS] == NEVER)
     lag[IN_CHAIN, has_no_source] = 0
@@ -511,8 +623,10 @@ def _edges(draft: GraphDraft, order: Rows, rank: Int32s) -> _Edges:
 def _time_joins(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> None:
-    """Changes the times of the JOINs in `began` and `ended` to when both of their
-    sources are done. One after the other, as each may need the one before."""
+    """Set the times of JOINs to when both of their sources are done, in place.
+
+    This loops over JOINs, because each may need the one before it.
+    """
     for join in np.flatnonzero(kind == Node.JOIN).tolist():
         sources_done = (ended[source[:, join]] + lag[:, join]).max()
         began[join] = sources_done
@@ -522,11 +636,14 @@ def _time_joins(
 def _residuals(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> Int64s:
-    """How much later each node begins than its edges explain (ns), [2, nodes], at its
-    edge that ends last; 0 at the other edge.
+    """Compute how much later each node begins than its edges explain.
 
-    If that edge comes from a JOIN, the JOIN is made so much later instead: its times in
-    `began` and `ended` change, and the residual is at the edge of it that ends last.
+    The residual is put on the edge that ends last. If that edge comes from a JOIN, the
+    JOIN is delayed instead: its times in `began` and `ended` change, and the residual
+    is put on the edge of the JOIN that ends last.
+
+    Returns:
+        ns of shape [2, nodes]; 0 on the other edge of each node.
     """
     residual = np.zeros_like(lag)
     nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
@@ -535,12 +652,14 @@ def _residuals(
         last_edge = np.argmax(edges_end, axis=0)
         late_ns = began[nodes] - edges_end.max(axis=0)
         residual[last_edge, nodes] = late_ns
-        behind = source[last_edge, nodes]
-        passes_it_on = (late_ns > 0) & (kind[behind] == Node.JOIN)
-        joins = behind[passes_it_on]
-        began[joins] += late_ns[passes_it_on]
+
+        # Pass the residuals on to JOINs, and go on with these.
+        last_source = source[last_edge, nodes]
+        passes_on = (late_ns > 0) & (kind[last_source] == Node.JOIN)
+        joins = last_source[passes_on]
+        began[joins] += late_ns[passes_on]
         ended[joins] = began[joins]
-        residual[last_edge[passes_it_on], nodes[passes_it_on]] = 0
+        residual[last_edge[passes_on], nodes[passes_on]] = 0
         nodes = joins
     residual[:, 0] = 0
     return residual

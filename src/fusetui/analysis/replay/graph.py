@@ -21,11 +21,11 @@ JOINs, which take no time.
     ITEM                  the item before on the stream,  the HOST before its launch call
                           and events (JOINs)
 
-A HANDOFF at which workers hand over a batch also waits for that: see Batches.
+A HANDOFF at which workers hand over a batch also waits for that batch: see Batches.
 
-A lag is what is understood: latency of a launch, the usual switch from item to item, or
-less, even less than nothing, where the recording shows it. A residual is what was
-recorded beyond that.
+A *lag* is a delay that is understood: the latency of a launch, or the usual switch from
+item to item. It may be shorter than usual, and even negative, where the recording shows
+it. A *residual* is the recorded delay beyond the lag.
 """
 
 from __future__ import annotations
@@ -44,32 +44,43 @@ from fusetui.trace.model.intervals import Cover
 
 
 class TimeScale(NamedTuple):
-    """From each of some times to the next one, how long a recorded ns takes; 1 before
-    the first. Arrays of shape [n]; times as in Graph."""
+    """How the time of a thread is stretched or compressed.
 
-    times: Int64s
+    From each of `times` to the next one, a recorded ns takes `rate` ns. Before the
+    first it takes 1 ns.
+    """
+
+    times: Int64s  # ns after the origin, ascending
     rate: Floats
 
     def until(self, times: Int64s) -> Int64s:
-        """How long it takes from 0 to each of these times as recorded (ns). The time
-        from one to another is the difference of both, so that parts add up exactly."""
+        """Return how long it takes from 0 to each of some recorded times.
+
+        The time between two of them is the difference of both, so parts add up exactly.
+
+        Args:
+            times: Recorded times, in ns after the origin.
+        """
         if not len(self.times):
             return times
+
+        # How long it takes until each of the times at which the rate changes.
         lasted = np.diff(self.times) * self.rate[:-1]
-        since_first = np.concatenate(([0.0], np.cumsum(lasted)))
-        until_times = self.times[0] + since_first
-        last_before = np.searchsorted(self.times, times, side="right") - 1
-        place = np.maximum(last_before, 0)
-        since_ns = (times - self.times[place]) * self.rate[place]
-        until = np.rint(until_times[place] + since_ns)
-        is_before_first = last_before < 0
+        since_first_change = np.concatenate(([0.0], np.cumsum(lasted)))
+        until_change = self.times[0] + since_first_change
+
+        last_change = np.searchsorted(self.times, times, side="right") - 1
+        change = np.maximum(last_change, 0)
+        since_change_ns = (times - self.times[change]) * self.rate[change]
+        until = np.rint(until_change[change] + since_change_ns)
+        is_before_first = last_change < 0
         return np.where(is_before_first, times, until).astype(np.int64)
 
     def changed(self, cover: Cover, factor: float) -> TimeScale:
-        """During a cover each ns takes `factor` times as long as by this one."""
+        """Return a scale in which each ns within `cover` takes `factor` times as long."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        last_before = np.searchsorted(self.times, times, side="right") - 1
-        rate = at(self.rate, last_before, missing=1.0)
+        last_change = np.searchsorted(self.times, times, side="right") - 1
+        rate = at(self.rate, last_change, missing=1.0)
         is_covered = cover.place_of(times) >= 0
         return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))
 
@@ -100,8 +111,10 @@ class Node(IntEnum):
 
 
 class Batches(msgspec.Struct, frozen=True, eq=False):
-    """The HANDOFFs at which workers of a data loader hand over batches, in the order of
-    their nodes. Arrays of shape [batches], times in ns as recorded."""
+    """The HANDOFFs at which workers of a data loader hand over batches.
+
+    There is one entry per batch, in the order of the nodes. Times are ns as recorded.
+    """
 
     node: Rows
     waited: Int64s  # from the begin of the call until the HANDOFF
@@ -126,15 +139,20 @@ class Chain(msgspec.Struct, frozen=True):
 
 
 class Times(NamedTuple):
-    """In ns after the origin; shape [nodes]. What was taken out of a graph has no
-    times."""
+    """When each node begins and ends, in ns after the origin.
+
+    Nodes that a change took out have no meaningful times.
+    """
 
     begin: Int64s
     end: Int64s
 
 
 class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Arrays of shape [nodes], or [2, nodes] for the two edges of each; times in ns."""
+    """The work of a trace: nodes, and two edges for each node.
+
+    Arrays have the shape [nodes], or [2, nodes] for the edges. Times are ns.
+    """
 
     origin_ns: int  # in the time of the file
     chains: tuple[Chain, ...]
@@ -159,38 +177,56 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def ended(self) -> Int64s:
+        """When each node ended as recorded, in ns after the origin."""
         return self.began + self.lasted
 
     @property
     def recorded(self) -> Times:
+        """When each node began and ended as recorded."""
         return Times(begin=self.began, end=self.ended)
 
     def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
-        """The nodes of these kinds, in order; if `rows` are given, those of them that
-        are one of these rows of the trace."""
+        """Return the nodes of some kinds, in order.
+
+        Args:
+            kinds: The kinds.
+            rows: If given, only the nodes of these rows of the trace are returned.
+        """
         nodes = np.flatnonzero(np.isin(self.kind, kinds))
         if rows is None:
             return nodes
         return nodes[np.isin(self.row[nodes], rows)]
 
     def has_edge(self, slot: int, nodes: Rows) -> Flags:
-        """Whether each of these nodes waits for a source by its edge `slot`, IN_CHAIN or
-        ACROSS."""
+        """Mark the nodes that wait for a source by one of their two edges.
+
+        Args:
+            slot: Which edge, IN_CHAIN or ACROSS.
+            nodes: The nodes.
+        """
         return np.asarray(self.lag[slot, nodes] != NEVER)
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
-        """For each row of the trace, and for -1, which is none: its node of this kind,
-        0 if it has none. Shape [slices + 1]."""
+        """Return the node of one kind for each row of the trace.
+
+        Returns:
+            One entry for each row and one for the row -1; 0 where there is no such
+            node.
+        """
         nodes = self.nodes(kind)
         node_of_row = np.zeros(len(trace) + 1, dtype=np.intp)
         node_of_row[self.row[nodes]] = nodes
         return node_of_row
 
 
-def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
-    """The same with nodes that have other places. `rank`: the new place of each
-    node."""
-    node = rank[batches.node]
+def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
+    """Return the batches after the nodes of a graph were reordered.
+
+    Args:
+        batches: The batches.
+        new_node: The new node of each old one.
+    """
+    node = new_node[batches.node]
     order = np.argsort(node, kind="stable")
     return Batches(
         node=node[order].astype(np.intp),
@@ -203,10 +239,23 @@ def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
 def in_order(
     began: Int64s, ended: Int64s, place: NDArray[np.floating[Any]], source: Int32s
 ) -> Rows:
-    """The nodes so that their sources come first: by their times as recorded if
-    possible, where those of one chain that tie are in the order of `place`."""
+    """Sort nodes so that their sources come first.
+
+    They are sorted by their recorded times if that is possible.
+
+    Args:
+        began: When each node began.
+        ended: When each node ended.
+        place: A number for each node that decides between nodes of one chain with equal
+            times.
+        source: The two sources of each node, of shape [2, nodes].
+
+    Returns:
+        The nodes in order.
+    """
     level = _tie_levels(began, source)
     order = np.lexsort((place, ended, level, began))
+
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     comes_before_source = (rank[source] >= rank) & (source > 0)
@@ -216,23 +265,39 @@ def in_order(
 
 
 def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
-    """How many nodes that begin at the same time have to come before each, because it
-    waits for them, one after the other; at most MAX_TIED_NODES. Shape [nodes]."""
+    """Count for each node the sources that begin at the same time and must come first.
+
+    Sources of sources count too, one after the other, up to MAX_TIED_NODES.
+
+    Args:
+        began: When each node began.
+        source: The two sources of each node, of shape [2, nodes].
+    """
     level = np.zeros(len(began), dtype=np.int64)
-    slot, target = np.nonzero((source > 0) & (began[source] == began))
+    is_tied = (source > 0) & (began[source] == began)
+    slot, target = np.nonzero(is_tied)
     tied_source = source[slot, target]
+
+    # Raise the level of each node above that of its source, until nothing changes.
     for _ in range(MAX_TIED_NODES):
-        is_behind = level[tied_source] >= level[target]
-        if not is_behind.any():
+        is_too_low = level[tied_source] >= level[target]
+        if not is_too_low.any():
             break
-        level_after_source = level[tied_source[is_behind]] + 1
-        np.maximum.at(level, target[is_behind], level_after_source)
+        level_above_source = level[tied_source[is_too_low]] + 1
+        np.maximum.at(level, target[is_too_low], level_above_source)
     return level
 
 
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
-    """The nodes so that their sources come first, of those that might come next the one
-    with the lowest rank (Kahn's algorithm); a circle is broken at its lowest rank."""
+    """Sort nodes so that their sources come first, by Kahn's algorithm.
+
+    Of the nodes that may come next, the one with the lowest rank does. A circle is
+    broken at its lowest rank.
+
+    Args:
+        rank: The rank of each node.
+        source: The two sources of each node, of shape [2, nodes].
+    """
     from heapq import heappop, heappush  # only for clocks that differ, and for circles
 
     size = len(rank)
@@ -242,12 +307,14 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     is_ordered = bytearray(size)
     order: list[int] = []
     ready = [(ranks[0], 0)]
-    by_rank = np.argsort(rank).tolist()[::-1]  # the lowest rank is the last
+    highest_rank_first = np.argsort(rank).tolist()[::-1]
     while len(order) < size:
-        while not ready:  # what is left is behind a circle
-            node = by_rank.pop()
+        # If nothing is ready, the rest is behind a circle: take its lowest rank.
+        while not ready:
+            node = highest_rank_first.pop()
             if not is_ordered[node]:
                 ready.append((ranks[node], node))
+
         _, node = heappop(ready)
         if is_ordered[node]:
             continue
@@ -261,20 +328,26 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
 
 
 class _Targets:
-    """The nodes that wait for each node, once for each of their two sources that it
-    is."""
+    """Finds the nodes that wait for a node.
+
+    A node whose two sources are the same is found twice.
+    """
 
     def __init__(self, source: Int32s) -> None:
-        """`source`: the two sources of each node, shape [2, nodes]."""
+        """Sort the nodes by their sources.
+
+        Args:
+            source: The two sources of each node, of shape [2, nodes].
+        """
         size = source.shape[1]
-        sources = source.reshape(-1)  # two rows, one behind the other
-        by_source = np.argsort(sources, kind="stable")
+        both_sources = source.reshape(-1)  # one row behind the other
+        by_source = np.argsort(both_sources, kind="stable")
         targets = by_source % size
         self._targets: list[int] = targets.tolist()
         nodes = np.arange(size + 1)
-        bounds = np.searchsorted(sources[by_source], nodes)
+        bounds = np.searchsorted(both_sources[by_source], nodes)
         self._bounds: list[int] = bounds.tolist()
 
     def of_node(self, node: int) -> list[int]:
-        """The targets of a node, in order."""
+        """Return the nodes that wait for this one, in order."""
         return self._targets[self._bounds[node] : self._bounds[node + 1]]

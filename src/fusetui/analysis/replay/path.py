@@ -1,5 +1,4 @@
-"""What a replay takes its time for: the critical path in a few rows, and what has time
-to spare."""
+"""Sums up the critical path in a few rows, and finds what has time to spare."""
 
 from __future__ import annotations
 
@@ -45,10 +44,12 @@ NOTHING_RECORDED = -1
 
 
 class PathRow(msgspec.Struct, frozen=True):
-    """Parts of the critical path of one kind. `what`: the name of the kernel, of the
-    call, or of the innermost op, Python frame or annotation; "" for several, for
-    time without a recording, and for parts without a name: latency (launch),
-    switches from item to item (wait)."""
+    """The parts of the critical path of one kind and name.
+
+    `what` is the name of the kernel or call, or that of the innermost op, Python frame
+    or annotation. It is "" for several names, for time without a recording, and for
+    parts without a name: latency (launch) and switches from item to item (wait).
+    """
 
     kind: Kind
     what: str
@@ -58,8 +59,11 @@ class PathRow(msgspec.Struct, frozen=True):
 
 
 class Slack(msgspec.Struct, frozen=True):
-    """How much longer all kernels of a kind, or an op on its thread, could take in
-    total without delaying the end, if all took longer by the same factor."""
+    """The time that all kernels of a kind, or an op on its thread, have to spare.
+
+    They could take so much longer in total without delaying the end, if all took longer
+    by the same factor.
+    """
 
     what: str
     kind: Literal["kernel", "op"]
@@ -81,7 +85,7 @@ class Path(msgspec.Struct, frozen=True):
 
 @memo()
 def path(trace: Trace) -> Path:
-    """The critical path of a trace as recorded."""
+    """Return the critical path of a trace as recorded."""
     graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
     devices = residuals_of(trace)
@@ -99,7 +103,7 @@ def path(trace: Trace) -> Path:
 
 @memo()
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
-    """What the replay does not understand of each device."""
+    """Return for each device the share of its time that the replay does not understand."""
     graph = graph_of(trace)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     residuals = []
@@ -110,7 +114,7 @@ def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
 
 
 class _Total(NamedTuple):
-    """Stretches of the critical path of one kind and name."""
+    """The sum of the stretches of the critical path of one kind and name."""
 
     kind: Kind
     name: str
@@ -119,16 +123,22 @@ class _Total(NamedTuple):
 
 
 def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
-    """The stretches of a route by kind and name, at most MAX_ROWS, the longest first;
-    what is left of each kind is one row."""
-    of_nodes = _of_nodes(trace, graph, route)
-    of_threads = _of_threads(trace, graph, route)
-    totals = [total for total in _summed([*of_nodes, *of_threads]) if total.ns]
+    """Sum up the stretches of a path by kind and name.
+
+    Returns:
+        At most MAX_ROWS rows, the longest first. What does not get a row of its own is
+        one row for each kind.
+    """
+    totals_of_nodes = _of_nodes(trace, graph, route)
+    totals_of_threads = _of_threads(trace, graph, route)
+    totals = _summed([*totals_of_nodes, *totals_of_threads])
+    totals = [total for total in totals if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
+
     kept = _kept_totals(totals)
-    remaining = [total._replace(name="") for total in totals[kept:]]
+    nameless = [total._replace(name="") for total in totals[kept:]]
     rows = []
-    for total in _summed([*totals[:kept], *remaining]):
+    for total in _summed([*totals[:kept], *nameless]):
         row = PathRow(
             kind=total.kind,
             what=total.name,
@@ -141,8 +151,11 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
 
 
 def _kept_totals(totals: list[_Total]) -> int:
-    """How many of these have rows of their own, the first ones: as many as leave room,
-    within MAX_ROWS, for one row for each kind of the others."""
+    """Return how many of the first totals get rows of their own.
+
+    They are as many as leave room, within MAX_ROWS, for one row for each kind of the
+    other totals.
+    """
     kept = len(totals)
     while kept:
         kinds_left = {total.kind for total in totals[kept:]}
@@ -153,7 +166,7 @@ def _kept_totals(totals: list[_Total]) -> int:
 
 
 def _summed(totals: list[_Total]) -> list[_Total]:
-    """One for each kind and name, in the order in which they come first."""
+    """Add up the totals of each kind and name, in the order of their first ones."""
     sums: dict[tuple[Kind, str], _Total] = {}
     for total in totals:
         key = (total.kind, total.name)
@@ -167,8 +180,10 @@ def _summed(totals: list[_Total]) -> list[_Total]:
 
 
 def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """What is not the own time of threads: what items and calls do by their names, then
-    what is before them."""
+    """Yield the totals of everything but the threads' own time.
+
+    These are items and calls by their names, then what comes before them.
+    """
     kind = graph.kind[route.node]
     row = graph.row[route.node]
     does_something = route.part == OWN
@@ -177,6 +192,7 @@ def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     is_communication[is_item] = communicates(trace, row[is_item])
     is_kernel = trace.role[row] == Role.KERNEL
     is_computing = is_item & ~is_communication
+
     stretches_of_kind: dict[Kind, Flags] = {
         "kernel": is_computing & is_kernel,
         "copy": is_computing & ~is_kernel,
@@ -192,8 +208,11 @@ def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
 
 
 def _before_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """What is before nodes: the latency of launches, waits, what is not understood, and
-    the loading of batches under the name of the first call that loads one."""
+    """Yield the totals of what comes before nodes.
+
+    These are the latency of launches, waits, delays that are not understood, and the
+    loading of batches, under the name of the first call that loads one.
+    """
     kind = graph.kind[route.node]
     is_lag = route.part == LAG
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
@@ -201,6 +220,7 @@ def _before_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     is_batch = np.isin(route.node, graph.batches.node)
     arrives = is_batch | (kind == Node.MARK)
     is_loading = is_lag & arrives & (route.ns > 0)
+
     yield _nameless(route, "launch", is_latency)
     yield _nameless(route, "wait", is_lag & ~is_latency & ~is_loading)
     yield _nameless(route, "residual", ~is_lag & (route.part != OWN))
@@ -211,24 +231,23 @@ def _before_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
 
 
 def _by_name(
-    trace: Trace, graph: Graph, route: Route, kind: Kind, stretches: Flags
+    trace: Trace, graph: Graph, route: Route, kind: Kind, is_counted: Flags
 ) -> Iterator[_Total]:
-    """Some stretches by the name of their calls or GPU events."""
-    places = np.flatnonzero(stretches & (route.ns > 0))
-    rows = graph.row[route.node[places]].astype(np.intp)
-    for name, (events, ns) in by_text(trace, rows, route.ns[places], str).items():
+    """Yield the totals of flagged stretches, by the names of their calls or items."""
+    stretches = np.flatnonzero(is_counted & (route.ns > 0))
+    rows = graph.row[route.node[stretches]].astype(np.intp)
+    for name, (events, ns) in by_text(trace, rows, route.ns[stretches], str).items():
         yield _Total(kind, name, events, ns)
 
 
-def _nameless(route: Route, kind: Kind, stretches: Flags) -> _Total:
-    """The sum of some stretches that have no name."""
-    ns = route.ns[stretches & (route.ns > 0)]
+def _nameless(route: Route, kind: Kind, is_counted: Flags) -> _Total:
+    """Return the total of flagged stretches that have no name."""
+    ns = route.ns[is_counted & (route.ns > 0)]
     return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
 
 
 class HostTimes(NamedTuple):
-    """The own time of threads in parts, each in the innermost slice; arrays of shape
-    [parts]."""
+    """The own time of threads, in parts that each lie in one innermost slice."""
 
     node: Rows
     row: Rows  # the innermost slice, -1: nothing was recorded
@@ -236,13 +255,23 @@ class HostTimes(NamedTuple):
 
 
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
-    """What CPU threads did during nodes of a graph: each moment counts for the innermost op
-    or Python frame, else for the innermost annotation. Calls are nodes of their own."""
+    """Divide the own time of threads by what they were doing.
+
+    Each moment counts for the innermost op or Python frame, or else for the innermost
+    annotation. Calls are nodes of their own and do not count.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        nodes: The nodes to divide. Only those of own time count.
+    """
     parts = _OwnTimes()
     own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
     for chain in distinct(graph.chain[own_time]).tolist():
-        of_thread = np.sort(own_time[graph.chain[own_time] == chain])
-        _add_parts_of_thread(parts, trace, graph, chain, of_thread)
+        nodes_of_thread = np.sort(own_time[graph.chain[own_time] == chain])
+        _add_parts_of_thread(parts, trace, graph, chain, nodes_of_thread)
+
+    # Stretch the parts as the time scales of their threads say.
     node = np.concatenate(parts.node)
     start = np.concatenate(parts.start)
     end = np.concatenate(parts.end)
@@ -255,8 +284,10 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
 
 
 class _OwnTimes:
-    """The own time of threads in parts: each element of the lists is an array, the
-    arrays of one place have the same shape. Times are ns of the graph."""
+    """Collects the own time of threads in parts.
+
+    Each list has one array for each call of `add`. Times are ns of the graph.
+    """
 
     def __init__(self) -> None:
         self.node: list[Rows] = [np.empty(0, dtype=np.intp)]
@@ -265,7 +296,7 @@ class _OwnTimes:
         self.end: list[Int64s] = [np.empty(0, dtype=np.int64)]
 
     def add(self, node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
-        """Adds parts; the four arrays have the same shape."""
+        """Add parts; the four arrays have one entry per part."""
         self.node.append(node)
         self.row.append(row)
         self.start.append(start)
@@ -275,13 +306,23 @@ class _OwnTimes:
 def _add_parts_of_thread(
     parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
 ) -> None:
-    """Adds the parts of the nodes of one thread, which are in order: first those in ops
-    and Python frames, then of what is left those in annotations, and last what nothing
-    was recorded in."""
+    """Add the parts of the nodes of one thread.
+
+    First come those in ops and Python frames, then of what is left those in
+    annotations, and last the time in which nothing was recorded.
+
+    Args:
+        parts: Where to add them.
+        trace: The trace.
+        graph: Its graph.
+        chain: The thread, a chain of the graph.
+        nodes: Its nodes, in order.
+    """
     began = graph.began[nodes]
     remaining = Cover(began, graph.ended[nodes])
 
     def node_at(start: Int64s) -> Rows:
+        """Return the node in which each time lies."""
         return nodes[np.searchsorted(began, start, side="right") - 1]
 
     for line, offset in line_of(trace, graph.chains[chain].thread):
@@ -295,23 +336,22 @@ def _add_parts_of_thread(
                 start=inside.start + shift,
                 end=inside.end + shift,
             )
-            taken = Cover(inside.slices.start + shift, inside.slices.end + shift)
-            remaining = without(remaining, taken)
-    nothing_recorded = np.full(len(remaining.start), NOTHING_RECORDED)
+            in_slices = Cover(inside.slices.start + shift, inside.slices.end + shift)
+            remaining = without(remaining, in_slices)
+
     parts.add(
         node=node_at(remaining.start),
-        row=nothing_recorded,
+        row=np.full(len(remaining.start), NOTHING_RECORDED),
         start=remaining.start,
         end=remaining.end,
     )
 
 
 class _InsideSlices(NamedTuple):
-    """The parts of some intervals that lie in slices; arrays of shape [parts], in ns of
-    the line."""
+    """The parts of some intervals that lie in slices; times in ns of the line."""
 
-    place: Rows  # of the interval
-    row: Rows  # of the innermost slice
+    place: Rows  # the index of the interval
+    row: Rows  # the innermost slice
     start: Int64s
     end: Int64s
     slices: Cover  # what is innermost, within and around the intervals
@@ -320,21 +360,24 @@ class _InsideSlices(NamedTuple):
 def _inside_slices(
     line: Threads, kinds: Sequence[ThreadActivity], intervals: Cover
 ) -> _InsideSlices:
-    """The parts of these intervals in which a slice of some kinds is innermost, without
-    those of no length."""
+    """Return the parts of intervals in which a slice of some kinds is innermost.
+
+    Parts of no length are left out.
+    """
     touching = []
     for kind in kinds:
         slices = line.slices(kind)
         touching.append(slices.touching(intervals.start, intervals.end))
     innermost = merged_slices(touching).parts()
     slices_cover = Cover(innermost.start, innermost.end)
-    inside, place = pieces(intervals, slices_cover)
+
+    inside, interval = pieces(intervals, slices_cover)
     has_length = inside.start < inside.end
     start = inside.start[has_length]
-    place_of_slice = innermost.end.searchsorted(start, side="right")
+    index_of_slice = innermost.end.searchsorted(start, side="right")
     return _InsideSlices(
-        place=place[has_length],
-        row=innermost.rows[place_of_slice],
+        place=interval[has_length],
+        row=innermost.rows[index_of_slice],
         start=start,
         end=inside.end[has_length],
         slices=slices_cover,
@@ -342,17 +385,20 @@ def _inside_slices(
 
 
 def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """The own time of threads, by what is innermost. A node of which only a part lies
-    in the route counts with the last of its parts."""
+    """Yield the totals of the threads' own time, by what is innermost.
+
+    If only a part of a node lies on the path, it is the last part.
+    """
     is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
     stretches = np.flatnonzero(is_own_time & (route.ns > 0))
     if not len(stretches):
         return
     node = route.node[stretches]
-    on_route_ns = np.zeros(len(graph), dtype=np.int64)
-    on_route_ns[node] = route.ns[stretches]
+    on_path_ns = np.zeros(len(graph), dtype=np.int64)
+    on_path_ns[node] = route.ns[stretches]
+
     parts = _last_first(host_parts(trace, graph, node))
-    counted_ns = _counted(parts, on_route_ns)
+    counted_ns = _counted(parts, on_path_ns)
     counts = counted_ns > 0
     row = parts.row[counts]
     counted_ns = counted_ns[counts]
@@ -360,62 +406,74 @@ def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     names = by_text(trace, row[has_name], counted_ns[has_name], str)
     for name, (events, ns) in names.items():
         yield _Total("host", name, events, ns)
+
     nameless_ns = counted_ns[~has_name]
     yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
 
 
 def _last_first(parts: HostTimes) -> HostTimes:
-    """The parts by node, the last part of each node first."""
+    """Sort parts by node, the last part of each node first."""
     order = np.lexsort((-np.arange(len(parts.node)), parts.node))
     return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
 
 
 def _counted(parts: HostTimes, limit_ns: Int64s) -> Int64s:
-    """How much of each part counts (ns), if of each node only so much does, from its
-    end back: `limit_ns`, of shape [nodes of the graph]. The parts are by node, the last
-    part of each first."""
+    """Return how much of each part counts, if only the end of each node does.
+
+    Args:
+        parts: The parts by node, the last part of each node first.
+        limit_ns: For each node of the graph, how much of it counts from its end back.
+
+    Returns:
+        ns per part.
+    """
     sums = np.cumsum(parts.ns)
     first_of_node = np.searchsorted(parts.node, parts.node)
-    before_node = (sums - parts.ns)[first_of_node]
-    # from the end of the node back to the begin and to the end of each part
-    back_to_begin = sums - before_node
-    back_to_end = back_to_begin - parts.ns
+    sum_before_node = (sums - parts.ns)[first_of_node]
+
+    # How far the begin and the end of each part lie before the end of its node.
+    begin_before_end = sums - sum_before_node
+    end_before_end = begin_before_end - parts.ns
     limit = limit_ns[parts.node]
-    counted: Int64s = np.minimum(back_to_begin, limit) - np.minimum(back_to_end, limit)
+    counted: Int64s = np.minimum(begin_before_end, limit) - np.minimum(
+        end_before_end, limit
+    )
     return counted
 
 
 def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
-    """The slack of the largest families of kernels and of the largest ops, the most
-    first."""
-    of_kernels = _slack_by_name(
+    """Return the slack of the largest families of kernels and of the largest ops.
+
+    The one with the most slack comes first.
+    """
+    slack_of_kernels = _slack_by_name(
         graph,
         route,
         kind="kernel",
         times=_kernel_times(trace, graph),
         names=[_family(name) for name in trace.names],
     )
-    of_ops = _slack_by_name(
+    slack_of_ops = _slack_by_name(
         graph,
         route,
         kind="op",
         times=_op_times(trace, graph),
         names=list(trace.names),
     )
-    slack = [*of_kernels, *of_ops]
+    slack = [*slack_of_kernels, *slack_of_ops]
     return tuple(sorted(slack, key=lambda each: (-each.ns, each.kind, each.what)))
 
 
 class _NamedTimes(NamedTuple):
-    """How long nodes take under a name; arrays of shape [n]."""
+    """How long nodes take under a name; a node may be repeated."""
 
-    node: Rows  # may be repeated
+    node: Rows
     ns: Int64s
-    name: NDArray[np.integer]  # its place in Trace.names
+    name: NDArray[np.integer]  # its index in Trace.names
 
 
 def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """The effective times of all kernels."""
+    """Return the effective times of all kernels."""
     items = graph.nodes(Node.ITEM)
     kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
     rows = graph.row[kernels].astype(np.intp)
@@ -425,19 +483,18 @@ def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
 
 
 def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """The own time of threads in ops."""
+    """Return the own time of threads in ops."""
     parts = host_parts(trace, graph, graph.nodes(Node.HOST))
-    in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
+    is_in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
     return _NamedTimes(
-        node=parts.node[in_op],
-        ns=parts.ns[in_op],
-        name=trace.name[parts.row[in_op]],
+        node=parts.node[is_in_op],
+        ns=parts.ns[is_in_op],
+        name=trace.name[parts.row[is_in_op]],
     )
 
 
 def _family(name: str) -> str:
-    """The op or the family of a kernel of this name; the name if it is not
-    recognized."""
+    """Return the op or the family of a kernel; its name if it is not recognized."""
     kernel = decode(name)
     if kernel is None:
         return name
@@ -452,14 +509,22 @@ def _slack_by_name(
     times: _NamedTimes,
     names: list[str],
 ) -> Iterator[Slack]:
-    """The slack of the MAX_GROUPS names that take the most time. `names`: the name that
-    counts for each of Trace.names; several may have the same."""
-    groups = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    group_of_name = np.array([groups[name] for name in names] or [0])
+    """Yield the slack of the MAX_GROUPS names that take the most time.
+
+    Args:
+        graph: The graph.
+        route: Its critical path. What lies on it has no slack.
+        kind: What the names are of.
+        times: How long nodes take under a name.
+        names: For each of Trace.names the name that counts; several may be the same.
+    """
+    group_of_text = {name: group for group, name in enumerate(dict.fromkeys(names))}
+    group_of_name = np.array([group_of_text[name] for name in names] or [0])
     group_of_time = group_of_name[times.name]
-    group_ns = np.bincount(group_of_time, times.ns, minlength=len(groups))
+    group_ns = np.bincount(group_of_time, times.ns, minlength=len(group_of_text))
     largest = np.argsort(-group_ns, kind="stable")[:MAX_GROUPS]
-    group_names = list(groups)
+
+    group_names = list(group_of_text)
     end = int(graph.ended.max())
     for group in largest.tolist():
         is_of_group = group_of_time == group
@@ -472,9 +537,16 @@ def _slack_by_name(
 
 
 def _spare(graph: Graph, extra: Int64s, end: int) -> int:
-    """How much longer nodes could take, in proportion to `extra`, before the end moves
-    (ns in all). The end is convex in the factor, so Newton's method comes down to the
-    largest one."""
+    """Find how much longer nodes could take in all before the end is delayed.
+
+    They are made longer by a factor of `extra`. The end is convex in the factor, so
+    Newton's method comes down to the largest one that does not delay it.
+
+    Args:
+        graph: The graph.
+        extra: By how many ns each node is made longer at the factor 1.
+        end: The end that must not be delayed, in ns after the origin.
+    """
     factor = (end + 1) / int(extra.max())
     for _ in range(MAX_TRIES):
         longer_ns = np.floor(extra * factor).astype(np.int64)

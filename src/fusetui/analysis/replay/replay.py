@@ -1,4 +1,4 @@
-"""When each node of a graph begins and ends."""
+"""Replays a graph: computes when each node begins and ends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ BLOCK_NODES = 1 << 16
 
 
 def replay(graph: Graph, *, late: bool = False) -> Times:
-    """The times of all nodes: a single pass, in which each waits for its two sources.
+    """Compute the times of all nodes in a single pass.
 
-    When a batch is ready after a change is not known, but for its bounds, see Ready.
-    `late`: as late as may be, not as early. Without a change both are the recording."""
+    Each node waits for its two sources. When a batch of a data loader is ready after a
+    change can only be bounded (see Ready). Without a change both bounds give the
+    recording.
+
+    Args:
+        graph: The graph, whose nodes are in an order in which sources come first.
+        late: Whether batches are ready as late as possible instead of as early.
+    """
     ends = [0]
     lag = graph.lag + graph.residual
     batches = graph.batches
     ready = Ready(late)
+
+    # Replay up to each batch, then correct the end of its node.
     first = 1
     for node, waited, unsure, loader in zip(
         batches.node.tolist(),
@@ -38,20 +46,34 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
         )
         first = node + 1
     _replay_some(graph, lag, first, len(graph), ends)
+
     end = np.array(ends, dtype=np.int64)
     return Times(begin=end - graph.dur, end=end)
 
 
 def replay_late(graph: Graph, early: Times) -> Times:
-    """As `replay` with `late`, where `early` is what it says without: the same times,
-    not worked out again, unless threads ask workers for batches."""
+    """Compute the times with batches that are ready as late as possible.
+
+    Args:
+        graph: The graph.
+        early: The result of `replay` without `late`. It is returned if no thread asks
+            workers for batches, because then both are the same.
+    """
     return replay(graph, late=True) if len(graph.batches.node) else early
 
 
 def _replay_some(
     graph: Graph, lag: Int64s, first: int, stop: int, ends: list[int]
 ) -> None:
-    """Adds the ends of the nodes from `first` to `stop` to those of all before."""
+    """Replay a range of nodes.
+
+    Args:
+        graph: The graph.
+        lag: The lag plus the residual of each edge, of shape [2, nodes].
+        first: The first node of the range.
+        stop: The node behind the range.
+        ends: The ends of all nodes before the range. Those of the range are appended.
+    """
     append = ends.append
     for begin in range(first, stop, BLOCK_NODES):
         block = slice(begin, min(begin + BLOCK_NODES, stop))
@@ -67,13 +89,15 @@ def _replay_some(
 
 
 class Ready:
-    """When batches are ready, in the course of a replay.
+    """Bounds when the batches of data loaders are ready, in the course of a replay.
 
-    A worker begins a batch when it has made the one before and the thread has taken an
+    A worker begins a batch once it has made the one before and the thread has taken an
     earlier one. So a batch is ready at most as much earlier than recorded as the thread
-    was ever earlier at taking one before, and at most as much later. It had become
-    ready when a call that waited went on; or at the latest when a call that returned at
-    once was made."""
+    ever was earlier at taking a batch before it, and at most as much later.
+
+    In the recording, a batch had become ready when a call that waited went on. If the
+    call returned at once, the batch was ready at the latest when the call was made.
+    """
 
     def __init__(self, late: bool) -> None:
         self._late = late
@@ -83,9 +107,15 @@ class Ready:
     def handed_over(
         self, *, asked: int, recorded: int, waited: int, unsure: int, loader: int
     ) -> int:
-        """When the thread has a batch for which it asks at `asked` (ns after the
-        origin). `recorded`: when it had it in the recording; for the rest see
-        Batches."""
+        """Return when the thread has a batch, in ns after the origin.
+
+        Args:
+            asked: When the thread asks for the batch in the replay.
+            recorded: When it had the batch in the recording.
+            waited: See Batches.
+            unsure: See Batches.
+            loader: See Batches.
+        """
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:
@@ -96,12 +126,13 @@ class Ready:
             if may_not_have_waited:
                 ready = min(ready, asked + waited)
             begin = max(asked, ready)
+
         self._most_early_ns[loader] = max(early_ns, recorded - begin)
         self._most_late_ns[loader] = max(late_ns, begin - recorded)
         return begin
 
 
 def last_of(graph: Graph, times: Times) -> int:
-    """The node that ends last, of those that no change took out."""
+    """Return the node that ends last, of those that no change took out."""
     counts = ~graph.gone & (graph.kind != Node.JOIN)
     return int(np.argmax(np.where(counts, times.end, NEVER)))
