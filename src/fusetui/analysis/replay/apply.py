@@ -1,4 +1,4 @@
-"""A graph with changes: what each kind of change edits."""
+"""Applies changes to a graph: what each kind of change edits."""
 
 from __future__ import annotations
 
@@ -48,9 +48,20 @@ UNKNOWN_BOUND = -1
 def changed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> tuple[Graph, tuple[str, ...]]:
-    """The graph of a trace with changes, one after the other, and what has to be said
-    about them: keys of NOTES. Raises WrongChangeError. `latest`: of changes that give a
-    range (see is_range) the later end."""
+    """Apply changes to the graph of a trace, one after the other.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changes: The changes.
+        latest: Whether changes that give a range (`is_range`) take its later end.
+
+    Returns:
+        The changed graph, and what has to be said about the changes: keys of NOTES.
+
+    Raises:
+        WrongChangeError: For a change that cannot be made, or changes nothing.
+    """
     draft = Draft(trace, graph, latest)
     for change in changes:
         EDITS[type(change)](change, draft)
@@ -58,13 +69,15 @@ def changed(
 
 
 def is_range(changes: Sequence[Change]) -> bool:
-    """Whether these changes give an earlier and a later end."""
+    """Return whether these changes give a range instead of a number."""
     return any(isinstance(change, OnDevice) for change in changes)
 
 
 def _scale(change: Scaled, draft: Draft) -> None:
-    """Changes how long something takes: to a share of it, to a fixed time or, with
-    neither, to the least time of the kernels."""
+    """Change how long something takes.
+
+    It then takes a share of its time, a fixed time, or the least time of its kernels.
+    """
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
@@ -74,20 +87,23 @@ def _scale(change: Scaled, draft: Draft) -> None:
         items = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
     if communicates(draft.trace, draft.graph.row[items]).any():
         draft.notes.append("waits_scaled")
+
     factor = change.factor
     fixed_ns = change.ns
     if factor is not None:
         draft.scale_items(items, lambda current_ns: current_ns * factor)
     elif fixed_ns is not None:
-        every_ns = np.full(len(items), float(fixed_ns))
-        draft.scale_items(items, lambda _: every_ns)
+        new_ns = np.full(len(items), float(fixed_ns))
+        draft.scale_items(items, lambda _: new_ns)
     else:
         _shorten_to_bound(draft, items, change.pattern)
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
-    """Changes how long threads take in ops, modules or Python, to a share of it. What
-    takes no time any more also calls nothing and waits for no batch."""
+    """Change how long threads take in ops, modules or Python, to a share of it.
+
+    What takes no time any more calls nothing and waits for no batch.
+    """
     trace = draft.trace
     graph = draft.graph
     factor = change.factor or 0.0
@@ -96,6 +112,7 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
             draft.notes.append("python_is_all_but_ops")
         draft.scale_threads(select.in_python(trace, graph), factor)
         return
+
     rows = select.slices_like(trace, graph, change.what, change.pattern)
     covers = select.covers(trace, graph, rows)
     draft.scale_threads(covers, factor)
@@ -107,7 +124,11 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
 
 
 def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
-    """Kernels take their least time, if it is known and less than they take."""
+    """Make kernels take their least time, where it is known and shorter.
+
+    Raises:
+        WrongChangeError: If it is known for no kernel.
+    """
     trace = draft.trace
     bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
     bound_of_row[trace.gpu_rows] = kernels_of(trace).bounded.bound_ns
@@ -117,6 +138,7 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
         raise WrongChangeError(f"The least time of no kernel like {pattern} is known.")
     if not is_known.all():
         draft.notes.append("some_bounds_unknown")
+
     known_bound_ns = bound_ns[is_known].astype(np.float64)
     draft.scale_items(
         items[is_known], lambda current_ns: np.minimum(current_ns, known_bound_ns)
@@ -124,23 +146,26 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
 
 
 def kernels_of(trace: Trace) -> Kernels:
-    """All GPU events of a trace."""
+    """Return all GPU events of a trace."""
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
 
 
 class _ChosenRuns(NamedTuple):
-    """Runs of kernels that are fused; arrays of shape [runs]."""
+    """Runs of kernels that are fused; one entry per run."""
 
-    rows: Rows  # all GPU events in the order of their streams, shape [events]
-    begin: Rows  # the place of the first kernel of each run in `rows`
-    end: Rows  # the place behind its last one
+    rows: Rows  # all GPU events in the order of their streams
+    begin: Rows  # the index in `rows` of the first kernel of each run
+    end: Rows  # the index behind its last one
     ns: Floats  # how long its kernels take
     share_of_time: Floats  # of that, what the fused one takes; nan if not known
 
 
 def _fuse(change: FusedKernels, draft: Draft) -> None:
-    """The first kernel of each run becomes the fused one; the others go, with the calls
-    that launch nothing else."""
+    """Fuse runs of kernels.
+
+    The first kernel of each run becomes the fused one. The others go, with the calls
+    that launch nothing else.
+    """
     runs = _chosen_runs(draft.trace, change.place)
     is_unknown = np.isnan(runs.share_of_time)
     if is_unknown.any():
@@ -158,8 +183,15 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
 
 
 def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
-    """The fusable runs of kernels, or only the one with the event at this place of the
-    file. Raises NoMatchError if there is none."""
+    """Return the fusable runs of kernels, or the one with a certain kernel.
+
+    Args:
+        trace: The trace.
+        place: The index in traceEvents of that kernel; None for all runs.
+
+    Raises:
+        NoMatchError: If there is no such run.
+    """
     kernels = kernels_of(trace)
     runs = runs_of(kernels)
     rows = kernels.rows[kernels.in_order]
@@ -182,22 +214,27 @@ def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
 
 
 def _launches_of_nothing_else(draft: Draft, rows: Rows) -> Rows:
-    """The LAUNCHes of those of these GPU events whose call launches nothing else."""
+    """Return the LAUNCHes of GPU events whose call launches nothing else."""
     trace = draft.trace
     calls = trace.launch[rows]
     calls = calls[calls >= 0]
     launch = trace.launch[trace.gpu_rows]
     events_of_call = np.bincount(launch[launch >= 0], minlength=len(trace))
-    only_calls = calls[events_of_call[calls] == 1]
-    nodes = draft.graph.node_of(trace, Node.LAUNCH)[only_calls]
-    launches: Rows = nodes[nodes > 0]  # 0: none
+    single_launches = calls[events_of_call[calls] == 1]
+    nodes = draft.graph.node_of(trace, Node.LAUNCH)[single_launches]
+    launches: Rows = nodes[nodes > 0]  # 0 stands for none
     return launches
 
 
 def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
-    """Each range of the program with several launches launches them as one graph. A
-    range that is a slice of this name keeps its ends; of a step counts what lies
-    between its launches. Raises NoMatchError if no range has several launches."""
+    """Replace the launches of each range of the program by one graph launch.
+
+    A range is a step or a slice. Only what lies between the launches of a step goes; of
+    a slice, all that the thread does in it.
+
+    Raises:
+        NoMatchError: If no range has several launches.
+    """
     launch_ns = _graph_launch_ns(draft)
     is_of_steps = not change.pattern or change.pattern.isdecimal()
     graphs = 0
@@ -223,8 +260,11 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
 
 
 def _graph_launch_ns(draft: Draft) -> int:
-    """How long a call that launches a graph takes: the median of those in the trace, or
-    ASSUMED_GRAPH_LAUNCH_NS, which is noted."""
+    """Return how long a call takes that launches a graph.
+
+    It is the median of those in the trace. If there are none, it is assumed to be
+    ASSUMED_GRAPH_LAUNCH_NS, which is noted.
+    """
     trace = draft.trace
     recorded_ns = trace.dur[graph_calls(trace)]
     if len(recorded_ns):
@@ -234,14 +274,14 @@ def _graph_launch_ns(draft: Draft) -> int:
 
 
 def _skip(draft: Draft, chains: Rows, since: int, until: int) -> None:
-    """Has some threads take no time between two times (ns of the file)."""
+    """Make some threads take no time between two times, in ns of the file."""
     origin_ns = draft.graph.origin_ns
     cover = Cover(np.array([since - origin_ns]), np.array([until - origin_ns]))
     draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
 
 
 def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
-    """The LAUNCHes and WAITs of some threads in a range (ns of the file), by start."""
+    """Return the LAUNCHes and WAITs of some threads in a range of time, by start."""
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
@@ -255,8 +295,11 @@ def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
 
 
 def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
-    """Raises WrongChangeError if one of these calls waits between two times (ns of the
-    file)."""
+    """Check that no call waits for the device between two times.
+
+    Raises:
+        WrongChangeError: If one does, because a graph cannot wait.
+    """
     trace = draft.trace
     row = draft.graph.row[calls]
     is_within = (trace.start[row] >= since) & (trace.end[row] <= until)
@@ -268,22 +311,26 @@ def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
-    """Makes the first launch that of the graph, for the items of all of them."""
+    """Make the first launch that of a graph with the items of all launches."""
     graph = draft.graph
     first = launches[0]
     draft.dur[launches] = 0
     draft.dur[first] = launch_ns
     draft.remove_edges(ACROSS, launches[1:])
+
+    # An item waits for what is before its launch call.
     launching_row = draft.trace.launch[graph.row[draft.items]]
     items = draft.items[np.isin(launching_row, graph.row[launches])]
-    # an item waits for what is before its launch call
     draft.source[ACROSS, items] = draft.source[IN_CHAIN, first]
     draft.residual[ACROSS, items] = 0
 
 
 def _remove_waits(change: Unsynced, draft: Draft) -> None:
-    """Calls that wait for the device return at once. Raises NoMatchError if none of them
-    is known to wait."""
+    """Make calls that wait for the device return at once.
+
+    Raises:
+        NoMatchError: If none of the calls is known to wait.
+    """
     trace = draft.trace
     graph = draft.graph
     rows = select.slices_like(trace, graph, "wait", change.pattern)
@@ -298,14 +345,20 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
 
 
 def _load_beside(change: Loaded, draft: Draft) -> None:
-    """Workers load the batches. Where some do already, no call waits for one any more;
-    else a worker fetches every nth batch, one after the other, from the first one
-    on."""
+    """Make workers load the batches.
+
+    If workers do so already, no call for a batch waits any more. Otherwise each worker
+    fetches every nth batch, one after the other, from the first one on.
+
+    Raises:
+        WrongChangeError: If no thread loads batches, or only one.
+    """
     trace = draft.trace
     graph = draft.graph
     loading = select.covers(trace, graph, loader_rows(trace))
     if not loading:
         raise NoMatchError("No thread that launches work loads data.")
+
     with_workers = select.covers(trace, graph, worker_rows(trace))
     if with_workers:
         draft.batches = NO_BATCHES
@@ -313,6 +366,7 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
         loading = _without(loading, with_workers)
         if not loading:
             return
+
     if all(len(cover.start) < 2 for cover in loading.values()):
         reason = "when a worker would have begun it is not known"
         raise WrongChangeError(f"Only one batch is loaded: {reason}.")
@@ -323,8 +377,16 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
 
 
 def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) -> None:
-    """Has a thread wait for each batch, which so many workers load, where it loads it
-    itself; not where it waits for something else there."""
+    """Make a thread wait for each batch where it used to load the batch itself.
+
+    It does not wait for a batch where it waits for something else.
+
+    Args:
+        draft: The graph that is being changed.
+        chain: The thread, a chain of the graph.
+        loading: When it loaded batches.
+        workers: How many workers load them now.
+    """
     graph = draft.graph
     ready = _batches_ready(loading, workers)
     nodes = np.flatnonzero(graph.chain == chain)
@@ -336,17 +398,17 @@ def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) ->
 
 
 def _batches_ready(loading: Cover, workers: int) -> Rows:
-    """When each batch is ready if so many workers load them, each every nth (ns)."""
+    """Return when each batch is ready if workers load them in turn, in ns."""
     took_ns = loading.end - loading.start
     ready = np.full(len(took_ns), loading.start[0], dtype=np.int64)
     for worker in range(min(workers, len(took_ns))):
-        its_batches = slice(worker, None, workers)
-        ready[its_batches] += np.cumsum(took_ns[its_batches])
+        every_nth = slice(worker, None, workers)
+        ready[every_nth] += np.cumsum(took_ns[every_nth])
     return ready
 
 
 def _without(covers: Covers, others: Covers) -> Covers:
-    """Those intervals of covers in which nothing of others lies."""
+    """Return the intervals of covers in which nothing of the other covers lies."""
     remaining: Covers = {}
     for chain, cover in covers.items():
         other_ns = others.get(chain, NOTHING).within(cover.start, cover.end)
@@ -357,7 +419,11 @@ def _without(covers: Covers, others: Covers) -> Covers:
 
 
 def _communication(draft: Draft) -> Rows:
-    """The items that communicate between devices. Raises NoMatchError."""
+    """Return the items that communicate between devices.
+
+    Raises:
+        NoMatchError: If there are none.
+    """
     items = draft.items
     communication = items[communicates(draft.trace, draft.graph.row[items])]
     if not len(communication):
@@ -366,7 +432,7 @@ def _communication(draft: Draft) -> Rows:
 
 
 def _overlap(_: Overlapped, draft: Draft) -> None:
-    """What follows communication on a stream follows what is before that instead."""
+    """Let what follows communication on a stream follow what is before it instead."""
     graph = draft.graph
     communication = _communication(draft)
     draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
@@ -377,51 +443,66 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
     followers = _followers(draft, is_moved)
     new_source = before_moved[draft.source[IN_CHAIN, followers]]
     same_chain = graph.chain[new_source] == graph.chain[followers]
-    is_kept = (new_source > 0) & same_chain
+    has_source = (new_source > 0) & same_chain
     draft.source[IN_CHAIN, followers] = new_source
     draft.residual[IN_CHAIN, followers] = 0
-    draft.remove_edges(IN_CHAIN, followers[~is_kept])
+    draft.remove_edges(IN_CHAIN, followers[~has_source])
 
 
 def _followers(draft: Draft, is_moved: Flags) -> Rows:
-    """The items that come right after one that moves on their stream and do not move
-    themselves, and the JOINs of such items that do. `is_moved`: of each node."""
+    """Return the nodes that come right after a moved item and do not move themselves.
+
+    A JOIN counts as the item that follows it on the stream.
+
+    Args:
+        draft: The graph that is being changed.
+        is_moved: Which nodes are moved.
+    """
     graph = draft.graph
     nodes = graph.nodes(Node.ITEM, Node.JOIN)
     source = draft.source[IN_CHAIN, nodes]
     is_on_stream = graph.chain[source] == graph.chain[nodes]
     followers = nodes[is_moved[source] & is_on_stream]
-    # a JOIN belongs to the item that follows it on the stream
-    place = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
-    items = draft.items[np.argsort(place[draft.items])]
-    item_of_follower = items[np.searchsorted(place[items], place[followers])]
+
+    # Sort items by stream and node, and find the first one from each follower on.
+    sort_key = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
+    items = draft.items[np.argsort(sort_key[draft.items])]
+    item_of_follower = items[np.searchsorted(sort_key[items], sort_key[followers])]
     unmoved: Rows = followers[~is_moved[item_of_follower]]
     return unmoved
 
 
 def _before_communication(draft: Draft, communication: Rows, is_moved: Flags) -> Rows:
-    """For each node, if it communicates: the last one before it that does not, on its
-    stream or at a JOIN; the node itself of others. Shape [nodes]."""
+    """Return for each communication the last node before it that does not communicate.
+
+    That node is on its stream, or at a JOIN. For all other nodes the node itself is
+    returned.
+
+    Args:
+        draft: The graph that is being changed.
+        communication: The nodes that communicate, in order.
+        is_moved: Which nodes are moved.
+    """
     graph = draft.graph
     source = draft.source
     before = np.arange(len(graph))
-    # in order: the source of each node is before it
     for node in communication.tolist():
         chain = graph.chain[node]
         last = int(source[IN_CHAIN, node])
         while graph.kind[last] == Node.JOIN and is_moved[source[ACROSS, last]]:
             if graph.chain[source[ACROSS, last]] != chain:
                 break
-            # the JOIN waits for communication of this stream, which moves too
+            # The JOIN waits for communication of this stream, which moves too.
             last = int(source[IN_CHAIN, last])
+
+        # The nodes are in order, so the result for an earlier one is known.
         moves_too = is_moved[last] and graph.chain[last] == chain
         before[node] = before[last] if moves_too else last
     return before
 
 
 class Scalable(NamedTuple):
-    """The kernels whose least time is known on both devices; arrays of shape
-    [kernels]."""
+    """The kernels whose least time is known on both devices; one entry per kernel."""
 
     nodes: Rows
     ratio: Floats  # how many times as long the least time is on the other device
@@ -429,13 +510,23 @@ class Scalable(NamedTuple):
 
 
 def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
-    """What another device would scale. Raises WrongChangeError."""
+    """Return the kernels that another device would scale.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        device: The name of the other device.
+
+    Raises:
+        WrongChangeError: If the device is unknown, or if there is no such kernel.
+    """
     items = graph.nodes(Node.ITEM)
     on_device = select.on_device(kernels_of(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
     ratio_of_row[trace.gpu_rows] = on_device.ratio
     least_of_row = np.full(len(trace), np.nan)
     least_of_row[trace.gpu_rows] = on_device.least_ns
+
     ratio = ratio_of_row[graph.row[items]]
     least_ns = least_of_row[graph.row[items]]
     is_known = ~np.isnan(ratio)
@@ -449,8 +540,11 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
 
 
 def _move_to_device(change: OnDevice, draft: Draft) -> None:
-    """Each kernel keeps how many times as long as its least time it takes, or how much
-    longer."""
+    """Make kernels take the time that they would take on another device.
+
+    A kernel keeps either its ratio to its least time, or its excess over it. These are
+    the two ends of a range.
+    """
     kernels = scalable(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
     if len(kernels.nodes) < len(draft.items):
@@ -458,6 +552,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     earlier_or_later = np.maximum if draft.latest else np.minimum
 
     def on_device(current_ns: Floats) -> Floats:
+        """Return the time of each kernel on the other device."""
         same_ratio_ns = current_ns * kernels.ratio
         least_ns = np.minimum(kernels.least_ns, current_ns)
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns

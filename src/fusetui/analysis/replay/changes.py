@@ -1,4 +1,4 @@
-"""What a person may ask for: `kernel:gemm x0.5`, `op:aten::copy_ x0`,
+"""The changes that a user may ask for, such as `kernel:gemm x0.5` or
 `loader:workers=4`."""
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ Named = Literal["kernel", "kind", "library", "family", "op", "module", "python",
 
 
 class WrongChangeError(Error):
-    """One plain sentence about what is wrong with a change, or why there is none like
-    it."""
+    """A change cannot be made; one plain sentence says why."""
 
 
 class NoMatchError(WrongChangeError):
-    """What a change is about is not in the trace."""
+    """The trace does not have what a change is about."""
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Kernels, or what threads do in some slices, take so much of their time, or this
-    long, or as short as the device allows. At a factor of 0, ops, modules and Python
-    frames go with all that they launch. `python` without a pattern: what threads do
-    outside ops and calls; `comm`, which has none: communication."""
+    """Kernels, or threads during some slices, take another time.
+
+    That is a share of their time, a fixed time, or the least time that the device
+    allows. At a factor of 0, ops, modules and Python frames go with all that they
+    launch. `python` without a pattern is what threads do outside of ops and calls.
+    `comm`, which has no pattern, is communication.
+    """
 
     what: Named
     pattern: str
@@ -37,33 +39,35 @@ class Scaled(msgspec.Struct, frozen=True):
 
 
 class FusedKernels(msgspec.Struct, frozen=True):
-    """The kernels of a fusable run become one: that with this kernel, or all runs."""
+    """The kernels of a fusable run become one kernel."""
 
-    place: int | None = None  # in traceEvents
+    place: int | None = None  # index in traceEvents of a kernel of the run; None: all
 
 
 class Graphed(msgspec.Struct, frozen=True):
-    """What is launched in each step, or in each of some slices, is launched by one
-    call. What the thread does between these launches, or in the slices, is gone."""
+    """All launches of each step, or of each of some slices, become one graph launch.
+
+    What the thread does between these launches, or in the slices, is gone.
+    """
 
     # "": each step; else the number of a step, or a search for slices
     pattern: str = ""
 
 
 class Unsynced(msgspec.Struct, frozen=True):
-    """Threads do not wait for the device in some calls, or in what is around them."""
+    """Threads do not wait for the device in some calls, or within some slices."""
 
     pattern: str
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Batches are loaded beside the thread that launches."""
+    """Workers load batches beside the thread that launches."""
 
     workers: int = 1
 
 
 class Overlapped(msgspec.Struct, frozen=True):
-    """Nothing waits for communication because it is behind it on a stream."""
+    """Nothing waits for communication only because it follows it on a stream."""
 
 
 class OnDevice(msgspec.Struct, frozen=True):
@@ -100,10 +104,13 @@ MAX_WORKERS = 1 << 10
 
 
 def parse_change(text: str) -> Change:
-    """The change that a text says. Raises WrongChangeError.
+    """Parse a change.
 
     >>> parse_change("kind:gemm x0.8")
     Scaled(what='kind', pattern='gemm', factor=0.8, ns=None)
+
+    Raises:
+        WrongChangeError: If the text is no change.
     """
     text = text.strip()
     if match := SCALED.fullmatch(text):
@@ -118,7 +125,7 @@ def parse_change(text: str) -> Change:
 
 
 def _scaled(match: re.Match[str]) -> Scaled:
-    """`kernel:PATTERN x0.5`, `kernel:PATTERN 40us`, `kernel:PATTERN bound`."""
+    """Parse `kernel:PATTERN x0.5`, `kernel:PATTERN 40us` or `kernel:PATTERN bound`."""
     what = match["what"]
     pattern = match["pattern"]
     factor = None if match["factor"] is None else float(match["factor"])
@@ -126,6 +133,7 @@ def _scaled(match: re.Match[str]) -> Scaled:
         raise WrongChangeError(
             f"{what}:{pattern} takes a factor, not a time: {what}:{pattern} x0.5"
         )
+
     ns = None
     if match["time"] is not None:
         ns = parse_time(match["time"])
@@ -137,7 +145,7 @@ def _scaled(match: re.Match[str]) -> Scaled:
 
 
 def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
-    """`python x0.5`, `comm x0`, `comm bandwidth=x2`."""
+    """Parse `python x0.5`, `comm x0` or `comm bandwidth=x2`."""
     what = match["what"]
     factor = float(match["factor"])
     if match["bandwidth"]:
@@ -150,8 +158,12 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
 
 
 def _other(what: str, rest: str) -> Change | None:
-    """The change that is called `what`; `rest` is what follows the colon. None if there
-    is none like it."""
+    """Parse a change that scales nothing; None if there is none like it.
+
+    Args:
+        what: The name of the change.
+        rest: What follows the colon.
+    """
     match what:
         case "fuse" if not rest:
             return FusedKernels()
@@ -174,7 +186,7 @@ def _other(what: str, rest: str) -> Change | None:
 
 
 def _workers(rest: str) -> int | None:
-    """`workers=4`; None if it is none, or too many."""
+    """Parse `workers=4`; None if it is something else, or too many."""
     match = WORKERS.fullmatch(rest)
     if match is None:
         return None

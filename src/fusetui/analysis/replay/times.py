@@ -1,4 +1,4 @@
-"""When slices and steps of a trace would begin and end."""
+"""Turns the times of a replay into times of slices and steps of the trace."""
 
 from __future__ import annotations
 
@@ -22,27 +22,46 @@ NO_CHAIN = -1
 
 
 def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
-    """When a thread, a chain of the graph, gets where it was at some times as recorded;
-    both in ns after the origin and of the same shape."""
+    """Return when a thread gets, in a replay, to where it was at recorded times.
+
+    Args:
+        graph: The graph.
+        times: The times of its nodes in the replay.
+        chain: The thread, a chain of the graph.
+        recorded: The recorded times, in ns after the origin.
+
+    Returns:
+        ns after the origin, in the shape of `recorded`.
+    """
     nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
-    place = _places_at(graph.began[nodes], recorded)
-    node = nodes[place]
+    index = _nodes_at(graph.began[nodes], recorded)
+    node = nodes[index]
     inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
     inside_ns = _time_inside(graph, chain, node, inside_until)
 
-    # behind the node: inside a wait, or before the thread begins or after it has ended
-    following = nodes[np.minimum(place + 1, len(nodes) - 1)]
-    wait_factor = _wait_factors(graph, times, node, following)
+    # A time behind the node lies in a wait, or before the thread begins or after it has
+    # ended.
+    next_node = nodes[np.minimum(index + 1, len(nodes) - 1)]
+    wait_factor = _wait_factors(graph, times, node, next_node)
     behind_ns = recorded - inside_until
     wait_factor = np.where(behind_ns > 0, wait_factor, 1.0)
     waited_ns = np.rint(behind_ns * wait_factor).astype(np.int64)
     return times.begin[node] + inside_ns + waited_ns
 
 
-def _places_at(began: Int64s, recorded: Int64s) -> Rows:
-    """The place of the node in which a thread is at each of some times: of those that
-    begin at the very time the first one, else the last before it; the first of all if
-    there is none. `began`: when its nodes begin, ascending."""
+def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
+    """Find the node in which a thread is at each of some times.
+
+    It is the first node that begins at the very time, or else the last one that begins
+    before it. If there is none, it is the first of all.
+
+    Args:
+        began: When the nodes of the thread begin, ascending.
+        recorded: The times.
+
+    Returns:
+        Indices into `began`.
+    """
     not_before = np.searchsorted(began, recorded)
     begins_then = at(began, not_before, missing=-1) == recorded
     last_before = np.maximum(not_before - 1, 0)
@@ -50,35 +69,55 @@ def _places_at(began: Int64s, recorded: Int64s) -> Rows:
 
 
 def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
-    """How long a thread takes from the begin of each node until it gets where it was at
-    a time as recorded within the node (ns): by the scale of the thread, and in a call
-    by how much longer or shorter the call takes."""
+    """Return how long a thread takes from the begin of each node to a time in it.
+
+    Own time is stretched by the scale of the thread, a call by how much longer or
+    shorter it takes in the replay.
+
+    Args:
+        graph: The graph.
+        chain: The thread, a chain of the graph.
+        node: The nodes.
+        inside_until: For each of them a recorded time within the node.
+
+    Returns:
+        ns for each of `node`.
+    """
     began = graph.began[node]
     scale = graph.time_scales[chain]
-    of_thread = scale.until(inside_until) - scale.until(began)
+    own_ns = scale.until(inside_until) - scale.until(began)
     call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
-    of_call = np.rint((inside_until - began) * call_factor).astype(np.int64)
-    return np.where(graph.kind[node] == Node.HOST, of_thread, of_call)
+    call_ns = np.rint((inside_until - began) * call_factor).astype(np.int64)
+    return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
 
 
-def _wait_factors(graph: Graph, times: Times, node: Rows, following: Rows) -> Floats:
-    """How many times as long as recorded each wait takes, from the end of a node to the
-    begin of the one after it; 1 where no wait was recorded."""
-    recorded_wait = graph.began[following] - graph.ended[node]
-    wait = times.begin[following] - times.end[node]
+def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Floats:
+    """Return how many times as long as recorded the wait after each node takes.
+
+    A wait lies between the end of a node and the begin of the next one. The factor is 1
+    where no wait was recorded.
+    """
+    recorded_wait = graph.began[next_node] - graph.ended[node]
+    wait = times.begin[next_node] - times.end[node]
     factor = wait / np.maximum(recorded_wait, 1)
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
-    """When each slice of the trace would start and end (ns of the file), shape
-    [slices]; as recorded where it is on no thread or stream of the graph. What a change
-    takes out starts and ends where it was."""
+    """Return when each slice of the trace starts and ends in a replay.
+
+    Slices on threads and streams that are not in the graph keep their recorded times.
+    So do slices that a change takes out.
+
+    Returns:
+        The starts and the ends, in ns of the file, one per slice.
+    """
     start = trace.start.copy()
     end = trace.end.copy()
     items = graph.nodes(Node.ITEM)
     start[graph.row[items]] = times.begin[items] + graph.origin_ns
     end[graph.row[items]] = times.end[items] + graph.origin_ns
+
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer not in CPU_LAYERS:
             continue
@@ -91,23 +130,29 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
 
 def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
-    """The chains of a thread, which has one or none."""
+    """Return the chains of a thread: one, or none if it is not in the graph."""
     threads = range(len(graph.time_scales))
     return [chain for chain in threads if graph.chains[chain].thread == thread]
 
 
 class StepEnds(NamedTuple):
-    """What decides when steps end."""
+    """What decides when steps end: their thread, and the work that they launched."""
 
     chain: int  # their thread; NO_CHAIN: none of the graph
     # as recorded, after the origin: when the first begins, and the thread ends each
     edges: Int64s
-    item: Rows  # what they launched
-    step: Rows  # and the index of the step that launched it
+    item: Rows  # the items that steps launched
+    step: Rows  # for each of them the index of the step
 
 
 def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
-    """What decides when the steps of a trace end; `by`: see steps_of."""
+    """Collect what decides when the steps of a trace end.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        by: What counts as a step; see `steps_of`.
+    """
     steps = steps_of(trace, by)
     no_rows = np.empty(0, dtype=np.intp)
     if not len(steps):
@@ -117,24 +162,29 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
             item=no_rows,
             step=no_rows,
         )
+
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     chains = _chains_of_thread(graph, thread)
     rows, launched_at = by_launch_time(trace)
-    launched = [rows[of_step] for of_step in steps.slices_of(launched_at)]
-    launches = [len(rows_of_step) for rows_of_step in launched]
+    rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
+    launches = [len(rows_of_step) for rows_of_step in rows_of_steps]
     item_of_row = graph.node_of(trace, Node.ITEM)
     return StepEnds(
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
-        item=item_of_row[np.concatenate([no_rows, *launched])],
-        step=np.repeat(np.arange(len(launched)), launches),
+        item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
+        step=np.repeat(np.arange(len(rows_of_steps)), launches),
     )
 
 
 def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """When the first step begins and when each has ended, see
-    steps.launched_bounds; without steps, the begin and the end of all. Shape
-    [steps + 1]."""
+    """Return when the first step begins, and when each step has ended.
+
+    See `steps.launched_bounds`. Without steps these are the begin and the end of all.
+
+    Returns:
+        One time more than steps, in ns after the origin.
+    """
     if not len(ends.edges):
         return np.array([0, times.end[last_of(graph, times)]])
     wall_bounds = ends.edges
@@ -151,5 +201,5 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
 def lengths_of(
     trace: Trace, graph: Graph, times: Times, by: str | None = None
 ) -> Int64s:
-    """The step_launched of each step; without steps, the length of all."""
+    """Return the length (step_launched) of each step; without steps that of all."""
     return step_launched(bounds_of(graph, times, step_ends(trace, graph, by)))

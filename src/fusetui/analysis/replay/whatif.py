@@ -1,5 +1,7 @@
-"""What a change would be worth: each step before and after, and what limits the steps
-then."""
+"""Estimates what a change would be worth.
+
+The answer has each step before and after the change, and what limits the steps then.
+"""
 
 from __future__ import annotations
 
@@ -127,39 +129,53 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
-    """What some changes together are worth; of one step only if it is given, by its
-    number. Raises WrongChangeError."""
+    """Estimate what some changes together are worth.
+
+    Args:
+        trace: The trace.
+        changes: The changes, as a user writes them.
+        step: The number of the only step to answer for; by default all steps.
+
+    Raises:
+        WrongChangeError: For a text that is no change, or changes nothing.
+    """
     parsed = [parse_change(text) for text in changes]
     if step is None:
-        places = told_steps(trace)
+        counted_steps = told_steps(trace)
     else:
-        places = np.array([_place_of(trace, step)])
+        counted_steps = np.array([_index_of_step(trace, step)])
     graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
-    lengths = _lengths(graph, replayed, places)
+    lengths = _lengths(graph, replayed, counted_steps)
     routes = _Routes(
         recorded=route_to(graph, graph.recorded),
         replayed=route_to(replayed.graph, replayed.times),
     )
     range_of_change = _NO_RANGE
     if is_range(parsed):
-        range_of_change = _range_of_change(trace, graph, parsed, replayed, places)
+        range_of_change = _range_of_change(
+            trace, graph, parsed, replayed, counted_steps
+        )
+
     effects = _effects(trace, lengths)
+    if step is not None:
+        index = counted_steps[0]
+        effects = effects[index : index + 1]
     answer = WhatIf(
         changes=tuple(changes),
         of="step" if len(steps_of(trace)) else "span",
         devices=residuals_of(trace),
-        steps=effects if step is None else effects[places[0] : places[0] + 1],
+        steps=effects,
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
         saved_ns=lengths.before_ns - lengths.after_ns,
-        before_range_ns=_range(lengths.before[places]),
-        after_range_ns=_range(lengths.after[places]),
+        before_range_ns=_range(lengths.before[counted_steps]),
+        after_range_ns=_range(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
         residual_share=_residual_share(trace, routes),
         inferred_waits=graph.inferred_waits,
         certainty="bound" if _is_bound(trace, parsed, routes) else "estimate",
-        limit=_limit(trace, replayed, places),
+        limit=_limit(trace, replayed, counted_steps),
         notes=_notes(trace, graph, replayed, routes, lengths),
         scaled_share=range_of_change.scaled_share,
     )
@@ -168,15 +184,19 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
 
 
 def _residual_share(trace: Trace, routes: _Routes) -> float:
-    """How much is not understood: the largest share of all devices as recorded and of
-    the critical path after the change."""
+    """Return the largest share that is not understood.
+
+    It is that of any device as recorded, or of the critical path after the change.
+    """
     shares = [device.residual_share for device in residuals_of(trace)]
     return max([*shares, routes.replayed.unknown_share])
 
 
 def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
-    """The answer with what depends on when workers of a data loader have batches: then
-    it is a bound, as it is where no call for a batch waits."""
+    """Turn an answer into a bound if it depends on when batches are ready.
+
+    It is a bound too if no call for a batch waits any more.
+    """
     if "loader_never_waits" in replayed.notes:
         return replace(answer, certainty="bound")
     if differs(lengths.after_ns, lengths.latest_ns):
@@ -185,8 +205,11 @@ def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> Wha
 
 
 def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
-    """The answer without the range where too little is understood, and then, or where
-    the changes give only a range (`is_range`), without numbers after the change."""
+    """Remove the figures that the recording does not support.
+
+    If too little is understood, there are no figures after the change. If the changes
+    give only a range, there is the range alone.
+    """
     is_understood = answer.residual_share <= UNKNOWN
     if is_understood and not is_range:
         return answer
@@ -203,11 +226,13 @@ def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
 
 
 class _Lengths(NamedTuple):
-    """How long steps take, before and after a change; arrays of shape [steps], in ns.
-    Medians are of the steps that count."""
+    """How long steps take before and after a change, in ns.
 
-    before: Int64s
-    after: Int64s
+    Medians are those of the steps that count.
+    """
+
+    before: Int64s  # of each step
+    after: Int64s  # of each step
     before_ns: int
     after_ns: int
     latest_ns: int  # as after_ns, if batches come as late as the recording allows
@@ -215,19 +240,25 @@ class _Lengths(NamedTuple):
     ends_no_later: bool
 
 
-def _lengths(graph: Graph, replayed: _Replayed, places: Rows) -> _Lengths:
-    """How long the steps take; `places`: those that count."""
+def _lengths(graph: Graph, replayed: _Replayed, counted_steps: Rows) -> _Lengths:
+    """Compute how long steps take before and after a change.
+
+    Args:
+        graph: The graph without the change.
+        replayed: The replay with the change.
+        counted_steps: The indices of the steps that count in medians.
+    """
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
     latest = step_launched(replayed.late_bounds)
-    last_end = places[-1] + 1
+    last_end = counted_steps[-1] + 1
     return _Lengths(
         before=before,
         after=after,
-        before_ns=lower_median(before[places]),
-        after_ns=lower_median(after[places]),
-        latest_ns=lower_median(latest[places]),
+        before_ns=lower_median(before[counted_steps]),
+        after_ns=lower_median(after[counted_steps]),
+        latest_ns=lower_median(latest[counted_steps]),
         ends_no_later=bool(replayed.bounds[last_end] <= recorded_bounds[last_end]),
     )
 
@@ -254,21 +285,32 @@ def _range_of_change(
     graph: Graph,
     changes: Sequence[Change],
     earlier: _Replayed,
-    places: Rows,
+    counted_steps: Rows,
 ) -> _RangeOfChange:
-    """What changes that give a range are worth, where they scale enough of the critical
-    path. `earlier`: the replay by the earlier end of the range."""
+    """Estimate what changes are worth that give a range instead of a number.
+
+    There is no range if they scale too little of the critical path.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changes: The changes.
+        earlier: The replay by the earlier end of the range.
+        counted_steps: The indices of the steps that count in medians.
+    """
     later = _replayed(trace, graph, changes, latest=True)
     scaled_share = _scaled_share(trace, graph, changes, earlier, later)
     between_ns = None
     if scaled_share >= MIN_SCALED_SHARE:
-        between_ns = _between(earlier, later, places)
+        between_ns = _between(earlier, later, counted_steps)
     return _RangeOfChange(between_ns=between_ns, scaled_share=scaled_share)
 
 
 def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
-    """Whether no program with these changes can save more than the replay: they only
-    remove waits, and all is understood."""
+    """Return whether no program with these changes can save more than the replay.
+
+    That holds if the changes only remove waits, and all of the trace is understood.
+    """
     only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
     return only_removes_waits and is_certain(
         trace, routes.recorded.unknown_share, routes.replayed.unknown_share
@@ -278,20 +320,22 @@ def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
 def _notes(
     trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
 ) -> tuple[str, ...]:
-    """What has to be said about an answer, see Note: of any change, of this answer, and
-    of the changes themselves; each once."""
-    late = max(
+    """Return the notes (see Note) that an answer needs, each once.
+
+    They are about the trace, about this answer, and about the changes themselves.
+    """
+    largest_late_share = max(
         late_share(graph, routes.recorded),
         late_share(replayed.graph, routes.replayed),
     )
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
-    is_later = differs(lengths.after_ns, lengths.latest_ns)
+    depends_on_batches = differs(lengths.after_ns, lengths.latest_ns)
     holds: dict[Note, bool] = {
         **_notes_of_any_change(trace),
-        "late_unexplained": late > MAX_LATE_SHARE,
+        "late_unexplained": largest_late_share > MAX_LATE_SHARE,
         "same_work_later": takes_longer and lengths.ends_no_later,
-        "batches_unknown": is_later and not never_waits,
+        "batches_unknown": depends_on_batches and not never_waits,
     }
     if "waits_scaled" in replayed.notes:
         holds["other_ranks_unchanged"] = False
@@ -299,23 +343,33 @@ def _notes(
     return tuple(dict.fromkeys([*notes, *replayed.notes]))
 
 
-def _between(earlier: _Replayed, later: _Replayed, places: Rows) -> tuple[int, int]:
-    """The least and the most that the median of these steps takes by the two ends of a
-    range, with batches as early and as late as the recording allows."""
-    every_bounds = (
+def _between(
+    earlier: _Replayed, later: _Replayed, counted_steps: Rows
+) -> tuple[int, int]:
+    """Return the least and the most that the median step takes after a change.
+
+    Args:
+        earlier: The replay by the earlier end of the range.
+        later: The replay by the later end.
+        counted_steps: The indices of the steps that count in the median.
+
+    Returns:
+        Both in ns, with batches as early and as late as the recording allows.
+    """
+    bounds_of_replays = (
         earlier.bounds,
         earlier.late_bounds,
         later.bounds,
         later.late_bounds,
     )
     medians_ns = []
-    for bounds in every_bounds:
-        medians_ns.append(lower_median(step_launched(bounds)[places]))
+    for bounds in bounds_of_replays:
+        medians_ns.append(lower_median(step_launched(bounds)[counted_steps]))
     return min(medians_ns), max(medians_ns)
 
 
 class _Replayed(NamedTuple):
-    """A graph with changes, and its steps. Bounds: see bounds_of; shape [steps + 1]."""
+    """The replay of a graph with changes. For bounds see `bounds_of`."""
 
     graph: Graph
     times: Times
@@ -328,7 +382,17 @@ class _Replayed(NamedTuple):
 def _replayed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> _Replayed:
-    """The replay with some changes. `latest`: see changed. Raises WrongChangeError."""
+    """Replay a graph with some changes.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changes: The changes.
+        latest: Whether changes that give a range take its later end.
+
+    Raises:
+        WrongChangeError: For a change that changes nothing.
+    """
     changed_graph, notes = changed(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
@@ -343,20 +407,27 @@ def _replayed(
     )
 
 
-def _place_of(trace: Trace, step: int) -> int:
-    """The place of the step with this number. Raises NoMatchError."""
+def _index_of_step(trace: Trace, step: int) -> int:
+    """Return the index of the step with a number.
+
+    Raises:
+        NoMatchError: If there is no such step.
+    """
     steps = steps_of(trace)
-    place = steps.place(step)
-    if place < 0:
+    index = steps.place(step)
+    if index < 0:
         raise NoMatchError(f"There is no step {step}, but {steps.known}.")
-    return place
+    return index
 
 
 def _scaled_share(
     trace: Trace, graph: Graph, changes: Sequence[Change], *replayed: _Replayed
 ) -> float:
-    """See WhatIf: how much of the critical path other devices scale, of the path as
-    recorded or after one of these replays, whichever is more."""
+    """Return the share of the critical path that other devices scale.
+
+    It is that of the path as recorded or of the path after one of the replays,
+    whichever is more; see WhatIf.
+    """
     nodes = []
     for change in changes:
         if isinstance(change, OnDevice):
@@ -368,13 +439,13 @@ def _scaled_share(
 
 
 def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
-    """Each step before and after; () without steps."""
+    """List each step before and after; none without steps."""
     steps = steps_of(trace)
     if not len(steps):
         return ()
     in_median = np.isin(np.arange(len(steps)), told_steps(trace))
     effects = []
-    for name, before_ns, after_ns, counted in zip(
+    for name, before_ns, after_ns, is_counted in zip(
         labels_of(steps.names),
         lengths.before.tolist(),
         lengths.after.tolist(),
@@ -382,7 +453,7 @@ def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
         strict=True,
     ):
         effect = StepEffect(
-            name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
+            name=name, before_ns=before_ns, after_ns=after_ns, in_median=is_counted
         )
         effects.append(effect)
     return tuple(effects)
@@ -394,49 +465,65 @@ def _range(lengths: Int64s) -> tuple[int, int]:
 
 
 def share_of(nodes: Rows, route: Route) -> float:
-    """How much of a critical path is what these nodes do."""
+    """Return the share of a critical path in which some nodes do their own work."""
     return route.share_of((route.part == OWN) & np.isin(route.node, nodes))
 
 
 def differs(ns: int, other_ns: int) -> bool:
-    """Whether a time is so much more or less than another one that an answer says
-    so."""
+    """Return whether two times differ by so much that an answer has to mention it."""
     return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
 def told_steps(trace: Trace, by: str | None = None) -> Rows:
-    """The places of the steps whose median is told: those in which a device ran (all if
-    none did), without the first, before which none ended, unless it is the only one; 0
-    without steps."""
+    """Return the indices of the steps that count in medians.
+
+    These are the steps in which a device ran, or all if none did. The first step does
+    not follow the end of another one, so it counts only if it is the only one.
+
+    Args:
+        trace: The trace.
+        by: What counts as a step; see `steps_of`.
+
+    Returns:
+        The indices; 0 without steps.
+    """
     steps = steps_of(trace, by)
     gpu_rows = trace.gpu_rows
     gpu_work = union(trace.start[gpu_rows], trace.end[gpu_rows])
     device_ran = gpu_work.within(steps.start, steps.end) > 0
-    places = np.flatnonzero(device_ran)
-    if not len(places):
-        places = np.arange(len(steps))
-    behind_first = places[places > 0]
+    indices = np.flatnonzero(device_ran)
+    if not len(indices):
+        indices = np.arange(len(steps))
+    behind_first = indices[indices > 0]
     return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
 
 
-def _limit(trace: Trace, replayed: _Replayed, places: Rows) -> tuple[PathRow, ...]:
-    """The critical path from the first to the last of some steps, or of all without
-    steps. Of one among several it may begin with what the step before left to do."""
+def _limit(
+    trace: Trace, replayed: _Replayed, counted_steps: Rows
+) -> tuple[PathRow, ...]:
+    """Sum up the critical path after a change, from the first to the last of some steps.
+
+    Without steps it is that of all. The path of one step may begin with what the step
+    before left to do.
+    """
     graph = replayed.graph
     times = replayed.times
     if not len(steps_of(trace)):
         return rows_of(trace, graph, route_to(graph, times))
-    begin = int(replayed.bounds[places[0]])
-    end = replayed.bounds[places[-1] + 1]
+
+    begin = int(replayed.bounds[counted_steps[0]])
+    end = replayed.bounds[counted_steps[-1] + 1]
     counts = ~graph.gone & (times.end <= end)
     last = int(np.argmax(np.where(counts, times.end, -1)))
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
-    """Whether of the calls of a program that launches much only those were kept that
-    launch: the profiler itself makes others, and waits for the device, when it
-    stops."""
+    """Return whether the trace has only calls that launch work, and so no waits.
+
+    Some recorders keep no other calls. In a full recording of a program that launches
+    much there are others: the profiler itself waits for the device when it stops.
+    """
     launching = distinct(trace.launch[trace.gpu_rows])
     launching = launching[launching >= 0]
     if len(launching) <= MANY_LAUNCHES:
@@ -446,17 +533,25 @@ def leaves_waits_out(trace: Trace) -> bool:
 
 
 def is_certain(trace: Trace, *unknown_shares: float) -> bool:
-    """Whether nothing on the way from a recording to a replay was inferred or is not
-    understood, so that a change that cannot save more than it does there is a bound.
-    `unknown_shares`: of their critical paths, that are not."""
+    """Return whether nothing between a recording and its replay is uncertain.
+
+    That is, nothing was inferred and all is understood. A change that cannot save more
+    than in the replay is then a bound.
+
+    Args:
+        trace: The trace.
+        unknown_shares: The shares of critical paths that are not understood.
+    """
     if leaves_waits_out(trace) or events_unknown(trace):
         return False
     return not graph_of(trace).inferred_waits and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:
-    """Whether one of several streams was told to wait for what no event of the device
-    names."""
+    """Return whether a stream was told to wait for an event that was not recorded.
+
+    That matters only if there are several streams.
+    """
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     if len(streams) <= 1:
         return False
@@ -466,7 +561,7 @@ def events_unknown(trace: Trace) -> bool:
 
 
 def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
-    """Whether each of the notes holds that are about the trace alone."""
+    """Return for each note about the trace alone whether it holds."""
     return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
@@ -491,9 +586,12 @@ class SweepPoint(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """`before_ns` and `after_ns` are of the median step, or of the span: see `of`.
-    There are no points if too little is understood. `knee`: the factor below which
-    there is almost no further gain, None if the gain continues."""
+    """The effect of a change at several factors.
+
+    `before_ns` and the points are those of the median step, or of the span: see `of`.
+    There are no points if too little is understood. `knee` is the factor below which
+    there is almost no further gain; None if the gain continues.
+    """
 
     change: str
     of: Literal["step", "span"]
@@ -505,16 +603,26 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
-    """`kernel:attn x0.1..1` at ten factors. Raises WrongChangeError."""
+    """Estimate what a change is worth at ten factors, as in `kernel:attn x0.1..1`.
+
+    Args:
+        trace: The trace.
+        text: The change with a range of factors.
+        step: The number of the only step to answer for; by default all steps.
+
+    Raises:
+        WrongChangeError: For a text that is no such change, or changes nothing.
+    """
     parts = RANGE.fullmatch(text.strip())
     if parts is None or not float(parts["low"]) < float(parts["high"]):
         raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
     change = parts["head"]
     low = float(parts["low"])
     high = float(parts["high"])
+
     points: list[SweepPoint] = []
-    for number in range(SWEEP_POINTS):
-        factor = round(low + (high - low) * number / (SWEEP_POINTS - 1), 6)
+    for nth in range(SWEEP_POINTS):
+        factor = round(low + (high - low) * nth / (SWEEP_POINTS - 1), 6)
         answer = whatif(trace, [f"{change} x{factor:.6g}"], step)
         if answer.after_ns is None:
             break
@@ -531,11 +639,13 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 
 
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
-    """The largest factor that gains nearly all; None if that is the smallest, or none
-    gains."""
+    """Return the largest factor that gains nearly all that the change can gain.
+
+    Returns None if that is the smallest factor, and if no factor gains anything.
+    """
     times_ns = [point.after_ns for point in points]
     if not times_ns or max(times_ns) == min(times_ns):
         return None
     nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    last = max(place for place, ns in enumerate(times_ns) if ns <= nearly_all_ns)
+    last = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
     return points[last].factor if last else None
