@@ -1,4 +1,4 @@
-"""From a kernel to the call that launched it and the ops around that, and back."""
+"""Leads from a kernel to the call that launched it and the ops around that, and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fusetui.trace.model.columns import Trace, Track
 
 
 def is_gpu(trace: Trace, row: int) -> bool:
-    """Whether this row is a kernel, a memcpy or a memset."""
+    """Return whether a row is a kernel, a memcpy or a memset."""
     return int(trace.role[row]) in GPU_ROLES
 
 
 def ancestors(trace: Trace, row: int) -> list[int]:
-    """The slices around a row on its own track, innermost first."""
+    """Return the slices around a row on its own track, innermost first."""
     rows: list[int] = []
     parent = int(trace.parent[row])
     while parent >= 0:
@@ -26,8 +26,10 @@ def ancestors(trace: Trace, row: int) -> list[int]:
 
 
 def issuer_of(trace: Trace, row: int) -> int:
-    """Where a GPU row comes from: its launch call, else its op, else -1. For an
-    annotation on a stream it is the CPU annotation with the same External id."""
+    """Return where a GPU row comes from: its launch call, or else its op, or else -1.
+
+    An annotation on a stream comes from the CPU annotation with the same External id.
+    """
     if trace.role[row] == Role.GPU_ANNOTATION:
         annotations = trace.rows_of(Role.ANNOTATION)
         external_id = trace.external_id[annotations]
@@ -35,30 +37,43 @@ def issuer_of(trace: Trace, row: int) -> int:
         has_same_name = trace.name[annotations] == trace.name[row]
         same = annotations[has_same_id & has_same_name]
         return int(same[0]) if len(same) else -1
+
     launch = int(trace.launch[row])
     return launch if launch >= 0 else int(trace.op[row])
 
 
 def launch_chain(trace: Trace, row: int) -> list[int]:
-    """For a GPU row: launch call, ops around it, then the annotations around those,
-    innermost first. For a CPU row: what is around it, likewise. [] for a kernel whose
-    launch was not recorded."""
+    """Return everything on the CPU around the launch of a GPU row, innermost first.
+
+    These are the launch call, the ops around it, and the annotations around those. For
+    a CPU row it is what is around the row itself. A kernel whose launch was not
+    recorded has none.
+    """
     issuer = issuer_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
     if issuer < 0 and is_gpu(trace, row):
         return []
-    inner = [issuer, *ancestors(trace, issuer)] if issuer >= 0 else []
-    return inner + around(trace, inner[-1] if inner else row, Layer.ANNOTATIONS)
+    on_track = [issuer, *ancestors(trace, issuer)] if issuer >= 0 else []
+    outermost = on_track[-1] if on_track else row
+    return on_track + around(trace, outermost, Layer.ANNOTATIONS)
 
 
 def around(trace: Trace, row: int, layer: Layer) -> list[int]:
-    """Slices of another layer of the same thread that contain a row, innermost
-    first."""
+    """Return the slices of another layer of a thread that contain a row.
+
+    Args:
+        trace: The trace.
+        row: The row, on a CPU thread.
+        layer: The other layer.
+
+    Returns:
+        The slices, innermost first.
+    """
     track_of_row = trace.track_of(row)
     if track_of_row.layer not in CPU_LAYERS or track_of_row.layer is layer:
         return []
-    place = (layer, track_of_row.pid, track_of_row.tid, 0)
+    wanted = (layer, track_of_row.pid, track_of_row.tid, 0)
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid, track.subrow) != place:
+        if (track.layer, track.pid, track.tid, track.subrow) != wanted:
             continue
         start = trace.start[row : row + 1]
         end = trace.end[row : row + 1]
@@ -72,22 +87,29 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
 
 
 def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
-    """GPU rows launched by the calls under a CPU row, in time order. Under an op or a
-    call: in its subtree. Under an annotation or a Python frame: on the same thread,
-    while it lasted."""
+    """Return the GPU rows that were launched under a CPU row, in time order.
+
+    Under an op or a call these are the launches in its subtree. Under an annotation or
+    a Python frame they are those on the same thread while it lasted.
+    """
     index = trace.launch_index
     parts = [index.rows[part] for part in _parts_under(trace, row)]
     return _by_start(trace, np.sort(np.concatenate(parts)))
 
 
 def _by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Sort rows by start."""
     by_start: NDArray[np.intp] = rows[np.argsort(trace.start[rows], kind="stable")]
     return by_start
 
 
 def launched_sums(trace: Trace, row: int) -> tuple[int, int, int]:
-    """How many events `launched_under` finds, how many of them are kernels, and their
-    time (ns); in log n, however many there are."""
+    """Add up the GPU rows that were launched under a CPU row, in O(log n).
+
+    Returns:
+        How many events `launched_under` finds, how many of them are kernels, and their
+        time in ns.
+    """
     index = trace.launch_index
     events = 0
     kernels = 0
@@ -100,32 +122,46 @@ def launched_sums(trace: Trace, row: int) -> tuple[int, int, int]:
 
 
 def _parts_under(trace: Trace, row: int) -> list[slice]:
-    """Of the launch index; at least one, and they share no entry."""
+    """Return the parts of the launch index that were launched under a CPU row.
+
+    There is at least one part, and parts share no entry.
+    """
     index = trace.launch_index
     if trace.track_of(row).layer is Layer.OPS:
         return [index.within(row, int(trace.end_row[row]))]
+
     thread = trace.thread_of_track
     times = [trace.start[row], trace.end[row]]
     parts = []
-    for number in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
-        first, end = rows_between(trace, trace.tracks[number], times)
+    for track in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
+        first, end = rows_between(trace, trace.tracks[track], times)
         parts.append(index.within(first, end))
     return parts
 
 
 def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
-    """The rows of a track that start in [begin, end)."""
+    """Return the rows of a track that start in a window, as [first, end).
+
+    Args:
+        trace: The trace.
+        track: The track.
+        times: The begin and the end of the window, in ns.
+    """
     first, end = trace.start[track.rows].searchsorted(times).tolist()
     return track.first_row + first, track.first_row + end
 
 
 def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
-    """GPU rows, in time order, that replay what was captured in a row of a capture."""
+    """Return the GPU rows that replay what was captured within a row of a capture.
+
+    They are in time order.
+    """
     gpu_rows = trace.gpu_rows
     call = trace.asked[gpu_rows]
     if trace.annotated is not None:
         annotation = trace.annotated[gpu_rows]
         call = np.where(annotation >= 0, annotation, call)
+
     starts_inside = (trace.start[call] >= trace.start[row]) & (
         trace.start[call] < trace.end[row]
     )
@@ -136,25 +172,32 @@ def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
 
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:
-    """From the start of the launch call to the start of the GPU event; may be negative
-    (clocks). None if the launch was not recorded."""
+    """Return the ns from the start of the launch call to the start of the GPU event.
+
+    It may be negative, if clocks differ. Returns None if the launch was not recorded.
+    """
     launch = int(trace.launch[row])
     return int(trace.start[row] - trace.start[launch]) if launch >= 0 else None
 
 
 def queue_delay_ns(trace: Trace, row: int) -> int | None:
-    """How long a GPU event, once launched, waited for earlier work of its stream; else
-    None. The part of the time from the end of the launch call to the start of the event
-    during which an earlier event of the same stream was still running."""
+    """Return how long a launched GPU event waited for earlier work of its stream.
+
+    It is the part of the time from the end of the launch call to the start of the event
+    in which an earlier event of the same stream was still running.
+
+    Returns None if the launch was not recorded.
+    """
     launch = int(trace.launch[row])
     if launch < 0:
         return None
+
     start_ns = int(trace.start[row])
     stream = trace.track_of(row)
-    place = (stream.layer, stream.pid, stream.tid)
+    stream_key = (stream.layer, stream.pid, stream.tid)
     latest_end_ns = 0
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid) != place:
+        if (track.layer, track.pid, track.tid) != stream_key:
             continue
         earlier = int(np.searchsorted(trace.start[track.rows], start_ns))
         if earlier:

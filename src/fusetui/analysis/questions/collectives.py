@@ -1,8 +1,9 @@
-"""The collectives of one rank: what ran, in which group, how large, when it was issued.
+"""Finds the collectives of one rank: what ran, in which group, how large, and when it was
+issued.
 
-Newer versions of torch record the args of a collective on its kernel; those of 2023 and
-before record them on the annotation or the op around the launch, or not at all. On the
-CPU (gloo) a collective is an annotation that lasts until its work is done.
+Recent versions of torch record the args of a collective on its kernel. Versions of 2023
+and before record them on the annotation or the op around the launch, or not at all. On
+the CPU (gloo) a collective is an annotation that lasts until its work is done.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ SIZES = "sizes of collectives, from the shapes of the inputs"
 
 
 class KnownCollective(msgspec.Struct, frozen=True):
-    """What is known of one collective."""
+    """What is known about one collective. Unknown numbers are -1."""
 
     name: str
     group: ProcessGroup
@@ -94,7 +95,7 @@ class KnownCollective(msgspec.Struct, frozen=True):
 
 
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
-    """Collectives in the order in which they were issued; arrays of shape [n]."""
+    """Collectives in the order in which they were issued; one entry per collective."""
 
     told: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
@@ -103,16 +104,17 @@ class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
 
 
 def collectives_of(trace: Trace) -> IssuedCollectives:
-    """All collectives, on the GPU and on the CPU."""
+    """Find all collectives of a trace, on the GPU and on the CPU."""
     gpu = collectives_on_gpu(trace)
     cpu = collectives_on_cpu(trace)
     collectives = (*gpu.told, *cpu.told)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
     issuer = np.concatenate((gpu.issuer, cpu.issuer))
+
     order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
-        told=tuple(collectives[n] for n in order),
+        told=tuple(collectives[index] for index in order),
         rows=rows[order],
         issued=issued[order],
         issuer=issuer[order],
@@ -120,7 +122,7 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
 
 
 class _IssuedKernels(NamedTuple):
-    """The kernels that communicate, in the order of the trace; arrays of shape [n]."""
+    """The kernels that communicate, in the order of the trace; one entry per kernel."""
 
     rows: Rows
     launch: Rows  # -1 for none
@@ -128,12 +130,12 @@ class _IssuedKernels(NamedTuple):
     thread: Rows  # of the launch, -1 for none
     ops: Rows  # the op around each launch that communicates, -1 for none
     annotations: Rows  # the annotation around each launch, -1 for none
-    all_ops: Rows  # all ops that communicate, of another shape
+    all_ops: Rows  # all ops of the trace that communicate
 
 
 @memo()
 def _issued_kernels(trace: Trace) -> _IssuedKernels:
-    """The kernels that communicate, and what launched each."""
+    """Find the kernels that communicate, and what launched each of them."""
     communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = communicating[trace.role[communicating] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -141,6 +143,7 @@ def _issued_kernels(trace: Trace) -> _IssuedKernels:
     issued = np.where(is_launched, trace.start[launch], trace.start[rows])
     launch_thread = trace.thread_of_track[trace.track[launch]]
     thread = np.where(is_launched, launch_thread, -1)
+
     all_ops = _named(trace, Role.OP, _COMMS_OP)
     all_annotations = _named(trace, Role.ANNOTATION, _ANNOTATION)
     return _IssuedKernels(
@@ -155,22 +158,26 @@ def _issued_kernels(trace: Trace) -> _IssuedKernels:
 
 
 def args_asked(trace: Trace) -> ArgsQuestion:
-    """What `collectives_on_gpu` reads: indices in traceEvents, and names of args."""
+    """Return which args of which events `collectives_on_gpu` reads."""
     kernels = _issued_kernels(trace)
     rows = np.concatenate((kernels.rows, kernels.ops, kernels.annotations))
     return trace.order[rows[rows >= 0]], _ARGS
 
 
 def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
-    """The kernels that communicate, in the order of the trace."""
+    """Return the kernels that communicate, in the order of the trace."""
     kernels = _issued_kernels(trace)
     collectives = _known_collectives(trace, kernels)
-    batches = []
-    for number, collective in enumerate(collectives):
+
+    # A kernel for a batch of sends and receives does not name its peer.
+    without_peer = []
+    for index, collective in enumerate(collectives):
         if collective.name == "send_recv" and collective.peer < 0:
-            batches.append(number)
-    for number, collective in _collectives_of_batches(trace, kernels, batches).items():
-        collectives[number] = collective
+            without_peer.append(index)
+    by_ops = _collectives_of_batches(trace, kernels, without_peer)
+    for index, collective in by_ops.items():
+        collectives[index] = collective
+
     return IssuedCollectives(
         told=tuple(collectives),
         rows=kernels.rows,
@@ -180,35 +187,36 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
 
 
 def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollective]:
-    """What is known of the collective of each kernel, from the args of the kernel
-    itself, of the op and of the annotation around its launch.
+    """Read what is known about the collective of each kernel.
 
-    Equal args are one object: each distinct collective is made once.
+    It follows from the args of the kernel itself, of the op and of the annotation
+    around its launch. Each distinct collective is made once, because equal args are one
+    object.
     """
     args_of_rows, args_of_ops, args_of_annotations = _args(
         trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
     )
     rows = kernels.rows.tolist()
     annotations = kernels.annotations.tolist()
-    known: dict[tuple[int, ...], KnownCollective] = {}
+    distinct_collectives: dict[tuple[int, ...], KnownCollective] = {}
     collectives = []
-    for number, (row, annotation) in enumerate(zip(rows, annotations, strict=True)):
+    for index, (row, annotation) in enumerate(zip(rows, annotations, strict=True)):
         sources = _Sources(
             row=row,
             annotation=annotation,
-            row_args=args_of_rows[number],
-            op_args=args_of_ops[number],
-            annotation_args=args_of_annotations[number],
+            row_args=args_of_rows[index],
+            op_args=args_of_ops[index],
+            annotation_args=args_of_annotations[index],
         )
         key = _key_of_sources(trace, sources)
-        if key not in known:
-            known[key] = _known_collective(trace, sources)
-        collectives.append(known[key])
+        if key not in distinct_collectives:
+            distinct_collectives[key] = _known_collective(trace, sources)
+        collectives.append(distinct_collectives[key])
     return collectives
 
 
 def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
-    """Equal for sources of which the same is known."""
+    """Return a key that is equal for sources from which the same follows."""
     annotation = sources.annotation
     annotation_name = int(trace.name[annotation]) if annotation >= 0 else -1
     return (
@@ -223,34 +231,48 @@ def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
 def _collectives_of_batches(
     trace: Trace, kernels: _IssuedKernels, batches: Sequence[int]
 ) -> dict[int, KnownCollective]:
-    """By the index of a kernel what the sends and receives of its batch say, which were
-    recorded on its thread before its launch and after the launch before. Only where all
-    of them are with one rank."""
+    """Read from ops with which rank batches of sends and receives exchange data.
+
+    The ops of a batch were recorded on its thread, before its launch and after the
+    launch before.
+
+    Args:
+        trace: The trace.
+        kernels: The kernels that communicate.
+        batches: The indices of those that run a batch.
+
+    Returns:
+        The collective by the index of the kernel, where all of its sends and receives
+        are with one rank.
+    """
     if not batches:
         return {}
     ops = kernels.all_ops
     thread_of_ops = trace.thread_of_track[trace.track[ops]]
     (args,) = _args(trace, (ops,))
+
     collectives = {}
-    for number in batches:
-        thread = kernels.thread[number]
-        issued = kernels.issued[number]
+    for kernel in batches:
+        thread = kernels.thread[kernel]
+        issued = kernels.issued[kernel]
         is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
         earlier = kernels.issued[is_earlier]
         since = int(earlier.max()) if len(earlier) else trace.begin_ns
+
         is_of_batch = (thread_of_ops == thread) & (trace.start[ops] < issued)
         is_of_batch &= trace.start[ops] >= since
         args_of_batch = [args[op] for op in np.flatnonzero(is_of_batch).tolist()]
         sends = _sends_and_receives(trace, args_of_batch)
-        if len({(send.peer, send.group) for send in sends}) == 1:
-            collectives[number] = replace(sends[0], name="send_recv", sequence=-1)
+        peers = {(send.peer, send.group) for send in sends}
+        if len(peers) == 1:
+            collectives[kernel] = replace(sends[0], name="send_recv", sequence=-1)
     return collectives
 
 
 def _sends_and_receives(
     trace: Trace, args_of_ops: Sequence[dict[str, Any]]
 ) -> list[KnownCollective]:
-    """Those of these ops whose args say that they send or receive."""
+    """Return the sends and receives among some ops, by their args."""
     sends = []
     for args in args_of_ops:
         if not args.get(_NAME_ARG):
@@ -262,19 +284,23 @@ def _sends_and_receives(
 
 
 def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
-    """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
+    """Return the collectives of gloo, MPI and UCC, sorted by start.
+
+    Each is an annotation that lasts until its work is done.
+    """
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
     (args,) = _args(trace, (rows,), names=_ARGS_ON_CPU)
     was_clipped = is_clipped(trace, rows).tolist()
     collectives = []
-    for n, row in enumerate(rows.tolist()):
+    for index, row in enumerate(rows.tolist()):
         sources = _Sources(
-            row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[n]
+            row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[index]
         )
         collective = _known_collective(trace, sources)
-        if was_clipped[n] or args[n].get("finished") is False:
+        if was_clipped[index] or args[index].get("finished") is False:
             collective = replace(collective, is_cut=True)
         collectives.append(collective)
+
     issuer = _issuing_ops(trace, rows, [collective.name for collective in collectives])
     issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
@@ -283,43 +309,65 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
 
 
 def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
-    """The op that issued each of these annotations of collectives, by start, with their
-    names; -1 if it is not known. The n-th `c10d::` op of a name issued its n-th
-    annotation, if there are equally many."""
+    """Find the op that issued each collective on the CPU.
+
+    The n-th `c10d::` op of a name issued the n-th annotation of that name, if there are
+    equally many.
+
+    Args:
+        trace: The trace.
+        rows: The annotations, by start.
+        names: The name of the collective of each.
+
+    Returns:
+        An op for each of `rows`, -1 if it is unknown.
+    """
     ops_by_name: dict[str, list[int]] = {}
     for op in _named(trace, Role.OP, _ISSUING_OP).tolist():
         ops_by_name.setdefault(collective_name(trace.name_of(op)), []).append(op)
-    annotations_by_name: dict[str, list[int]] = {}
-    for n, name in enumerate(names):
-        annotations_by_name.setdefault(name, []).append(n)
+    indices_by_name: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices_by_name.setdefault(name, []).append(index)
+
     issuer = np.full(len(rows), -1, dtype=np.intp)
-    for name, places in annotations_by_name.items():
+    for name, indices in indices_by_name.items():
         ops = ops_by_name.get(name, [])
-        if len(ops) == len(places):
-            issuer[places] = ops
+        if len(ops) == len(indices):
+            issuer[indices] = ops
     return issuer
 
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
-    """Slices of a role whose whole name matches, by start."""
+    """Return the slices of a role whose name matches from its begin on, by start."""
     rows = trace.rows_named(pattern.match, role)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
-    """The last started of `rows` on each thread that contains each time, -1 for
-    none."""
+    """Find the slice that contains each of some times on a thread.
+
+    Args:
+        trace: The trace.
+        rows: The slices to choose from, by start.
+        thread: The thread of each time, below 0 for none.
+        times: The times.
+
+    Returns:
+        For each time the last of `rows` that started before it and contains it, -1 for
+        none.
+    """
     containing = np.full(len(times), -1, dtype=np.intp)
     thread_of_rows = trace.thread_of_track[trace.track[rows]]
-    for number in distinct(thread[thread >= 0]).tolist():
-        on_thread = rows[thread_of_rows == number]
+    for thread_index in distinct(thread[thread >= 0]).tolist():
+        on_thread = rows[thread_of_rows == thread_index]
         if not len(on_thread):
             continue
-        places = np.flatnonzero(thread == number)
-        started = np.searchsorted(trace.start[on_thread], times[places], side="right")
+        of_thread = np.flatnonzero(thread == thread_index)
+        thread_times = times[of_thread]
+        started = np.searchsorted(trace.start[on_thread], thread_times, side="right")
         last = started - 1
-        is_inside = (last >= 0) & (times[places] < trace.end[on_thread[last]])
-        containing[places[is_inside]] = on_thread[last[is_inside]]
+        is_inside = (last >= 0) & (thread_times < trace.end[on_thread[last]])
+        containing[of_thread[is_inside]] = on_thread[last[is_inside]]
     return containing
 
 
@@ -329,18 +377,30 @@ def _args(
     keep_as: str = "",
     names: tuple[str, ...] = _ARGS,
 ) -> list[list[dict[str, Any]]]:
-    """The args of the rows of each array, the same {} for -1 or none; one pass over the
-    file."""
+    """Read the args of several arrays of rows in one pass over the file.
+
+    Args:
+        trace: The trace.
+        several_rows: The arrays; -1 stands for no row.
+        keep_as: The name under which the args are kept beside the cache, if any.
+        names: The names of the args to read.
+
+    Returns:
+        For each array a list with the args of each row. Rows without args share one
+        empty dict, and rows with equal args share one dict.
+    """
     rows = np.concatenate(several_rows)
-    known = np.flatnonzero(rows >= 0)
-    read = arguments(trace.elements, trace.order[rows[known]], names, keep_as)
+    has_row = np.flatnonzero(rows >= 0)
+    read = arguments(trace.elements, trace.order[rows[has_row]], names, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
-    number[known] = read.number
+    number[has_row] = read.number
+
     distinct_args: list[dict[str, Any]] = []
     for texts in read.distinct:
-        given = zip(names, texts, strict=True)
-        distinct_args.append({name: parsed(text) for name, text in given if text})
+        named_texts = zip(names, texts, strict=True)
+        distinct_args.append({name: parsed(text) for name, text in named_texts if text})
     distinct_args.append({})  # of rows without args, whose number is -1
+
     ends = np.cumsum([len(rows) for rows in several_rows])[:-1]
     return [
         [distinct_args[n] for n in numbers.tolist()]
@@ -349,7 +409,7 @@ def _args(
 
 
 class _Sources(NamedTuple):
-    """Where a collective is recorded."""
+    """Where a collective is recorded: a kernel, an op and an annotation."""
 
     row: int  # of its kernel, -1 for none
     annotation: int  # the row of the annotation around its launch, -1 for none
@@ -366,13 +426,17 @@ class _InferredName(NamedTuple):
 
 
 def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
-    """From the args of the kernel, else of record_param_comms, else of the annotation
-    with what follows from names."""
+    """Read what is known about one collective.
+
+    The args of its kernel say it, or else those of record_param_comms. Otherwise the
+    args of the annotation are taken, with what follows from names.
+    """
     for args in (sources.row_args, sources.op_args):
         if _NAME_ARG in args:
             return _recorded(trace, args)
     if isinstance(sources.row_args.get("func"), str):
         return _from_nccl(trace, sources.row_args)
+
     inferred = []
     group = _only_group(trace)
     if group != UNKNOWN_GROUP and not group.name:
@@ -395,8 +459,11 @@ def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
 
 
 def _only_group(trace: Trace) -> ProcessGroup:
-    """The only group of several ranks that the file lists; without any, one of all
-    ranks."""
+    """Return the only group of several ranks that the file lists.
+
+    If it lists none, it is a group of all ranks. If it lists several, the group is
+    unknown.
+    """
     listed = [group for group in groups_of_file(trace.keys).values() if group.size > 1]
     if len(listed) > 1:
         return UNKNOWN_GROUP
@@ -406,13 +473,14 @@ def _only_group(trace: Trace) -> ProcessGroup:
 
 
 def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
-    """The name that the annotation has, or else the kernel."""
+    """Infer the name of a collective from its annotation, or else from its kernel."""
     has_kernel = sources.row >= 0
     kernel = decode(trace.name_of(sources.row)) if has_kernel else None
     annotation = ""
     if sources.annotation >= 0:
         annotation = trace.name_of(sources.annotation)
-    # an annotation of several collectives names none of them
+
+    # An annotation of several collectives names none of them.
     is_batch = annotation.rpartition(":")[2] == "coalesced"
     is_known_by_kernel = kernel is not None and bool(kernel.collective)
     if annotation and not (is_batch and is_known_by_kernel):
@@ -420,6 +488,7 @@ def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
             name=collective_name(annotation),
             inferred=FROM_ANNOTATIONS if has_kernel else "",
         )
+
     kernel_name = trace.name_of(sources.row)
     if kernel is not None:
         kernel_name = kernel.collective or kernel.short or kernel_name
@@ -427,7 +496,7 @@ def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
 
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    """From args that name the collective."""
+    """Read a collective from args that name it."""
     name = collective_name(str(args[_NAME_ARG]))
     group = group_of(
         args.get("Process Group Name"),
@@ -448,13 +517,16 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
 
 
 def _from_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and
-    `datatype` are those of its API, where a gather or a scatter counts the elements of
-    one rank."""
+    """Read a collective from what NCCL passes to the CUPTI monitor of torch 2.14.
+
+    `func`, `count` and `datatype` are those of NCCL's API, in which a gather or a
+    scatter counts the elements of one rank.
+    """
     name = collective_name(str(args["func"]))
     ranks = args.get("process_group_ranks")
     group = _with_ranks(trace, group_of(args.get("process_group"), None, ranks, None))
     dtype = SCALAR_TYPE_OF_NCCL.get(str(args.get("datatype")), "")
+
     count = _number(args.get("count"))
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
@@ -471,15 +543,17 @@ def _from_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
 
 
 def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
-    """The group with the ranks that the file lists for its name, unless it has them."""
+    """Add the ranks that the file lists under the name of a group, if it has none."""
     if group.ranks:
         return group
     return groups_of_file(trace.keys).get(group.name, group)
 
 
 def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
-    """The size that nccl-tests calls S: the input, but for a gather the output; -1 if
-    unknown."""
+    """Return the size of a collective that nccl-tests calls S; -1 if it is unknown.
+
+    It is the size of the input, but of a gather that of the output.
+    """
     count_arg = "Out msg nelems" if name in _SIZED_BY_OUTPUT else "In msg nelems"
     elements = _number(args.get(count_arg))
     element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
@@ -489,14 +563,17 @@ def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
 
 
 def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
-    """The type and the bytes of the inputs of an annotation; -1 if they are not
-    known."""
+    """Return the dtype and the bytes of the inputs of an annotation.
+
+    The bytes are -1 if they are unknown.
+    """
     shapes = args.get("Input Dims")
     types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
         return "", -1
     if len(shapes) != len(types):
         return "", -1
+
     total_bytes = -1
     first_dtype = ""
     for shape, dtype in zip(shapes, types, strict=True):
@@ -515,7 +592,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _number(value: object, end: int = _MAX_NUMBER) -> int:
-    """A whole number below `end`, else -1."""
+    """Return a recorded whole number below `end`; -1 for anything else."""
     return value if type(value) is int and 0 <= value < end else -1
 
 
@@ -543,8 +620,11 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 
 
 def collective_name(name: str) -> str:
-    """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as
-    they are."""
+    """Return the name of a collective as torch.distributed writes it.
+
+    `_allgather_base`, `nccl:all_gather` and `AllGather` become `all_gather`. Names of
+    no known collective stay as they are.
+    """
     last_word = name.rpartition(":")[2][:_MAX_NAME_CHARACTERS].lower()
     letters = re.sub(r"[^a-z0-9]", "", last_word).replace("all2all", "alltoall")
     for collective in _COLLECTIVES:
@@ -554,8 +634,10 @@ def collective_name(name: str) -> str:
 
 
 def bus_factor(name: str, ranks: int) -> float | None:
-    """How much data crosses a link per byte of size; None if nccl-tests does not define
-    it."""
+    """Return how many bytes cross a link per byte of a collective's size.
+
+    Source: nccl-tests. Returns None if it does not define the factor.
+    """
     if name == "all_reduce":
         return 2 * (ranks - 1) / ranks
     if name in ("all_gather", "reduce_scatter", "all_to_all"):

@@ -87,12 +87,19 @@ class KernelGroup(Group, frozen=True, kw_only=True):
 
 
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
-    """All CPU ops grouped by `name` or `shape`, the largest total first; then, the
-    largest GPU time first, the groups of ops that were captured with a CUDA graph and
-    whose kernels a graph replayed.
+    """Group all CPU ops by name, or by name and the shapes of their inputs.
 
-    Captured ops did not run in this trace: their times are 0, but the times of their
-    kernels are of this trace.
+    Ops that were captured with a CUDA graph follow, if a graph replayed their kernels.
+    They did not run in this trace, so their times are 0, but the times of their kernels
+    are of this trace.
+
+    Args:
+        trace: The trace.
+        by: `name` or `shape`.
+
+    Returns:
+        The groups of recorded ops, the largest total first; then those of captured ops,
+        the largest GPU time first.
     """
     recorded = _op_groups_of(trace, by, trace.rows_of(Role.OP))
     is_captured_op = (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
@@ -101,18 +108,19 @@ def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
     for group in _op_groups_of(trace, by, np.flatnonzero(is_captured_op)):
         if group.gpu_ns:
             captured.append(replace(group, captured=True, self_ns=0, **no_times))
+
     recorded.sort(key=lambda op: (-op.total_ns, _identity(op)))
     captured.sort(key=lambda op: (-op.gpu_ns, _identity(op)))
     return (*recorded, *captured)
 
 
 def _identity(group: Group) -> str:
-    """The key by which groups of equal times are in order."""
+    """Return the key by which groups of equal times are sorted."""
     return str([getattr(group, name) for name in IDENTITY])
 
 
 def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
-    """These ops, grouped by `name` or `shape`, in no particular order."""
+    """Group some ops by `name` or `shape`, in no particular order."""
     if not len(rows):
         return []
     inputs = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
@@ -120,6 +128,7 @@ def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     if inputs:
         columns.append(inputs.number)
     first_of_group, group_of_row = distinct_rows(columns)
+
     durations = spreads(group_of_row, trace.dur[rows])
     sums = op_sums(trace, rows, grouped(group_of_row, trace.start[rows]))
     groups = []
@@ -139,35 +148,43 @@ _MAX_LIST_LEVELS: Final = 4  # the inputs, a list of tensors, a shape
 
 
 def input_keys(inputs: Arguments) -> Keys:
-    """By the shapes and types of the inputs of ops, -1 if nothing was recorded; strides
-    and values do not matter. The args are those of `many.INPUTS`."""
-    numbers: dict[tuple[bytes, bytes], int] = {}
-    # the last element is that of -1
-    of_args = np.full(len(inputs.distinct) + 1, -1, dtype=np.int32)
-    for number, (dims, types, *_) in enumerate(inputs.distinct):
+    """Return the grouping by the shapes and types of the inputs of ops.
+
+    Strides and values do not matter. The number is -1 if nothing was recorded.
+
+    Args:
+        inputs: The args `many.INPUTS` of the ops.
+    """
+    number_of_texts: dict[tuple[bytes, bytes], int] = {}
+    # Ops without args have the number -1, which finds the last entry.
+    number_of_args = np.full(len(inputs.distinct) + 1, -1, dtype=np.int32)
+    for index, (dims, types, *_) in enumerate(inputs.distinct):
         if dims or types:
-            of_args[number] = numbers.setdefault((dims, types), len(numbers))
-    distinct_texts = [*numbers, (b"", b"")]  # the last is that of -1
+            new_number = len(number_of_texts)
+            number_of_args[index] = number_of_texts.setdefault(
+                (dims, types), new_number
+            )
+    distinct_texts = [*number_of_texts, (b"", b"")]  # the last one is that of -1
 
     def fields(number: int) -> dict[str, Any]:
-        """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
+        """Return `shapes` and `dtypes` as lists; None if nothing was recorded."""
         dims_text, types_text = distinct_texts[number]
         return {
             "shapes": _plain_list(parsed(dims_text)),
             "dtypes": _type_words(_plain_list(parsed(types_text))),
         }
 
-    return Keys(number=of_args[inputs.number], fields=fields)
+    return Keys(number=number_of_args[inputs.number], fields=fields)
 
 
 def _plain_list(value: Any) -> list[Any] | None:
-    """A list as JSON can hold it (see `_plain`); None for anything else."""
+    """Return a list as JSON can hold it (see `_plain`); None for anything else."""
     plain: list[Any] | None = _plain(value) if isinstance(value, list) else None
     return plain
 
 
 def _type_words(types: list[Any] | None) -> list[Any] | None:
-    """Our names of element types; other words, such as `Scalar`, unchanged."""
+    """Replace element types by our names; other words, such as `Scalar`, stay."""
     if not types:
         return types
     names = []
@@ -178,8 +195,11 @@ def _type_words(types: list[Any] | None) -> list[Any] | None:
 
 
 def _plain(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
-    """Integers that a double cannot represent as text; None for anything nested deeper
-    than lists of tensors."""
+    """Return a recorded value as JSON can hold it.
+
+    Integers that a double cannot represent become text. What is nested deeper than
+    lists of tensors becomes None.
+    """
     if isinstance(value, list):
         return [_plain(inner, levels - 1) for inner in value] if levels else None
     if isinstance(value, int):
@@ -188,18 +208,25 @@ def _plain(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
 
 
 class Keys(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the group of kernel n; `fields` maps a number to what identifies
-    the group."""
+    """A grouping: the number of the group of each kernel, and what identifies a group."""
 
-    number: NDArray[np.integer]
-    fields: Callable[[int], dict[str, Any]]
+    number: NDArray[np.integer]  # one per kernel
+    fields: Callable[[int], dict[str, Any]]  # of the group with a number
 
 
 def kernel_groups(
     trace: Trace, jobs: Jobs, by: str = "name"
 ) -> tuple[KernelGroup, ...]:
-    """All kernels grouped by one of GROUPINGS, the largest total first; steps in time
-    order. `jobs`: of all kernels."""
+    """Group all kernels.
+
+    Args:
+        trace: The trace.
+        jobs: The jobs of all kernels.
+        by: One of GROUPINGS.
+
+    Returns:
+        The groups, the largest total first; steps in time order.
+    """
     rows = jobs.rows
     if not len(rows):
         return ()
@@ -208,6 +235,7 @@ def kernel_groups(
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     durations = spreads(keys.number, trace.dur[rows])
     work = _work_of_groups(trace, jobs, effective, by_key)
+
     groups = []
     for number, durations_of_group, work_of_group in zip(
         by_key.keys.tolist(), durations, work, strict=True
@@ -221,7 +249,7 @@ def kernel_groups(
 
 
 def _by_name(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by name."""
+    """Group kernels by name."""
     return Keys(
         number=trace.name[jobs.rows],
         fields=lambda name: {"name": trace.names[name]},
@@ -229,8 +257,10 @@ def _by_name(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_op(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the innermost op around the launch: the number of its
-    name, -1 for none."""
+    """Group kernels by the innermost op around their launch.
+
+    The number is that of the name of the op, -1 for none.
+    """
     op = trace.op[jobs.rows]
     return Keys(
         number=np.where(op >= 0, trace.name[op], -1),
@@ -239,8 +269,7 @@ def _by_op(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the name of the kernel, by its op, and by the shapes
-    and types of the inputs of that op: a number for each distinct combination."""
+    """Group kernels by name, op, and the shapes and types of the inputs of the op."""
     name_of_kernel = trace.name[jobs.rows]
     ops = _by_op(trace, jobs)
     inputs = input_keys(jobs.inputs)
@@ -249,7 +278,7 @@ def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
     )
 
     def fields(group: int) -> dict[str, Any]:
-        """The name, the op and the inputs of a group: those of its first kernel."""
+        """Return the name, the op and the inputs of the first kernel of a group."""
         kernel = first_of_group[group]
         name = {"name": trace.names[int(name_of_kernel[kernel])]}
         op = ops.fields(int(ops.number[kernel]))
@@ -259,29 +288,33 @@ def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_module(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by module; see `module_keys`."""
+    """Group kernels by module; see `module_keys`."""
     return module_keys(trace, jobs.rows, origins(trace))
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
-    """The keys of a grouping by the kind of module, or the annotation, that the work of
-    some kernels belongs to; `found`: where the work of the trace comes from."""
+    """Group kernels by the kind of module, or the annotation, that they work for.
+
+    Args:
+        trace: The trace.
+        kernels: The kernels.
+        found: Where the work of the trace comes from.
+    """
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
 def _by_kind(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the kind of work, as the legend of the timeline shows
-    it."""
+    """Group kernels by their kind, as the legend of the timeline shows it."""
     return _by_label(trace, jobs.rows, "kind", legend_kind)
 
 
 def _by_library(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the library, as far as the naming scheme shows it."""
+    """Group kernels by their library, as far as their names show it."""
     return _by_label(trace, jobs.rows, "family", _family_of)
 
 
 def _family_of(name: str) -> str | None:
-    """The naming scheme of a kernel; None if it is not recognized."""
+    """Return the naming scheme of a kernel; None if it is not recognized."""
     kernel = decode(name)
     return kernel.family if kernel else None
 
@@ -292,14 +325,21 @@ def _by_label(
     field: str,
     label: Callable[[str], str | None],
 ) -> Keys:
-    """The keys of a grouping by what the names of these rows say, under the name
-    `field`; None for -1."""
+    """Group rows by a label that follows from their names.
+
+    Args:
+        trace: The trace.
+        rows: The rows; -1 has no label.
+        field: The name of the field that has the label.
+        label: Returns the label of a name.
+    """
     number_of_label: dict[str | None, int] = {}
     number_of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in distinct(trace.name[rows[rows >= 0]]).tolist():
         label_of_name = label(trace.names[name])
         number = number_of_label.setdefault(label_of_name, len(number_of_label))
         number_of_name[name] = number
+
     labels = [*number_of_label, None]
     no_label = len(number_of_label)
     return Keys(
@@ -309,10 +349,13 @@ def _by_label(
 
 
 def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by stream, whose sub-rows are combined: the number of the
-    stream as in Trace.thread_of_track."""
+    """Group kernels by stream; sub-rows of a stream are combined.
+
+    The number is that of the stream as in Trace.thread_of_track.
+    """
 
     def fields(thread: int) -> dict[str, Any]:
+        """Return the device and the stream."""
         track = trace.first_track(thread)
         return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
 
@@ -321,13 +364,12 @@ def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_step(trace: Trace, jobs: Jobs) -> Keys:
-    """The keys of a grouping by the step that launched the kernel; None if no step
-    did."""
+    """Group kernels by the step that launched them; None if no step did."""
     names = [*labels_of(steps_of(trace).names), None]
     no_step = len(names) - 1
     step_of_row = np.full(len(trace), no_step, dtype=np.int64)
-    for number, launched in enumerate(launched_in_steps(trace)):
-        step_of_row[launched] = number
+    for step, launched in enumerate(launched_in_steps(trace)):
+        step_of_row[launched] = step
     return Keys(
         number=step_of_row[jobs.rows], fields=lambda step: {"step": names[step]}
     )
@@ -349,31 +391,40 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
 def _work_of_groups(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
-    """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of
-    `jobs`. `effective_ns`: of each of these kernels."""
+    """Yield the fields of KernelGroup about the work of each group.
+
+    Args:
+        trace: The trace.
+        jobs: The jobs of the kernels.
+        effective_ns: The effective time of each kernel.
+        groups: The groups of kernels.
+    """
     dur = trace.dur[jobs.rows]
     effective = groups.sums(effective_ns).tolist()
     flop = _known_amounts(jobs, groups, dur, "flop")
     moved = _known_amounts(jobs, groups, dur, "bytes")
     shares = _shares_of_peak(trace, jobs, effective_ns, groups)
     waves = _mean_waves(jobs, groups)
-    for n in range(len(groups)):
+    for group in range(len(groups)):
         yield {
-            "effective_ns": effective[n],
-            "flop": flop[n].amount,
-            "flop_ns": flop[n].ns,
-            "bytes": moved[n].amount,
-            "bytes_ns": moved[n].ns,
-            "share_of_peak": shares[n].of_durations,
-            "share_of_peak_effective": shares[n].of_effective,
-            "share_ns": shares[n].ns,
-            "bound": shares[n].bound,
-            "waves": waves[n],
+            "effective_ns": effective[group],
+            "flop": flop[group].amount,
+            "flop_ns": flop[group].ns,
+            "bytes": moved[group].amount,
+            "bytes_ns": moved[group].ns,
+            "share_of_peak": shares[group].of_durations,
+            "share_of_peak_effective": shares[group].of_effective,
+            "share_ns": shares[group].ns,
+            "bound": shares[group].bound,
+            "waves": waves[group],
         }
 
 
 class _ShareOfPeak(NamedTuple):
-    """How near to their limits the kernels of a group come for which that is known."""
+    """How near to their limits the kernels of a group come.
+
+    Only the kernels count for which that is known.
+    """
 
     ns: int  # their durations
     # the least time that the limits allow, by their durations, and by their effective
@@ -386,7 +437,7 @@ class _ShareOfPeak(NamedTuple):
 def _shares_of_peak(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> list[_ShareOfPeak]:
-    """The share of peak of each group."""
+    """Return the share of peak of each group."""
     is_known = share_known(trace, jobs)
     is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
@@ -394,25 +445,25 @@ def _shares_of_peak(
     ns = _sums_where(groups, trace.dur[jobs.rows], is_known)
     effective = _sums_where(groups, effective_ns, is_known)
     kernels = _counts(groups, is_known)
-    by_memory = _counts(groups, is_known & is_memory_bound)
+    bound_by_memory = _counts(groups, is_known & is_memory_bound)
+
     shares = []
-    for n in range(len(groups)):
+    for group in range(len(groups)):
         of_effective = None
-        if effective[n]:
-            of_effective = min(1.0, least[n] / effective[n])
+        if effective[group]:
+            of_effective = min(1.0, least[group] / effective[group])
         share = _ShareOfPeak(
-            ns=ns[n],
-            of_durations=least[n] / ns[n] if ns[n] else None,
+            ns=ns[group],
+            of_durations=least[group] / ns[group] if ns[group] else None,
             of_effective=of_effective,
-            bound=_common_bound(kernels[n], by_memory[n]),
+            bound=_common_bound(kernels[group], bound_by_memory[group]),
         )
         shares.append(share)
     return shares
 
 
 def _mean_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
-    """The mean waves of the kernels of each group for which they are known; None for
-    none."""
+    """Return the mean waves of the kernels of each group for which they are known."""
     waves = jobs.of_each(lambda job: job.tiles.waves if job.tiles else None)
     is_known = ~np.isnan(waves)
     sums = _sums_where(groups, waves, is_known)
@@ -424,47 +475,64 @@ def _mean_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
 
 
 def _sums_where(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
-    """The sum for each group of the amounts of the kernels that are flagged."""
+    """Add up the amounts of the flagged kernels of each group."""
     sums: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
     return sums
 
 
 def _counts(groups: Groups, where: Flags) -> list[int]:
-    """How many kernels of each group are flagged."""
+    """Count the flagged kernels of each group."""
     counts: list[int] = groups.sums(where.astype(np.int64)).tolist()
     return counts
 
 
-def _common_bound(kernels: int, by_memory: int) -> str | None:
-    """What limits all kernels of a group; None if it is not the same, or not known of
-    any."""
+def _common_bound(kernels: int, bound_by_memory: int) -> str | None:
+    """Return what limits all kernels of a group.
+
+    Args:
+        kernels: For how many kernels it is known.
+        bound_by_memory: How many of them are limited by memory.
+
+    Returns:
+        `compute` or `memory`; None if it differs, or is known for no kernel.
+    """
     if not kernels:
         return None
-    if by_memory == 0:
+    if bound_by_memory == 0:
         return "compute"
-    return "memory" if by_memory == kernels else None
+    return "memory" if bound_by_memory == kernels else None
 
 
 class _KnownAmount(NamedTuple):
-    """FLOP or bytes of the kernels of a group for which they are known."""
+    """The FLOP or bytes of the kernels of a group for which they are known."""
 
-    amount: float | None  # None: of no kernel
+    amount: float | None  # None if they are known for no kernel
     ns: int  # the durations of these kernels
 
 
 def _known_amounts(
     jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
 ) -> list[_KnownAmount]:
-    """The amount of each group. A sum that is larger than 2^53, as those of FLOP may
-    be, is rounded to a double. `dur`: the durations of all kernels."""
+    """Add up the FLOP or the bytes of each group.
+
+    A sum above 2^53, as those of FLOP may be, is rounded to a double.
+
+    Args:
+        jobs: The jobs of the kernels.
+        groups: The groups of kernels.
+        dur: The duration of each kernel.
+        what: Which amount.
+    """
     amounts = [getattr(job.amount, what) for job in jobs.distinct]
-    amounts.append(None)  # of number -1
+    amounts.append(None)  # of kernels without a job, whose number is -1
     is_known_amount = np.array([amount is not None for amount in amounts])
+    # Python's integers are exact; sums of int64 could overflow.
     exact_amount = np.array([amount or 0 for amount in amounts], dtype=object)
     is_known = is_known_amount[jobs.number]
     sums = groups.sums(exact_amount[jobs.number]).tolist()
     counts = _counts(groups, is_known)
     ns_sums = _sums_where(groups, dur, is_known)
+
     known_amounts = []
     for total, count, ns in zip(sums, counts, ns_sums, strict=True):
         rounded = total if total <= LARGEST else float(total)

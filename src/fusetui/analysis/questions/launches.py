@@ -39,15 +39,17 @@ _ENDS_CAPTURE = lazy_pattern(r"StreamEndCapture")
 
 
 def launched_without_events(trace: Trace) -> bool:
-    """Whether calls that launch kernels or graphs were recorded, and no GPU event at
-    all: recording the GPU was asked for."""
+    """Return whether launches were recorded, but no GPU event at all.
+
+    The recorder was then asked to record the GPU, and did not.
+    """
     if len(trace.gpu_rows):
         return False
     return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Launch calls of one name on one thread."""
+    """The launch calls of one name on one thread."""
 
     name: str
     count: int
@@ -92,20 +94,20 @@ class GraphReplay(msgspec.Struct, frozen=True):
 
 
 def is_replay(name: str) -> bool:
-    """Whether a call of this name launches a graph."""
+    """Return whether a call with this name launches a graph."""
     return _GRAPH_LAUNCH.search(name, 0, MAX_SEARCHED_CHARS) is not None
 
 
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
-    """The launch calls of every thread that has any, the largest total first."""
+    """Sum up the launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
     span_of_thread = _thread_spans(trace)
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     launches = []
-    for number, thread in enumerate(by_thread.keys.tolist()):
-        places = by_thread.places(number)
+    for index, thread in enumerate(by_thread.keys.tolist()):
+        calls = by_thread.places(index)
         span_ns = span_of_thread[thread]
-        of_thread = _launches_of_thread(trace, rows[places], events[places], span_ns)
+        of_thread = _launches_of_thread(trace, rows[calls], events[calls], span_ns)
         launches.append(of_thread)
     return tuple(sorted(launches, key=lambda thread: -thread.total_ns))
 
@@ -113,16 +115,23 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
 def _launches_of_thread(
     trace: Trace, rows: Rows, events: Int64s, span_ns: int
 ) -> ThreadLaunches:
-    """The figures of the launch calls of one thread; `events`: how many each
-    launched."""
+    """Sum up the launch calls of one thread, together and by name.
+
+    Args:
+        trace: The trace.
+        rows: The calls.
+        events: How many GPU events each of them launched.
+        span_ns: The thread's time.
+    """
     by_name = grouped(trace.name[rows], trace.dur[rows])
     figures_by_name = _figures(trace, rows, events, by_name, span_ns)
     calls = []
     for name, figures in zip(by_name.keys.tolist(), figures_by_name, strict=True):
         calls.append(Calls(name=trace.names[name], **asdict(figures)))
     calls.sort(key=lambda call: (-call.total_ns, call.name))
-    all_together = grouped(np.zeros(len(rows), dtype=np.intp), trace.dur[rows])
-    (figures,) = _figures(trace, rows, events, all_together, span_ns)
+
+    one_group = grouped(np.zeros(len(rows), dtype=np.intp), trace.dur[rows])
+    (figures,) = _figures(trace, rows, events, one_group, span_ns)
     track = trace.track_of(int(rows[0]))
     return ThreadLaunches(
         process=exact_id(track.pid),
@@ -134,44 +143,53 @@ def _launches_of_thread(
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
-    """The rows of all launch calls, ascending, and the number of GPU events that each
-    launched."""
+    """Find all launch calls.
+
+    Returns:
+        The rows of the calls, ascending, and the number of GPU events that each of them
+        launched.
+    """
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
     named = trace.rows_named(LAUNCHES.search, Role.CALL)
     calls = distinct(np.concatenate((np.flatnonzero(events), named)))
     outer = calls[~within(trace, calls)[calls]]
+
+    # A subtree is a range of rows, so its events are a difference of prefix sums.
     events_before = np.concatenate(([0], np.cumsum(events)))
     return outer, events_before[trace.end_row[outer]] - events_before[outer]
 
 
 def replays(trace: Trace) -> tuple[GraphReplay, ...]:
-    """Every graph launch with recorded events, for each device, in the order of the
-    calls."""
+    """List every graph launch with recorded events, for each device.
+
+    They are in the order of the calls.
+    """
     return tuple(_replay(trace, rows) for rows in nodes_of_replays(trace))
 
 
 def nodes_of_replays(trace: Trace) -> list[Rows]:
-    """The GPU rows of each graph launch on each device, by start; in order of the
-    calls."""
+    """Return the GPU rows of each graph launch on each device.
+
+    Launches are in the order of the calls, and the rows of each by start.
+    """
     nodes = trace.gpu_rows[_is_node(trace)]
     launch = trace.launch[nodes].astype(np.int64)
     device = trace.process_of_track[trace.track[nodes]]
     launch_and_device = launch * (len(trace.tracks) + 1) + device
     groups = grouped(launch_and_device, trace.start[nodes])
-    replays = [nodes[groups.places(number)] for number in range(len(groups))]
+    replays = [nodes[groups.places(index)] for index in range(len(groups))]
     return sorted(replays, key=lambda rows: int(trace.start[trace.launch[rows[0]]]))
 
 
 def _is_node(trace: Trace) -> Flags:
-    """For each of `trace.gpu_rows`, whether a graph launched it."""
+    """Return for each of `trace.gpu_rows` whether a graph launched it."""
     launch = trace.launch[trace.gpu_rows]
     return (launch >= 0) & graph_calls(trace)[launch]
 
 
 def _replay(trace: Trace, rows: Rows) -> GraphReplay:
-    """The figures of a launch of a graph on one device; `rows`: its events, by
-    start."""
+    """Sum up a launch of a graph on one device; `rows` are its events, by start."""
     call = int(trace.launch[rows[0]])
     start = trace.start[rows]
     end = trace.end[rows]
@@ -203,8 +221,15 @@ class _Figures(msgspec.Struct, frozen=True):
 def _figures(
     trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
 ) -> list[_Figures]:
-    """The figures of each group of calls, which are sorted by duration within it.
-    `events`: how many each call launched; `span_ns`: the time of their thread."""
+    """Compute the figures of groups of launch calls.
+
+    Args:
+        trace: The trace.
+        rows: The calls.
+        events: How many GPU events each of them launched.
+        groups: Their groups, in which calls are sorted by duration.
+        span_ns: The time of their thread.
+    """
     dur = trace.dur[rows]
     count = np.diff(groups.begins)
     total = groups.sums(dur)
@@ -213,25 +238,28 @@ def _figures(
     p99 = percentiles_of_runs(sorted_dur, first, count, 99)
     longest = percentiles_of_runs(sorted_dur, first, count, 100)
     event_sums = groups.sums(events)
+
     figures = []
-    for n in range(len(groups)):
-        total_ns = int(total[n])
+    for group in range(len(groups)):
+        total_ns = int(total[group])
         figures_of_group = _Figures(
-            count=int(count[n]),
+            count=int(count[group]),
             total_ns=total_ns,
-            mean_ns=total_ns // int(count[n]),
-            p99_ns=int(p99[n]),
-            max_ns=int(longest[n]),
+            mean_ns=total_ns // int(count[group]),
+            p99_ns=int(p99[group]),
+            max_ns=int(longest[group]),
             share=total_ns / span_ns if span_ns else None,
-            events=int(event_sums[n]),
+            events=int(event_sums[group]),
         )
         figures.append(figures_of_group)
     return figures
 
 
 def _thread_spans(trace: Trace) -> dict[int, int]:
-    """First start to last end (ns) of all that was recorded on each thread, by
-    `thread_of_track`."""
+    """Return the ns from the first start to the last end recorded on each thread.
+
+    Threads are numbered as in `thread_of_track`.
+    """
     first_start: dict[int, int] = {}
     last_end: dict[int, int] = {}
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
@@ -241,6 +269,7 @@ def _thread_spans(trace: Trace) -> dict[int, int]:
         end = int(trace.end[track.rows].max())
         first_start[thread] = min(start, first_start.get(thread, start))
         last_end[thread] = max(end, last_end.get(thread, end))
+
     spans = {}
     for thread, start in first_start.items():
         spans[thread] = last_end[thread] - start
@@ -261,7 +290,7 @@ class QueueLength(msgspec.Struct, frozen=True, rename={"label": "name"}):
 
 
 def length_of(queue: Counter) -> QueueLength:
-    """The figures of one of `queues`."""
+    """Sum up the length of a queue over time; `queue` is one of `queues`."""
     lasted_ns = np.diff(queue.time)
     length = queue.value[:-1]
     span_ns = int(lasted_ns.sum())
@@ -276,12 +305,15 @@ def length_of(queue: Counter) -> QueueLength:
 
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
-    """The length of the queue of each device with linked events, in lane order."""
+    """Return the length of the queue of each device over time, in lane order.
+
+    Only events count whose launch is known.
+    """
     linked = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device = trace.process_of_track[trace.track[linked]]
     counters = []
-    for number in distinct(device):
-        counters.append(_queue(trace, linked[device == number]))
+    for process in distinct(device):
+        counters.append(_queue(trace, linked[device == process]))
     return tuple(counters)
 
 

@@ -90,31 +90,49 @@ NameTexts = dict[tuple[str, bool], list[str]]
 
 @memo()
 def texts_of(trace: Trace) -> NameTexts:
-    """What each name of the trace says, by field; decodes every kernel name."""
+    """Return what each name of the trace says, by field.
+
+    This decodes the name of every kernel.
+    """
     is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_gpu[trace.name[trace.gpu_rows]] = True
     kernels = []
     for name, is_kernel in zip(trace.names, is_of_gpu.tolist(), strict=True):
         kernels.append(decode(name) if is_kernel else None)
-    written = {"name": list(trace.names)}
+
+    texts_by_field = {"name": list(trace.names)}
     for field, text_of in FROM_NAME.items():
-        written[field] = [text_of(kernel) if kernel else "" for kernel in kernels]
-    written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
+        texts_by_field[field] = [
+            text_of(kernel) if kernel else "" for kernel in kernels
+        ]
+    all_fields = zip(*texts_by_field.values(), strict=True)
+    texts_by_field[""] = ["\n".join(parts) for parts in all_fields]
+
     name_texts: NameTexts = {}
-    for field, texts in written.items():
+    for field, texts in texts_by_field.items():
         name_texts[field, False] = texts
         name_texts[field, True] = [text.lower() for text in texts]
     return name_texts
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
-    """The rows for which the query holds but for terms about args, in time order.
-    Raises WrongQueryError when a pattern takes too long."""
+    """Find the rows for which a query holds, apart from its terms about args.
+
+    Returns:
+        The rows in time order.
+
+    Raises:
+        WrongQueryError: If a pattern takes too long.
+    """
     return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
 def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
-    """The rows for which all terms hold but those about args, ascending."""
+    """Return the rows for which all terms hold, apart from those about args.
+
+    They are ascending.
+    """
+    # Terms about names are tested once for each name.
     holds_for_name = np.ones(len(trace.names), dtype=np.bool_)
     for term in terms:
         if isinstance(term, Pattern):
@@ -122,6 +140,7 @@ def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             holds_for_name &= _names_with(trace, texts, term) ^ term.excluded
     rows = np.flatnonzero(holds_for_name[trace.name[: trace.recorded()]])
+
     for term in terms:
         if isinstance(term, Bound):
             rows = rows[_is_beyond(trace, rows, term) ^ term.excluded]
@@ -132,7 +151,7 @@ def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
 
 
 def _is_beyond(trace: Trace, rows: Rows, bound: Bound) -> Flags:
-    """Which rows exceed a bound, or do not reach it."""
+    """Mark the rows that exceed a bound, or stay below it, as the bound says."""
     if bound.field == "dur":
         times_ns = trace.dur[rows]
     else:
@@ -141,21 +160,24 @@ def _is_beyond(trace: Trace, rows: Rows, bound: Bound) -> Flags:
 
 
 def _united(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
-    """The rows of all, in time order."""
+    """Return the union of several arrays of rows, in time order."""
     if not several_rows:
         return np.empty(0, dtype=np.intp)
     return _in_order(trace, np.unique(np.concatenate(several_rows)))
 
 
 def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
-    """The hits of several alternatives together, one alternative after the other."""
+    """Yield the hits of several alternatives together, as they are found.
+
+    The alternatives are searched one after the other.
+    """
     no_rows = np.empty(0, dtype=np.intp)
     hits_before = no_rows
     hits = no_rows
-    for number, hits_of_way in enumerate(ways):
+    for index, hits_of_way in enumerate(ways):
         for rows, share in hits_of_way:
             hits = _united(trace, [hits_before, rows])
-            yield hits, (number + share) / len(ways)
+            yield hits, (index + share) / len(ways)
         hits_before = hits
 
 
@@ -184,11 +206,14 @@ def by_words(
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
-    """The rows for which the terms about args hold too, as the file is read. Raises
-    WrongQueryError when a pattern takes too long."""
+    """Find the rows for which a query with terms about args holds, as the file is read.
+
+    Raises:
+        WrongQueryError: If a pattern takes too long.
+    """
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
-        """The hits of one way; without terms about args, all at once."""
+        """Return the hits of one alternative; without terms about args, all at once."""
         rows = _in_order(trace, _rows_of(trace, texts, way))
         terms = []
         for term in way:
@@ -198,8 +223,8 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
             return iter([(rows, 1.0)])
         asks_for_shapes_only = all(term.field == "shape" for term in terms)
         names = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
-        in_names = [np.zeros(len(rows), np.bool_) for _ in terms]
-        return _as_read(trace, rows, names, terms, in_names)
+        holds = [np.zeros(len(rows), np.bool_) for _ in terms]
+        return _as_read(trace, rows, names, terms, holds)
 
     return _after_another(trace, [hits_of(way) for way in query.ways])
 
@@ -211,10 +236,23 @@ def _as_read(
     terms: Sequence[Word],
     holds: Sequence[Flags],
 ) -> Iterator[Hits]:
-    """All rows that are found so far, in their order, and the share that was looked at.
-    One stretch of the file after the other is read; a term is found in the args of the
-    row or of its op. `holds`: for each term, for which rows it holds by their names;
-    this is changed."""
+    """Yield the rows for which all terms hold, as one stretch of the file after the
+    other is read.
+
+    A term holds if it is found in the args of the row or of its op.
+
+    Args:
+        trace: The trace.
+        rows: The rows to search.
+        names: The args to look into.
+        terms: The terms.
+        holds: For each term the rows for which it holds by their names. These flags are
+            changed in place.
+
+    Yields:
+        All hits so far, in the order of `rows`, and the share of the stretches that was
+        looked at.
+    """
     if not len(rows):
         yield rows, 1.0
         return
@@ -231,12 +269,14 @@ def _as_read(
 
 
 class _PlacesInFile(NamedTuple):
-    """Where the args of some rows and of their ops are in the file; arrays of shape
-    [rows]. The op of a row without one is the row itself."""
+    """Where in the file the args of some rows and of their ops are.
 
-    row_order: Int64s  # the number of the event, as in Trace.order
+    There is one entry per row. The op of a row without one is the row itself.
+    """
+
+    row_order: Int64s  # the index of the event, as in Trace.order
     op_order: Int64s
-    row_stretch: Rows  # the number of the stretch of the file that holds it
+    row_stretch: Rows  # the index of the stretch of the file that holds it
     op_stretch: Rows
 
     @property
@@ -246,13 +286,13 @@ class _PlacesInFile(NamedTuple):
 
     @property
     def stretches(self) -> list[int]:
-        """The numbers of the stretches that hold any of them, ascending."""
+        """The stretches that hold any of them, ascending."""
         both = np.concatenate([self.op_stretch, self.row_stretch])
         return [*np.unique(both).tolist()]
 
 
 def _places_in_file(trace: Trace, rows: Rows) -> _PlacesInFile:
-    """Where the args of these rows and of their ops are."""
+    """Find where in the file the args of rows and of their ops are."""
     counts = [stretch.events for stretch in trace.elements.stretches]
     first_orders = np.cumsum([0, *counts])
     op = trace.op[rows]
@@ -274,13 +314,23 @@ def _add_hits_in_args(
     terms: Sequence[Word],
     holds: Sequence[Flags],
 ) -> None:
-    """Reads the args with these names of a stretch, and sets the flags in `holds` of
-    the rows for which a term holds by them, in place."""
+    """Search the args of one stretch of the file.
+
+    Args:
+        trace: The trace.
+        places: Where the args of the rows are.
+        stretch: The index of the stretch.
+        names: The args to look into.
+        terms: The terms.
+        holds: For each term the flags of the rows for which it holds. Those of rows
+            whose args hold it are set, in place.
+    """
     by_op = np.flatnonzero(places.op_stretch == stretch)
     by_row = np.flatnonzero(places.row_stretch == stretch)
     orders = np.concatenate([places.op_order[by_op], places.row_order[by_row]])
     distinct_orders, event = np.unique(orders, return_inverse=True)
     args = arguments(trace.elements, distinct_orders, names)
+
     for term, holds_for_rows in zip(terms, holds, strict=True):
         in_args = [_is_in_args(term, texts) for texts in args.distinct]
         in_args.append(False)  # of events without args, whose number is -1
@@ -290,13 +340,19 @@ def _add_hits_in_args(
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
-    """Whether args, the shapes first, have a text or a shape."""
+    """Return whether args have the text or the shape of a term.
+
+    Args:
+        term: The term.
+        texts: The args as the file has them, the shapes first.
+    """
     asks_for_shape = term.field == "shape"
     may_be_shape = not term.field and _SHAPE_WORD.fullmatch(term.text)
     if (asks_for_shape or may_be_shape) and _has_shape(texts[0], term.text):
         return True
     if asks_for_shape:
         return False
+
     text = b"\n".join(texts).decode("utf-8", "replace")
     if term.folds:
         text = text.lower()
@@ -304,12 +360,16 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
 
 
 def _has_shape(shapes: bytes, shape: str) -> bool:
-    """Whether shapes, as the file has them, have one like `2x3`: with these sizes at
-    its begin or its end at least."""
+    """Return whether some shapes have one that begins or ends with certain sizes.
+
+    Args:
+        shapes: The shapes as the file has them.
+        shape: The sizes, such as `2x3`.
+    """
     sizes = shape.lower().replace("x", ",").replace(" ", "")
     text = shapes.decode("utf-8", "replace").replace(" ", "")
-    written = [f"{before}{sizes}{after}" for before, after in product("[,", "],")]
-    return any(sizes_in_shape in text for sizes_in_shape in written)
+    spellings = [f"{before}{sizes}{after}" for before, after in product("[,", "],")]
+    return any(spelling in text for spelling in spellings)
 
 
 def _in_order(trace: Trace, rows: Rows) -> Rows:
@@ -318,7 +378,7 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
 
 
 def _names_with(trace: Trace, texts: NameTexts, term: Word) -> Flags:
-    """For which names a term holds; shape [names]."""
+    """Mark the names for which a term holds; one flag per name of the trace."""
     holds = _names_saying(texts, term)
     if term.field in ("", "family") and term.text in LEGEND_ONLY_KINDS:
         holds |= _names_of_kind(trace, term.text)
@@ -326,24 +386,23 @@ def _names_with(trace: Trace, texts: NameTexts, term: Word) -> Flags:
 
 
 def _names_of_kind(trace: Trace, kind: str) -> Flags:
-    """Which names are those of GPU events, or of other devices, that do work of this
-    kind; shape [names]."""
+    """Mark the names of GPU events, or of other devices, that do work of a kind."""
     return np.array([kind in kinds for kinds in _kinds_of_names(trace)], np.bool_)
 
 
 @memo()
 def _kinds_of_names(trace: Trace) -> list[frozenset[str]]:
-    """The kinds of each name of the trace; none of a name that only the CPU has."""
+    """Return the kinds of each name of the trace; none for names of CPU slices only."""
     is_of_device = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_device[trace.name[trace.rows_of(*_ROLES_WITH_WORK)]] = True
     return [
-        searched_kinds(name) if is_of_device[number] else frozenset()
-        for number, name in enumerate(trace.names)
+        searched_kinds(name) if is_of_device[index] else frozenset()
+        for index, name in enumerate(trace.names)
     ]
 
 
 def _names_saying(texts: NameTexts, term: Word) -> Flags:
-    """For which names a term is in their texts; shape [names]."""
+    """Mark the names whose texts contain a term."""
     name_texts = texts[term.field, term.folds]
     if not term.whole:
         holds = [term.text in text for text in name_texts]
@@ -355,14 +414,14 @@ def _names_saying(texts: NameTexts, term: Word) -> Flags:
 
 
 def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows have an op with this name around them."""
+    """Mark the rows with an op around them whose name holds the term."""
     has_name = trace.named(term.holds)
     op = trace.op[rows]
     return has_name[np.where(op >= 0, trace.name[op], -1)]
 
 
 def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows are on a stream with this number."""
+    """Mark the rows on a stream with this number."""
     is_stream = []
     for track in trace.tracks:
         is_stream.append(track.layer in GPU_LAYERS and str(track.tid) == term.text)
@@ -370,8 +429,10 @@ def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows are on a thread with this number or name; if no thread has it, on one
-    with it as a part of the name."""
+    """Mark the rows on a thread with this number or name.
+
+    If no thread has it, a part of the name is enough.
+    """
     is_thread = [term.text in (str(track.tid), track.label) for track in trace.tracks]
     if not any(is_thread) and not term.whole:
         text = term.text.lower()
@@ -380,13 +441,16 @@ def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def _on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
-    """Which rows are on one of the tracks; `is_wanted`: of each track."""
+    """Mark the rows on flagged tracks; `is_wanted` has one flag per track."""
     return np.array([*is_wanted, False])[trace.track[rows]]
 
 
 def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows are slices of this kind, as `kernel` or `op`, or do work of this kind
-    on a device, as `gemm`."""
+    """Mark the rows of a kind.
+
+    A kind is that of slices, such as `kernel` or `op`, or that of the work of a device,
+    such as `gemm`.
+    """
     kind = term.text.lower()
     role = trace.role[rows]
     holds: Flags = np.isin(role, _ROLES_OF_KINDS.get(kind, ()))
@@ -397,7 +461,7 @@ def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Which rows start in the step, or are GPU events that it launched."""
+    """Mark the rows that start in a step, and the GPU events that it launched."""
     steps = steps_of(trace)
     step = steps.place(number_of(term.text))
     if step < 0:
@@ -409,7 +473,7 @@ def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def number_of(text: str) -> int:
-    """The number of a step; -1 for none."""
+    """Return the number of a step; -1 if the text is none."""
     is_number = text.isdecimal() and len(text) <= _MAX_STEP_DIGITS
     return int(text) if is_number else -1
 
@@ -469,30 +533,37 @@ FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
 
 
 def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
-    """Whether one of the words may be in stretch `number`, blanks aside. Certain only
-    if not."""
+    """Return whether one of some words may occur in a stretch of the file.
+
+    Blanks do not matter. Only the answer False is certain.
+
+    Args:
+        trace: The trace.
+        number: The index of the stretch.
+        words: The words.
+    """
     texts = [word.text.replace(" ", "") for word in words]
     if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):
         return True
+
     stretch = trace.elements.stretches[number]
     try:
         part = bytes(trace.elements.text.part(stretch.start, stretch.end))
     except (OSError, TraceError):
         return True
-    written = part.replace(b" ", b"")
-    folded = written.lower()
+    as_written = part.replace(b" ", b"")
+    lower = as_written.lower()
     for word, text in zip(words, texts, strict=True):
         shape = text.lower().replace("x", ",")
-        if shape.encode() in folded:
+        if shape.encode() in lower:
             return True
-        if text.encode() in (folded if word.folds else written):
+        if text.encode() in (lower if word.folds else as_written):
             return True
     return False
 
 
 def why_nothing(trace: Trace, query: Query) -> str:
-    """A sentence about what the query asks for that this trace does not have; "" for
-    none."""
+    """Explain what a query asks for that this trace does not have; "" for nothing."""
     for term in query.terms:
         if isinstance(term, Word) and not term.excluded:
             sentence = _why_none_like(trace, term)
@@ -502,8 +573,7 @@ def why_nothing(trace: Trace, query: Query) -> str:
 
 
 def _why_none_like(trace: Trace, term: Word) -> str:
-    """A sentence about the steps or streams that there are, if the term asks for
-    another one; else ""."""
+    """Name the steps or streams that there are, if a term asks for another one."""
     if term.field == "step":
         steps = steps_of(trace)
         if steps.place(number_of(term.text)) < 0:
@@ -514,7 +584,7 @@ def _why_none_like(trace: Trace, term: Word) -> str:
 
 
 def why_no_kernels(trace: Trace) -> str:
-    """A sentence about a trace without kernels: what there is instead."""
+    """Say what a trace without kernels has instead."""
     events = len(trace.gpu_rows)
     if events == 1:
         return "no kernels in this trace: its GPU event is no kernel"
@@ -528,8 +598,7 @@ def why_no_kernels(trace: Trace) -> str:
 
 
 def _other_streams(trace: Trace, text: str) -> str:
-    """A sentence about the streams that there are, if there is none with this
-    number."""
+    """Name the streams that there are, if there is none with this number."""
     streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
     if text in streams:
         return ""

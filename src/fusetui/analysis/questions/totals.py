@@ -1,5 +1,7 @@
-"""Sums by group, how the durations of groups are distributed (in integer ns), and
-totals by name: of the kernels of a trace, and of its CPU ops."""
+"""Sums and durations of groups, and totals by name of kernels and of CPU ops.
+
+All times are integer ns.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from fusetui.trace.model.quantiles import percentiles_of_runs
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of at least one duration in nanoseconds, rounded down to integers.
-    The median and the percentiles are those of trace/model/quantiles.py."""
+    """Statistics of at least one duration, in ns rounded down to integers.
+
+    The median and the percentiles are those of trace/model/quantiles.py.
+    """
 
     count: int
     total_ns: int
@@ -31,8 +35,10 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True, eq=False):
-    """Indices into columns, sorted by group: group n has `order[begins[n]:begins[n +
-    1]]`."""
+    """Indices of a column, sorted by group.
+
+    Group n has the indices `order[begins[n] : begins[n + 1]]`.
+    """
 
     order: Rows
     begins: Rows
@@ -42,18 +48,23 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
         return len(self.keys)
 
     def places(self, number: int) -> Rows:
-        """The indices of one group."""
+        """Return the indices of the n-th group."""
         return self.order[self.begins[number] : self.begins[number + 1]]
 
     def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
-        """A column added up by group."""
+        """Add up a column by group."""
         if not len(self):
             return amount[:0]
         return np.add.reduceat(amount[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
-    """Indices grouped by equal keys and sorted by `within`; both of shape [n]."""
+    """Group the indices of a column by equal keys.
+
+    Args:
+        keys: A key for each index.
+        within: A value for each index, by which those of a group are sorted.
+    """
     order = np.lexsort((within, keys))
     sorted_keys = keys[order]
     changes = np.flatnonzero(np.diff(sorted_keys)) + 1
@@ -66,14 +77,21 @@ def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
 
 
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
-    """The spread of each group of equal keys, in the order of the keys."""
+    """Return the statistics of the durations with each key, in the order of the keys."""
     columns = spread_columns(keys, dur)
     return [Spread(**figures) for figures in _rows_of_columns(columns)]
 
 
 def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
-    """Each field of Spread as a column of shape [groups], the groups in the order of
-    their keys."""
+    """Return the statistics of the durations with each key, as columns.
+
+    Args:
+        keys: A key for each duration.
+        dur: The durations, in ns.
+
+    Returns:
+        For each field of Spread a column with one entry per key, in their order.
+    """
     groups = grouped(keys, dur)
     count = np.diff(groups.begins)
     total = groups.sums(dur)
@@ -97,7 +115,7 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
 
 
 def _rows_of_columns(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """Columns of equal length as rows of plain numbers, by the names of the columns."""
+    """Turn columns of equal length into rows of plain numbers, by column name."""
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
 
@@ -110,8 +128,10 @@ class KernelTotal(Spread, frozen=True):
 
 
 class OpTotal(msgspec.Struct, frozen=True):
-    """All CPU ops of one name; one inside another of the same name adds only to count
-    and self."""
+    """All CPU ops of one name.
+
+    An op inside another one of the same name adds only to count and self time.
+    """
 
     name: str
     count: int
@@ -166,13 +186,17 @@ class KernelTotals(Sequence[KernelTotal]):
 
 
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> KernelTotals:
-    """Kernels by name, the largest total first. `rows`: only these (default: every
-    kernel)."""
+    """Add up kernels by name, the largest total first.
+
+    Args:
+        trace: The trace.
+        rows: The kernels that count; by default all.
+    """
     return KernelTotals(trace, trace.rows_of(Role.KERNEL) if rows is None else rows)
 
 
 def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
-    """CPU ops by name, the largest total first."""
+    """Add up CPU ops by name, the largest total first."""
     rows = trace.rows_of(Role.OP)
     groups = grouped(trace.name[rows], trace.start[rows])
     names = groups.keys.tolist()
@@ -185,7 +209,13 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
 
 
 def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
-    """The last fields of OpTotal for each group of these CPU ops."""
+    """Compute the sums of OpTotal for groups of CPU ops.
+
+    Args:
+        trace: The trace.
+        rows: The ops.
+        groups: Their groups.
+    """
     is_outer = ~inside_same_name(trace, rows)
     gpu_ns, kernels = gpu_under(trace)
     sums = {
@@ -198,25 +228,34 @@ def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
 
 
 def self_ns(trace: Trace) -> Int64s:
-    """Duration minus that of the direct children, shape [slices]; siblings never
-    overlap."""
+    """Return the duration of each slice minus that of its direct children.
+
+    Children of one slice never overlap.
+    """
     children = np.flatnonzero(trace.parent >= 0)
     return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
 
 
 def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
-    """For each row, the time (ns) and the number of kernels launched in its subtree;
-    shape [slices]. Memcpys and memsets count in the time. A launch counts at its call;
-    if only its op is known, at that op; that of a node of a graph which was joined with
-    its capture, at the captured call."""
+    """Add up the GPU work that was launched in the subtree of each row.
+
+    A launch counts at its call, or at its op if only that is known. A node of a graph
+    that was joined with its capture counts at the captured call.
+
+    Returns:
+        For each row the time in ns, of memcpys and memsets too, and the number of
+        kernels.
+    """
     gpu_rows = trace.gpu_rows
     op = trace.op[gpu_rows]
     call = trace.asked[gpu_rows]
     issuer = np.where(call >= 0, call, op)
-    # a call on a sub-row lies in the subtree of no op
+
+    # A call on a sub-row lies in the subtree of no op, so its op stands in.
     is_sub_row = np.array([track.subrow > 0 for track in trace.tracks] or [False])
     is_outside = (issuer >= 0) & is_sub_row[trace.track][issuer] & (op >= 0)
     issuer = np.where(is_outside, op, issuer)
+
     has_issuer = issuer >= 0
     rows = gpu_rows[has_issuer]
     issuer = issuer[has_issuer]
