@@ -1,7 +1,7 @@
-"""What lives at any moment of a recording, found without a look at all of it: what the
-app shows.
+"""Finds what is allocated at any moment of a recording, without looking at all of it.
 
-A moment is an event, after which the state is meant, or BEFORE.
+The app's memory page shows it. A *moment* is the state after an event, or BEFORE the
+first event. A *life* is one allocation, from its event to the event that frees it.
 """
 
 from __future__ import annotations
@@ -52,39 +52,37 @@ MIN_EVENTS_BETWEEN_KEPT = 4096
 
 
 class HeldGroups(NamedTuple):
-    """Groups of what lives, the largest first; arrays of shape [groups]."""
+    """Groups of live allocations, the largest first; one entry per group."""
 
-    number: Int64s  # by which they are grouped: of a holder, or of a stack
+    number: Int64s  # what they are grouped by: a row of `names`, or a stack
     bytes: Int64s
     blocks: Int64s
 
 
 class KeptMoments(NamedTuple):
-    """Some moments, ascending, and what lives at each of them."""
+    """Some moments, ascending, with the allocations that are live at each of them."""
 
     events: Int64s
     lives: tuple[Rows, ...]
 
 
 class CategoryChanges(NamedTuple):
-    """When the bytes of a category change: `events`, ascending, shape [changes], and
-    `bytes` before the first and after each, shape [changes + 1]."""
+    """When the bytes of one category change, and how many there are."""
 
-    events: Int64s
-    bytes: Int64s
+    events: Int64s  # ascending
+    bytes: Int64s  # before the first change, then after each
 
 
 class AllocatedBetween(NamedTuple):
-    """What some events allocated: how often, how many bytes, and of these the bytes
-    that lived after the events."""
+    """What a range of events allocated."""
 
     allocations: int
     bytes: int
-    kept_bytes: int
+    kept_bytes: int  # of these, the bytes that were live behind the range
 
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What one device holds at any moment. Lives are those of History.lives."""
+    """What one device holds at any moment. Lives are rows of History.lives."""
 
     history: History
     kinds: Int64s  # of each life, the number of its category
@@ -103,109 +101,163 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def positions(self) -> Int64s:
-        """For each event its time, or in a file without times its number."""
+        """The time of each event, or its index in a file without times."""
         return self.times if len(self.times) else np.arange(len(self.history.events))
 
     def position(self, event: int) -> int:
-        """The position of a moment; that of the first event for BEFORE, that of the
-        last one for any later number, 0 without events."""
+        """Return the position of a moment.
+
+        BEFORE has that of the first event, and any later number that of the last one.
+        Without events it is 0.
+        """
         if not len(self.positions):
             return 0
         last = len(self.positions) - 1
         return int(self.positions[max(0, min(event, last))])
 
     def place_of(self, stack: int) -> str:
-        """The code of a stack; "" where none was recorded."""
+        """Return the line of code of a stack; "" where none was recorded."""
         return self.named(stack) if stack >= 0 else ""
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
-        """The frames of a stack, innermost first; () for what is of a trace."""
+        """Return the frames of a stack, innermost first; none for memory events."""
         return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
     def living(self, event: int) -> Rows:
-        """The rows of History.lives that live at a moment, in no order: what lived at
-        the last kept moment and what was born since, without what has died."""
+        """Return the allocations that are live at a moment, in no order.
+
+        They are those that were live at the last kept moment and those made since,
+        without those that were freed.
+        """
         lives = self.history.lives
-        place = int(np.searchsorted(self.kept.events, event, side="right")) - 1
-        since = np.array([self.kept.events[place], event])
+        kept = int(np.searchsorted(self.kept.events, event, side="right")) - 1
+        since = np.array([self.kept.events[kept], event])
         bounds = np.searchsorted(lives.born, since, side="right", sorter=self.born)
         first, last = bounds.tolist()
-        candidates = np.concatenate([self.kept.lives[place], self.born[first:last]])
+        candidates = np.concatenate([self.kept.lives[kept], self.born[first:last]])
         living: Rows = candidates[lives.died[candidates] > event]
         return living
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
-        """What the events [first, last) allocated, and what of it lived behind them."""
+        """Add up what the events [first, last) allocated."""
         lives = self.history.lives
         begin, end = np.searchsorted(lives.born, [first, last], sorter=self.born)
         rows = self.born[begin:end]
-        kept = rows[lives.died[rows] >= last]
+        still_live = rows[lives.died[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
             bytes=int(lives.size[rows].sum()),
-            kept_bytes=int(lives.size[kept].sum()),
+            kept_bytes=int(lives.size[still_live].sum()),
         )
 
     def by_category(self, events: Int64s) -> Int64s:
-        """The bytes of each category after each of these events, of shape [CATEGORIES,
-        events]."""
+        """Return the bytes of each category after each of some events.
+
+        Returns:
+            Bytes of shape [CATEGORIES, events].
+        """
         rows = []
         for changes in self.changes:
-            happened = np.searchsorted(changes.events, events, side="right")
-            rows.append(changes.bytes[happened])
+            changes_so_far = np.searchsorted(changes.events, events, side="right")
+            rows.append(changes.bytes[changes_so_far])
         return np.stack(rows)
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
-        """For each range of events [first, last] the event after which most is
-        allocated, of several the first one."""
+        """Find the event of each range after which most memory is allocated.
+
+        Args:
+            first: The first event of each range.
+            last: The last event of each range.
+
+        Returns:
+            An event per range; of several the first one.
+        """
         allocated = self.history.allocated  # before the first event, then after each
-        moments = []
+        highest_events = []
         for first_event, last_event in zip(first.tolist(), last.tolist(), strict=True):
-            after = allocated[first_event + 1 : last_event + 2]
-            moments.append(first_event + int(after.argmax()))
-        return np.array(moments)
+            after_events = allocated[first_event + 1 : last_event + 2]
+            highest_events.append(first_event + int(after_events.argmax()))
+        return np.array(highest_events)
 
     def held(self, by: str, event: int) -> HeldGroups:
-        """Who holds what lives at a moment, by a key of `holders`; `number` is a row of
-        `names`."""
+        """Group the live allocations at a moment by who holds them.
+
+        Args:
+            by: What a holder is: a key of `holders`.
+            event: The moment.
+
+        Returns:
+            The groups; their numbers are rows of `names`.
+        """
         rows = self.living(event)
         return self._grouped(self.holders[by][rows], rows)
 
     def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
-        """The stacks in which what a holder (a row of `names`) holds at a moment was
-        allocated; `number` is a stack, -1 where none was recorded."""
-        rows = self._held_by(by, holder, event)
+        """Group the live allocations of one holder by the stack that made them.
+
+        Args:
+            by: What a holder is: a key of `holders`.
+            holder: A row of `names`.
+            event: The moment.
+
+        Returns:
+            The groups; their numbers are stacks, -1 where none was recorded.
+        """
+        rows = self._rows_of_holder(by, holder, event)
         return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
 
     def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
-        """The lives that a holder has of one stack at a moment: rows of History.lives,
-        the largest first, of equal ones the oldest."""
+        """List the live allocations of one holder that were made by one stack.
+
+        Args:
+            by: What a holder is: a key of `holders`.
+            holder: A row of `names`.
+            stack: The stack, -1 for allocations without one.
+            event: The moment.
+
+        Returns:
+            Rows of History.lives, the largest first; equal sizes oldest first.
+        """
         lives = self.history.lives
-        rows = self._held_by(by, holder, event)
+        rows = self._rows_of_holder(by, holder, event)
         rows = rows[lives.stack[rows] == stack]
-        ordered: Rows = rows[np.lexsort((lives.born[rows], -lives.size[rows]))]
+
+        # np.lexsort sorts by its last key first.
+        order = np.lexsort((lives.born[rows], -lives.size[rows]))
+        ordered: Rows = rows[order]
         return ordered
 
-    def _held_by(self, by: str, holder: int, event: int) -> Rows:
-        """The lives that a holder (a row of `names`) has at a moment."""
+    def _rows_of_holder(self, by: str, holder: int, event: int) -> Rows:
+        """Return the live allocations of one holder at a moment."""
         rows = self.living(event)
-        held: Rows = rows[self.holders[by][rows] == holder]
-        return held
+        is_of_holder = self.holders[by][rows] == holder
+        rows_of_holder: Rows = rows[is_of_holder]
+        return rows_of_holder
 
     def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
-        """The lives `rows` in groups of equal `numbers`; both of shape [rows]."""
+        """Group allocations with equal numbers.
+
+        Args:
+            numbers: A number for each of `rows`.
+            rows: Rows of History.lives.
+        """
         groups = distinct(numbers)
-        place = np.searchsorted(groups, numbers)
-        sizes = summed(place, self.history.lives.size[rows], len(groups))
-        blocks = np.bincount(place, minlength=len(groups))
-        order = np.argsort(-sizes, kind="stable")
+        group_of_row = np.searchsorted(groups, numbers)
+        sizes = summed(group_of_row, self.history.lives.size[rows], len(groups))
+        blocks = np.bincount(group_of_row, minlength=len(groups))
+        largest_first = np.argsort(-sizes, kind="stable")
         return HeldGroups(
-            number=groups[order], bytes=sizes[order], blocks=blocks[order]
+            number=groups[largest_first],
+            bytes=sizes[largest_first],
+            blocks=blocks[largest_first],
         )
 
 
 def moments(facts: MemoryFacts) -> Moments:
-    """The moments of a device of a snapshot, by code, module and category."""
+    """Prepare the moments of a device of a snapshot.
+
+    Allocations can be grouped by code, by module and by category.
+    """
     history = facts.history
     stack = history.lives.stack
     times_us = history.events.time_us
@@ -236,8 +288,16 @@ def prepared_moments(
     keys: Keys,
     is_of_trace: bool,
 ) -> Moments:
-    """The moments of a device, with all that is worked out once for them. `keys`: by
-    what lives are grouped; the first of them must be their stacks."""
+    """Compute once what all moments of a device need.
+
+    Args:
+        history: The history of the device.
+        kinds: The number of the category of each allocation.
+        title: What the device is called.
+        times: The time of each event, in ns; empty if the file has none.
+        keys: What allocations are grouped by. The first key must be their stacks.
+        is_of_trace: Whether it comes from the memory events of a trace.
+    """
     lives = history.lives
     holders = _holders(lives, keys)
     _, name_of_stack = next(iter(keys.values()))
@@ -259,41 +319,58 @@ def prepared_moments(
 
 
 class _Holders(NamedTuple):
-    """Who holds each life, by what is grouped."""
+    """Who holds each allocation, for each way of grouping."""
 
     numbers: dict[str, Int64s]  # by the name of a key: for each life a row of `names`
     names: tuple[str, ...]
 
 
 def _holders(lives: Allocations, keys: Keys) -> _Holders:
-    """By each of `keys`, for each life the number of who holds it; and the names of
-    these numbers, those of the categories first. Each distinct key is named once. A
-    life without a key is held by BEFORE_RECORDING or NO_STACK."""
-    number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
+    """Number the holders of all allocations, and name each of them once.
+
+    An allocation without a key is held by BEFORE_RECORDING or NO_STACK.
+
+    Args:
+        lives: The allocations.
+        keys: What they are grouped by.
+
+    Returns:
+        The holders. The names of categories come first.
+    """
+    number_of_name: dict[str, int] = {
+        str(name): category for name, category in CATEGORY_NUMBER.items()
+    }
 
     def number(name: str) -> int:
-        """The number of a name; the next one for a name that is new."""
-        return number_of.setdefault(name, len(number_of))
+        """Return the number of a name; a new name gets the next one."""
+        return number_of_name.setdefault(name, len(number_of_name))
 
     no_stack = number(NO_STACK)
     before_recording = number(BEFORE_RECORDING)
-    nameless = np.where(lives.born == BEFORE, before_recording, no_stack)
+    without_key = np.where(lives.born == BEFORE, before_recording, no_stack)
+
     numbers: dict[str, Int64s] = {}
     for by, (key_of_life, name_of) in keys.items():
         has_key = key_of_life >= 0
         distinct_keys = distinct(key_of_life[has_key])
         numbers_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
         number_of_key = np.array(numbers_of_keys, dtype=np.int64)
-        place = np.searchsorted(distinct_keys, key_of_life)
-        number_of_life = at(number_of_key, place, missing=no_stack)
-        numbers[by] = np.where(has_key, number_of_life, nameless)
-    return _Holders(numbers=numbers, names=tuple(number_of))
+        index_of_key = np.searchsorted(distinct_keys, key_of_life)
+        number_of_life = at(number_of_key, index_of_key, missing=no_stack)
+        numbers[by] = np.where(has_key, number_of_life, without_key)
+    return _Holders(numbers=numbers, names=tuple(number_of_name))
 
 
 def _kept(lives: Allocations, born: Rows) -> KeptMoments:
-    """What lives at some moments, between which at least as many events lie as there
-    are lives: together they are no more than all events. `born`: the lives in the order
-    of their births."""
+    """Keep what is live at some moments, so that others can be found from these.
+
+    Between two of them lie at least as many events as there are live allocations, so
+    all of them together are no more than all events.
+
+    Args:
+        lives: The allocations.
+        born: The same in the order of their births.
+    """
     births = lives.born[born]
     event = BEFORE
     living = born[: np.searchsorted(births, BEFORE, side="right")]
@@ -311,11 +388,11 @@ def _kept(lives: Allocations, born: Rows) -> KeptMoments:
         kept.append(living)
 
 
-def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
-    """When the bytes of the lives that are `chosen` (flags, shape [lives]) change."""
-    has_died = chosen & (lives.died < lives.events)
-    events = np.concatenate([lives.born[chosen], lives.died[has_died]])
-    change = np.concatenate([lives.size[chosen], -lives.size[has_died]])
+def _changes(lives: Allocations, is_chosen: Flags) -> CategoryChanges:
+    """Find when the bytes of the flagged allocations change."""
+    has_died = is_chosen & (lives.died < lives.events)
+    events = np.concatenate([lives.born[is_chosen], lives.died[has_died]])
+    change = np.concatenate([lives.size[is_chosen], -lives.size[has_died]])
     order = np.argsort(events, kind="stable")
     return CategoryChanges(
         events=events[order], bytes=np.append(0, np.cumsum(change[order]))
@@ -323,30 +400,39 @@ def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What lies where at a moment."""
+    """The layout of memory at a moment: which block lies where."""
 
     history: History
     placement: SegmentLayout
     rows: Rows  # of History.occupied, by address
-    segment: Int64s  # of each of `rows`, its place in `segments`
+    segment: Int64s  # of each of `rows`, its index in `segments`
     kinds: Int64s  # of each of `rows`, the number of its category
     used: Int64s  # of each segment, bytes asked for
     holes: Int64s  # of each segment, bytes in holes
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """By address."""
+        """The segments, by address."""
         return self.placement.segments
 
     def inside(self, segment: int) -> tuple[Rows, Int64s]:
-        """What lies in a segment: rows of History.occupied by address, and the number
-        of the category of each."""
+        """Return the blocks in a segment by address, and the category of each.
+
+        Blocks are rows of History.occupied.
+        """
         first, last = np.searchsorted(self.segment, [segment, segment + 1])
         return self.rows[first:last], self.kinds[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
-        """The bytes asked for of a segment between each two neighbors of `borders`,
-        ascending addresses; shape [CATEGORIES, borders - 1]."""
+        """Add up the bytes of each category between neighboring addresses.
+
+        Args:
+            segment: The index of the segment.
+            borders: Ascending addresses.
+
+        Returns:
+            Bytes of shape [CATEGORIES, borders - 1].
+        """
         lives = self.history.occupied
         rows, kinds = self.inside(segment)
         bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
@@ -360,12 +446,13 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 @memo(2)
 def placed(moments: Moments, event: int) -> PlacedBlocks:
-    """What lies where after an event."""
+    """Return which block lies where after an event."""
     history = moments.history
     changes = segment_log(history).events
-    happened = int(np.searchsorted(changes, event, side="right"))
-    last_change = int(changes[happened - 1]) if happened else BEFORE
+    changes_so_far = int(np.searchsorted(changes, event, side="right"))
+    last_change = int(changes[changes_so_far - 1]) if changes_so_far else BEFORE
     placement = layout(history, event, _segments(moments, last_change))
+
     occupied = history.occupied
     count = len(placement.segments)
     rows = np.flatnonzero(placement.lives >= 0)
@@ -385,23 +472,32 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
 
 @memo(2)
 def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
-    """See segments_at; remembered, as neighboring moments have the same segments."""
+    """Return `segments_at`; neighboring moments have the same segments."""
     return segments_at(moments.history, event)
 
 
 def _lives_of_occupied(history: History, rows: Rows) -> Rows:
-    """For each of `rows` of History.occupied the row of History.lives that is the same
-    allocation, -1 for none. Both have the same birth; of what is from before the first
-    event, the same address."""
+    """Find the rows of History.lives that are the same allocations as some blocks.
+
+    Both have the same birth. Blocks from before the first event are found by their
+    address.
+
+    Args:
+        history: The history.
+        rows: Rows of History.occupied.
+
+    Returns:
+        A row of History.lives for each of them, -1 for none.
+    """
     lives = history.lives
     born = history.occupied.born[rows]
-    life_born_at = np.full(lives.events + 1, -1)  # BEFORE is the last place
+    life_born_at = np.full(lives.events + 1, -1)  # BEFORE finds the last entry
     life_born_at[lives.born] = np.arange(len(lives))
     early_life = _early_lives_at(lives, history.occupied.address[rows])
     return np.where(born == BEFORE, early_life, life_born_at[born])
 
 
 def _early_lives_at(lives: Allocations, address: Int64s) -> Rows:
-    """For each address the life there from before the first event, -1 for none."""
+    """Find the allocation from before the first event at each address, -1 for none."""
     early = np.flatnonzero(lives.born == BEFORE)
     return first_with(lives.address[early], early, address).astype(np.intp)
