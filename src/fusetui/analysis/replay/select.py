@@ -1,5 +1,4 @@
-"""What a change is about: items, and stretches of threads, found in a trace and in its
-graph."""
+"""Finds what a change is about in a trace and in its graph: items, and times of threads."""
 
 from __future__ import annotations
 
@@ -47,14 +46,23 @@ NOTHING_OF_KIND = {
 
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
-    """Slices with exactly this name, else those that a search finds. Raises
-    WrongChangeError."""
+    """Return the slices with exactly a name, or else those that a search finds.
+
+    Args:
+        trace: The trace.
+        pattern: The name, or the query.
+        roles: The roles that the slices may have.
+
+    Raises:
+        WrongChangeError: If the query is wrong, or asks for args.
+    """
     rows = trace.rows_of(*roles)
     if pattern in trace.names:
-        is_named_so = trace.name[rows] == trace.names.index(pattern)
-        if is_named_so.any():
-            named: Rows = rows[is_named_so]
+        has_name = trace.name[rows] == trace.names.index(pattern)
+        if has_name.any():
+            named: Rows = rows[has_name]
             return named
+
     try:
         query = parse(pattern)
         hits = search(trace, texts_of(trace), query)
@@ -68,7 +76,11 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
 
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
-    """The nodes of kernels, copies and sets. Raises WrongChangeError."""
+    """Return the nodes of the kernels, copies and sets that a change names.
+
+    Raises:
+        WrongChangeError: If there are none.
+    """
     if what in ("library", "family"):
         rows = rows_like(trace, f'{what}:"{pattern}"', Role.KERNEL)
     elif what == "kind":
@@ -82,9 +94,14 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
-    """Slices of threads of the graph: ops, else calls; frames of Python; modules and
-    annotations with what runs backward for them; what may contain a wait. Raises
-    WrongChangeError."""
+    """Return the slices that a change names, on threads of the graph.
+
+    These are ops, or else calls; Python frames; modules and annotations with what runs
+    backward for them; or whatever may contain a wait.
+
+    Raises:
+        WrongChangeError: If there are none.
+    """
     for roles in ROLES_OF_SLICES[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
@@ -98,11 +115,13 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 
 
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
-    """Those of the rows that are modules or annotations, then the backward work whose
-    forward op lies in one of them."""
-    every_origin = origins(trace)
-    backward = every_origin.backward
-    regions = np.intersect1d(rows, every_origin.regions.rows)
+    """Return the modules and annotations among some rows, with their backward work.
+
+    That is the work whose forward op lies in one of them.
+    """
+    all_origins = origins(trace)
+    backward = all_origins.backward
+    regions = np.intersect1d(rows, all_origins.regions.rows)
     has_forward = np.flatnonzero(backward.forward >= 0)
     in_regions = covers(trace, graph, regions)
     is_of_region = inside(trace, graph, in_regions, backward.forward[has_forward])
@@ -110,44 +129,54 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
-    """For each track the number of its thread's chain, -1 for none."""
+    """Return for each track the chain of its thread, -1 for none."""
     chain_of_thread = np.full(len(trace.tracks) + 1, -1)
-    for number, chain in enumerate(graph.chains):
+    for index, chain in enumerate(graph.chains):
         if not chain.is_stream:
-            chain_of_thread[chain.thread] = number
+            chain_of_thread[chain.thread] = index
     return chain_of_thread[trace.thread_of_track]
 
 
 def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
-    """When threads are in any of these slices; only of threads that are."""
+    """Return when each thread is in any of some slices.
+
+    Threads that never are are left out.
+    """
     chain = _chain_of_track(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
     cover_of_chain: Covers = {}
-    for number in distinct(chain[chain >= 0]).tolist():
-        is_of_chain = chain == number
-        cover_of_chain[number] = union(start[is_of_chain], end[is_of_chain])
+    for index in distinct(chain[chain >= 0]).tolist():
+        is_of_chain = chain == index
+        cover_of_chain[index] = union(start[is_of_chain], end[is_of_chain])
     return cover_of_chain
 
 
 def inside(
     trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
 ) -> Flags:
-    """Which of these slices of threads lie in covers; not those that are -1."""
+    """Mark the slices of threads that lie within covers.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        within: The covers.
+        rows: The slices; -1 lies nowhere.
+    """
     chain_of_track = _chain_of_track(trace, graph)
     chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], -1)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
-    for number, cover in within.items():
-        of_chain = np.flatnonzero(chain == number)
+    for index, cover in within.items():
+        of_chain = np.flatnonzero(chain == index)
         start = trace.start[rows[of_chain]] - graph.origin_ns
         end = trace.end[rows[of_chain]] - graph.origin_ns
-        place = cover.place_of(start)
-        is_inside[of_chain] = (place >= 0) & (end <= cover.end[place])
+        interval = cover.place_of(start)
+        is_inside[of_chain] = (interval >= 0) & (end <= cover.end[interval])
     return is_inside
 
 
 def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
-    """The nodes of calls in covers, and of what they launch."""
+    """Return the nodes of the calls within covers, and of what they launch."""
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     items = graph.nodes(Node.ITEM)
     nodes = np.append(calls, items)
@@ -156,14 +185,17 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
 
 
 def in_python(trace: Trace, graph: Graph) -> Covers:
-    """When threads that run no backward are in a Python frame, but in none that waits
-    or asks for backward, nor in an op or a call inside that; of a trace without frames,
-    when they are in neither an op nor a call."""
+    """Return when threads run Python.
+
+    That is when they are in a Python frame, but in none that waits or asks for
+    backward, nor in an op or a call inside of it. In a trace without frames it is when
+    they are in neither an op nor a call. Threads that run backward are left out.
+    """
     cover_of_chain: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
     engines = engines_of(trace)
-    for number, chain in enumerate(graph.chains):
-        nodes = np.flatnonzero(graph.chain == number)
+    for index, chain in enumerate(graph.chains):
+        nodes = np.flatnonzero(graph.chain == index)
         if chain.is_stream or chain.thread in engines or not len(nodes):
             continue
         for line, offset in line_of(trace, chain.thread):
@@ -176,7 +208,7 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             else:
                 ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
-            cover_of_chain[number] = Cover(python.start - shift, python.end - shift)
+            cover_of_chain[index] = Cover(python.start - shift, python.end - shift)
     return cover_of_chain
 
 
@@ -226,19 +258,29 @@ class _Threads:
 
 
 def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]:
-    """Each step if the pattern is "", one step if it is a number, or the outermost
-    slices like the pattern; without steps, all that a process launches. Raises
-    WrongChangeError."""
+    """Yield the ranges of time that a change of launches names.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        pattern: "" for each step, the number of one step, or a search for slices, of
+            which the outermost ones count. In a trace without steps, "" is all that a
+            process launches.
+
+    Raises:
+        WrongChangeError: If there is no such step or slice.
+    """
     steps = steps_of(trace)
     threads = _Threads(trace, graph)
     if pattern and not pattern.isdecimal():
         yield from _ranges_like(trace, graph, threads, pattern)
         return
     if pattern:
-        place = steps.place(int(pattern))
-        if place < 0:
+        index = steps.place(int(pattern))
+        if index < 0:
             raise NoMatchError(f"There is no step {pattern}, but {steps.known}.")
-        steps = steps.only(np.array([place]))
+        steps = steps.only(np.array([index]))
+
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
         thread = int(trace.thread_of_track[trace.track[row]])
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
@@ -251,11 +293,14 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]
 def _ranges_like(
     trace: Trace, graph: Graph, threads: _Threads, pattern: str
 ) -> Iterator[LaunchRange]:
-    """The outermost slices of each thread like a pattern. Raises NoMatchError for
-    none."""
+    """Yield the outermost slices of each thread that a search finds.
+
+    Raises:
+        NoMatchError: If there are none.
+    """
     rows = slices_like(trace, graph, "wait", pattern)
-    for number, cover in covers(trace, graph, rows).items():
-        chains = threads.with_engines(graph.chains[number].thread)
+    for index, cover in covers(trace, graph, rows).items():
+        chains = threads.with_engines(graph.chains[index].thread)
         starts = (cover.start + graph.origin_ns).tolist()
         ends = (cover.end + graph.origin_ns).tolist()
         for begin, end in zip(starts, ends, strict=True):

@@ -1,5 +1,8 @@
-"""What each finding of `why` is worth: the time that its own change saves when it is
-replayed. Each rule says which change that is (`wanted` of its claims)."""
+"""Estimates what each finding of `why` is worth.
+
+That is the time that the change of the finding saves when it is replayed. Each rule
+says which change that is (`wanted` of its claims).
+"""
 
 from __future__ import annotations
 
@@ -71,8 +74,15 @@ def with_worth(
     by: str | None = None,
     asked: bool = False,
 ) -> Why:
-    """The findings with their gains, by which they are sorted; and what the first
-    `together` gain at once. `by`: see steps_of. `asked`: however long it takes."""
+    """Add the gains of findings to an answer, and sort the findings by them.
+
+    Args:
+        trace: The trace.
+        why: The answer.
+        together: For how many of the first findings to estimate what they gain at once.
+        by: What counts as a step; see `steps_of`.
+        asked: Whether gains are requested, however long that takes.
+    """
     reason = _why_not_replayed(trace, why, asked)
     notes = list(map(_note, why.findings, why._wanted))
     if reason or all(change is None for change in why._wanted):
@@ -150,7 +160,7 @@ def _ranked(
     usual_ns: int,
     by: str | None,
 ) -> list[int]:
-    """The places of the findings in the order of `_rank`."""
+    """Return the indices of the findings in the order of `_rank`."""
     steps = max(len(steps_of(trace, by)), 1)
     devices = max(len(why.devices), 1)
     ranks = []
@@ -163,8 +173,14 @@ def _ranked(
 def _unreplayed(
     why: Why, notes: Sequence[WorthNote | None], reason: WorthNote | None
 ) -> tuple[Finding, ...]:
-    """The findings, each with its note; those whose change could be replayed with the
-    reason why none is."""
+    """Return the findings without gains.
+
+    Args:
+        why: The answer.
+        notes: The note of each finding.
+        reason: Why nothing is replayed. It replaces the note of the findings whose
+            change could be replayed.
+    """
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
         worth_note = reason if change and reason else note
@@ -173,7 +189,7 @@ def _unreplayed(
 
 
 class ReplayResult(NamedTuple):
-    """How long steps take after a replay; arrays of shape [steps], in ns."""
+    """How long steps take in a replay; lengths are ns per step."""
 
     lengths: Int64s  # without steps, that of all
     latest: Int64s  # the same, if batches come as late as the recording allows
@@ -184,13 +200,20 @@ class ReplayResult(NamedTuple):
 def _result(
     trace: Trace, graph: Graph, times: Times, late_times: Times, by: str | None
 ) -> ReplayResult:
-    """How long the steps that count take at some times of the nodes. `late_times`: if
-    batches come as late as the recording allows."""
-    steps_that_count = told_steps(trace, by)
-    lengths = _lengths(trace, graph, times, by)[steps_that_count]
+    """Return how long the steps that count take in a replay.
+
+    Args:
+        trace: The trace.
+        graph: The replayed graph.
+        times: The times of its nodes.
+        late_times: The same, if batches come as late as the recording allows.
+        by: What counts as a step; see `steps_of`.
+    """
+    counted_steps = told_steps(trace, by)
+    lengths = _lengths(trace, graph, times, by)[counted_steps]
     latest = lengths
     if late_times is not times:
-        latest = _lengths(trace, graph, late_times, by)[steps_that_count]
+        latest = _lengths(trace, graph, late_times, by)[counted_steps]
     route = route_to(graph, times)
     return ReplayResult(
         lengths=lengths,
@@ -203,16 +226,18 @@ def _result(
 def _combined(
     before: ReplayResult, after: ReplayResult, findings: int
 ) -> CombinedWorth:
-    """What the changes of so many findings save of the median step at once."""
+    """Return what the changes of several findings save of the median step at once."""
     before_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
     return CombinedWorth(findings, before_ns, after_ns, before_ns - after_ns)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
-    """The length of each step (ns); without steps one length, from the first start to
-    the last end of GPU events: what the program does before and after that is no part
-    of a GPU's span."""
+    """Return the length of each step, in ns.
+
+    Without steps there is one length: from the first start to the last end of GPU
+    events. What the program does before and after is no part of a GPU's span.
+    """
     if len(steps_of(trace, by)):
         return lengths_of(trace, graph, times, by)
     items = graph.nodes(Node.ITEM)
@@ -237,8 +262,10 @@ def _is_replayed(finding: Finding) -> bool:
 
 
 def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
-    """How many steps become shorter and how many longer, each by more than one part in
-    NOTHING of its length."""
+    """Count the steps that become shorter, and those that become longer.
+
+    A change counts if it is more than one part in NOTHING of the step.
+    """
     gains = before.lengths - after.lengths
     is_shorter = gains * NOTHING > before.lengths
     is_longer = -gains * NOTHING > before.lengths
@@ -258,11 +285,18 @@ def _with_gain(
     before: ReplayResult,
     after: ReplayResult,
 ) -> Finding:
-    """The finding with what its change saves of the median step. `note`: what the
-    change assumes.
+    """Add to a finding what its change saves of the median step.
 
-    Where that is next to nothing, the answer may be that nothing is known, or that few
-    steps gain."""
+    If that is next to nothing, the answer may be that nothing is known, or that few
+    steps gain.
+
+    Args:
+        trace: The trace.
+        finding: The finding.
+        note: What its change assumes.
+        before: The steps without the change.
+        after: The steps with it.
+    """
     usual_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
     mean_gain_ns = int((before.lengths - after.lengths).mean())
@@ -271,6 +305,7 @@ def _with_gain(
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
     is_next_to_nothing = gain_ns * NOTHING <= usual_ns
     is_reported = not is_next_to_nothing and not few_steps_gain
+
     if not is_reported:
         if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
@@ -278,6 +313,7 @@ def _with_gain(
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
         if few_steps_gain:
             gain_ns = 0  # it is that of another phase
+
     return replace(
         finding,
         worth_ns=gain_ns,
@@ -294,9 +330,15 @@ def _note_of_gain(
     *,
     is_reported: bool,
 ) -> WorthNote | None:
-    """What is said of a gain: `note`, which is what the change assumes, but `at_most`
-    only if it is not certain that this much is saved. `is_reported`: the gain is more
-    than next to nothing, and of most steps."""
+    """Return the note of a gain.
+
+    Args:
+        trace: The trace.
+        note: What the change assumes. `at_most` is dropped if the gain is not certain.
+        before: The steps without the change.
+        after: The steps with it.
+        is_reported: Whether the gain is more than next to nothing, and of most steps.
+    """
     if note == "at_most" and is_reported:
         is_sure = is_certain(trace, before.unknown_share, after.unknown_share)
         note = note if is_sure else None
@@ -305,7 +347,7 @@ def _note_of_gain(
 
 
 def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
-    """Whether something that the trace does not tell may be why nothing is saved."""
+    """Return whether something unrecorded may be the reason why nothing is saved."""
     if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
         return True
     tolerated_share = min(DOUBTFUL, before.unknown_share + 1 / NOTHING)
@@ -315,13 +357,21 @@ def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
 def _rank(
     finding: Finding, *, steps: int, devices: int, usual_ns: int
 ) -> tuple[int, int, int]:
-    """The key by which findings are sorted: the largest estimated gain first; where
-    that is unknown, the upper bound counts in its place, as the part of one step and
-    one device, and no more than that step or span (`usual_ns`). Then come those that
-    gain nothing, then notes, and negligible ones last.
+    """Return the key by which findings are sorted.
 
-    A CPU that takes no time at all also hides what other findings are about: such a
-    gain counts with no more than its upper bound.
+    The largest estimated gain comes first. If the gain is unknown, the upper bound
+    counts in its place: its part for one step and one device, but no more than that
+    step or span. Then come findings that gain nothing, then notes, and negligible
+    findings last.
+
+    A CPU that takes no time at all would also solve what other findings are about. Such
+    a gain counts with no more than its upper bound.
+
+    Args:
+        finding: The finding.
+        steps: How many steps were recorded.
+        devices: How many devices there are.
+        usual_ns: The usual length of a step, or the span.
     """
     bound_ns = finding.at_stake_ns
     if bound_ns is None:
@@ -329,12 +379,13 @@ def _rank(
     if finding.negligible:
         return RANK_OF_NEGLIGIBLE, 0, -bound_ns
     if finding.worth_steps is not None:
-        gain_of_a_step_ns = finding.worth_steps.net_ns // finding.worth_steps.of
-        return RANK_OF_GAINS, -gain_of_a_step_ns, -bound_ns
+        gain_per_step_ns = finding.worth_steps.net_ns // finding.worth_steps.of
+        return RANK_OF_GAINS, -gain_per_step_ns, -bound_ns
+
     gain_ns = finding.worth_ns
     if gain_ns is None:
-        bound_of_a_step_ns = min(bound_ns // (steps * devices), usual_ns)
-        return RANK_OF_GAINS, -bound_of_a_step_ns, -bound_ns
+        bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
+        return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
     if (finding.worth_share or 0.0) * NOTHING <= 1:
         return RANK_OF_NO_GAIN, 0, -bound_ns
     if finding.worth_note == "own_time":
@@ -350,8 +401,7 @@ NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
-    """What has to be said of a finding whose change can be replayed, or why it has
-    none."""
+    """Return what a finding's change assumes, or why the finding has no change."""
     if finding.at_stake_ns is None:
         return "note"
     if wanted is None:
@@ -360,7 +410,7 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
 
 
 def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
-    """Why no change is replayed; None if they are."""
+    """Return why no change is replayed; None if changes are replayed."""
     if why.modules is None:
         return "part"
     if leaves_waits_out(trace):
@@ -393,14 +443,18 @@ def _replayed(
 
 
 def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
-    """GPU events and launch calls take so much less. Raises WrongChangeError if none of
-    these rows is one."""
+    """Make GPU events and launch calls take less time.
+
+    Raises:
+        WrongChangeError: If none of the rows is one.
+    """
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
     calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
     if not len(items) and not len(calls):
         raise WrongChangeError("Nothing to shorten.")
+
     saved_ns = saved_of_row[draft.graph.row[items]]
     draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
     saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
@@ -408,7 +462,7 @@ def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
 
 
 def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
-    """Calls take no time and wait for nothing."""
+    """Make calls take no time and wait for nothing."""
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(ACROSS, waits)
@@ -417,8 +471,13 @@ def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
 
 
 def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
-    """Calls that are known to wait return at once; copies take no time, nor do calls
-    that only launch GPU work. Raises WrongChangeError if there is neither."""
+    """Make calls that are known to wait return at once, and copies take no time.
+
+    Calls that launch GPU work and are not known to wait take no time either.
+
+    Raises:
+        WrongChangeError: If nothing waits and nothing is copied.
+    """
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
@@ -427,6 +486,7 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     copies = graph.nodes(Node.ITEM, rows=copy_rows)
     if not does_wait.any() and not len(copies):
         raise WrongChangeError("Nothing is known to wait.")
+
     draft.scale_items(copies, np.zeros_like)
     launching_rows = trace.launch[trace.gpu_rows]
     does_launch = np.isin(graph.row[calls], launching_rows)
