@@ -177,13 +177,6 @@ def test_every_night_builds_the_wheels_of_a_release() -> None:
     assert every_night == JOBS["wheels"]["uses"] == "./.github/workflows/wheels.yml"
 
 
-def test_owners_of_the_code_are_no_placeholders() -> None:
-    """The owner is not known here, and GitHub reports a name that nobody has."""
-    lines = (ROOT / ".github/CODEOWNERS").read_text(encoding="utf-8").splitlines()
-    rules = [line for line in lines if line and not line.startswith("#")]
-    assert not [rule for rule in rules if "@maintainers" in rule]
-
-
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_a_workflow_may_do_nothing_that_its_jobs_do_not_name(name: str) -> None:
     assert WORKFLOWS[name]["permissions"] == {}
