@@ -140,6 +140,7 @@ reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
 	@$(BIN)/python -P docs/make_schemas.py
+	@$(BIN)/python -P docs/make_stability.py
 
 WHEELS_PYTHON := 3.12
 WHEELS_ARCH := x86_64
