@@ -290,8 +290,7 @@ ODD: dict[str, Args] = {
 def test_pftrace_ranks_equal_those_of_its_json_twin(name: str) -> None:
     """The job, the host, the devices and memory are lost; starts may be 1 ns late."""
     json_, pftrace = (
-        fusetui.ranks(path_of(f"{name}.{ending}.gz"))
-        for ending in ("json", "pftrace")
+        fusetui.ranks(path_of(f"{name}.{ending}.gz")) for ending in ("json", "pftrace")
     )
     lost = {"path": "", "device": "", "memory_peak_bytes": None}
     of_json, of_pftrace = (
