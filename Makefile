@@ -112,9 +112,10 @@ coverage: $(VENV)/.ci
 	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal \
 		--cov fusetui --cov-report markdown-append:build/coverage.md
 
+# Without --upgrade, uv keeps what is installed already.
 .PHONY: lowest
 lowest: $(VENV)/.ci
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable .
+	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --resolution lowest-direct --editable .
 
 RELEASE = $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 .PHONY: compare-release
@@ -140,6 +141,7 @@ reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
 	@$(BIN)/python -P docs/make_schemas.py
+	@$(BIN)/python -P docs/make_stability.py
 
 WHEELS_PYTHON := 3.12
 WHEELS_ARCH := x86_64

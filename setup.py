@@ -1,5 +1,5 @@
 """What pyproject.toml cannot say: what depends on the place of the repository, which no
-file of it knows, and the parts that are compiled.
+file of it knows, the folders of the packages, and the parts that are compiled.
 
 With FUSETUI_URL set, there are the URLs of the project, and the links of the README are
 absolute. What is written in C is left out where there is no compiler, or with
@@ -13,6 +13,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+
+BESIDE_SRC = ("capture", "kernels", "sample_traces", "tui")
+"""Packages of fusetui with a folder beside src, to which src/fusetui holds a link."""
 
 LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?://|#)([^()\s]+)\)")
 
@@ -56,8 +59,37 @@ def metadata() -> dict[str, object]:
     }
 
 
+def package_folders(root: Path) -> dict[str, str]:
+    """The folders of the packages that are not where setuptools looks for them. Git on
+    Windows and most programs for ZIP write a small file instead of each link, and a
+    source distribution made there has neither: then the folder itself is the package.
+    """
+    folders = {"": "src"}
+    for name in BESIDE_SRC:
+        if not (root / "src" / "fusetui" / name).is_dir():
+            folders[f"fusetui.{name}"] = name
+    return folders
+
+
+def packages(root: Path) -> list[str]:
+    """All packages, with those whose folder is beside src."""
+    from setuptools import find_packages
+
+    names: list[str] = []
+    for package, folder in package_folders(root).items():
+        within = find_packages(str(root / folder))
+        if package:
+            names.append(package)
+            names += [f"{package}.{name}" for name in within]
+        else:
+            names += within
+    return names
+
+
 if __name__ == "__main__":
     from setuptools import Extension, setup
+
+    here = Path(__file__).parent
 
     compiled = [
         Extension(
@@ -72,6 +104,8 @@ if __name__ == "__main__":
     setup(
         **metadata(),
         long_description_content_type="text/markdown",
+        packages=packages(here),
+        package_dir=package_folders(here),
         ext_modules=[] if pure else compiled,
         options={} if pure else {"bdist_wheel": {"py_limited_api": "cp311"}},
     )

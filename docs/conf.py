@@ -54,6 +54,7 @@ SECTIONS = {
         "tables",
         "sql",
         "json",
+        "stability",
         "agents",
         "skills/fusetui/SKILL",
     ),

@@ -1,6 +1,6 @@
 """fusetui in Python: `import fusetui as ft; t = ft.open("trace.json.gz")`.
 
-What is listed here stays as it is within a major version; docs/python.md describes it.
+docs/python.md describes it, and docs/stability.md says what of it may change when.
 """
 
 from __future__ import annotations

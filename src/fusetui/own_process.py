@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from io import BytesIO
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -296,9 +295,8 @@ def _died_if_pipe_breaks() -> Iterator[None]:
 def _send(message: object, write: Callable[[Any], int | None]) -> None:
     """Writes a message; large arrays in it are written as they are. Raises OSError."""
     arrays: list[pickle.PickleBuffer] = []
-    body = BytesIO()
-    pickle.Pickler(body, protocol=5, buffer_callback=arrays.append).dump(message)
-    parts = [body.getbuffer(), *(array.raw() for array in arrays)]
+    body = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+    parts = [memoryview(body), *(array.raw() for array in arrays)]
     header = SIZE.pack(len(parts))
     for part in parts:
         header += SIZE.pack(part.nbytes)

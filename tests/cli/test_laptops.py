@@ -98,6 +98,27 @@ def test_commands_answer_without_linux_functions(
     assert (found.code, found.err) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["record --all", "record --pid 1", "run -- python train.py", "run --dumps -- true"],
+)
+def test_recording_says_that_it_needs_linux(
+    fusetui: Run, laptop: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libkineto looks for requests only there, whoever looks for its processes."""
+    is_folder = os.path.isdir
+
+    def is_folder_elsewhere(path: str) -> bool:
+        return path != "/proc/self" and is_folder(path)
+
+    monkeypatch.setattr(os.path, "isdir", is_folder_elsewhere)
+    outcome = fusetui(*command.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    name = command.split()[0]
+    expected = f"{name} needs Linux: torch supports on-demand profiling only there."
+    assert expected in outcome.err
+
+
 def test_pipe_is_read_without_linux_functions(
     fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

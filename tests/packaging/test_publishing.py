@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from tests.packaging.building import setup
 from tests.places import ROOT
 
 from fusetui import __version__
@@ -27,15 +27,6 @@ WORKFLOWS: dict[str, Any] = {
 RELEASE = WORKFLOWS["release"]
 JOBS = RELEASE["jobs"]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
-
-
-def setup() -> Any:
-    spec = importlib.util.spec_from_file_location("setup", ROOT / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_published_links_are_absolute_and_lead_somewhere(
@@ -179,6 +170,11 @@ def test_every_target_that_a_workflow_runs_is_in_the_makefile(name: str) -> None
 def test_a_release_waits_for_the_checks_of_every_change() -> None:
     assert JOBS["checks"]["uses"] == "./.github/workflows/checks.yml"
     assert JOBS["build"]["needs"] == JOBS["wheels"]["needs"] == "checks"
+
+
+def test_every_night_builds_the_wheels_of_a_release() -> None:
+    every_night = WORKFLOWS["nightly"]["jobs"]["wheels"]["uses"]
+    assert every_night == JOBS["wheels"]["uses"] == "./.github/workflows/wheels.yml"
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

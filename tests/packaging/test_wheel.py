@@ -13,19 +13,12 @@ from zipfile import ZipFile
 
 import pytest
 from tests import starting
+from tests.packaging.building import built
 from tests.places import ROOT
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.dist
 PATIENCE = 240  # seconds until an installation that hangs fails
-
-
-def built(pattern: str) -> Path:
-    """The newest file of dist/."""
-    found = sorted((ROOT / "dist").glob(pattern), key=lambda path: path.stat().st_mtime)
-    if not found:
-        pytest.skip("nothing is built: make dist")
-    return found[-1]
 
 
 @pytest.fixture(scope="module")

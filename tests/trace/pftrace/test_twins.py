@@ -63,13 +63,17 @@ MAX_PAIRS_WITH_ARGS = 2_000
 GRIDLESS = ("grid", "block", "registers per thread")
 
 
-def opened(name: str) -> Trace:
+def path_of(name: str) -> str:
     path = TWINS / name
     if not path.exists():
         pytest.skip(
             f"{name} is not in {TWINS}, next to the folder that FUSETUI_TRACES names"
         )
-    return open_trace(str(path), cached=False)
+    return str(path)
+
+
+def opened(name: str) -> Trace:
+    return open_trace(path_of(name), cached=False)
 
 
 @cache
@@ -286,8 +290,7 @@ ODD: dict[str, Args] = {
 def test_pftrace_ranks_equal_those_of_its_json_twin(name: str) -> None:
     """The job, the host, the devices and memory are lost; starts may be 1 ns late."""
     json_, pftrace = (
-        fusetui.ranks(str(TWINS / f"{name}.{ending}.gz"))
-        for ending in ("json", "pftrace")
+        fusetui.ranks(path_of(f"{name}.{ending}.gz")) for ending in ("json", "pftrace")
     )
     lost = {"path": "", "device": "", "memory_peak_bytes": None}
     of_json, of_pftrace = (

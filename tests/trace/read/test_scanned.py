@@ -39,6 +39,7 @@ KNOWN = [
     '{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}}',
     '{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"other"}}',
     '{"ph":"s","id":1,"ts":12.5}',
+    '{"ph":"s","id":-1.5e-05,"ts":12.5}',
     '{"ph":"C","ts":999999999999,"args":{"value":[]}}',
 ]
 LEFT = [
@@ -67,6 +68,8 @@ LEFT = [
     '{"ph":"X","args":{"name":-1.5}}',
     '{"ph":"i","args":{"sort_index":1e400}}',
     '{"ph":"X","args":{"labels":{"a":1e400}}}',
+    '{"ph":"N","id":1e400}',
+    '{"ph":"N","scope":[' + "1" * 330 + "e5]}",
     '{"ph":"X","name":"\\q"}',
     '{"ph":"X","name":"a\tb"}',
     '{"ph":"X","x":NaN}',

@@ -154,13 +154,20 @@ static inline bool skip_digits(Cursor *text) {
     return true;
 }
 
+/* Python refuses some numbers that no double holds (1e400): what may be one is left to it. */
+#define MAX_EXPONENT_DIGITS 2
+#define MAX_CHARS_WITH_EXPONENT 100
+
 static bool skip_number(Cursor *text) {
+    const char *first = text->at;
     skip_byte(text, '-');
     if (!skip_byte(text, '0') && !skip_digits(text)) return false;
     if (skip_byte(text, '.') && !skip_digits(text)) return false;
     if (skip_byte(text, 'e') || skip_byte(text, 'E')) {
         if (!skip_byte(text, '+')) skip_byte(text, '-');
-        return skip_digits(text);
+        const char *exponent = text->at;
+        if (!skip_digits(text) || text->at - exponent > MAX_EXPONENT_DIGITS) return false;
+        return text->at - first <= MAX_CHARS_WITH_EXPONENT;
     }
     return true;
 }
