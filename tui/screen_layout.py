@@ -162,6 +162,14 @@ def overlay_panes(state: State) -> list[Pane]:
     return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]
 
 
+def overlay_hint(state: State) -> Stack:
+    """The last line of the screen below what lies over the page: a sentence, if there
+    is one. One with keys is of the page, where these act."""
+    is_of_page = not state.hint or bool(state.hint_keys)
+    sentence = text([]) if is_of_page else _hints(state)
+    return Stack([(1, sentence)])
+
+
 def stack(panes: Sequence[Pane]) -> Stack:
     """Panes as one picture."""
     return Stack([(pane.height, pane.picture) for pane in panes])

@@ -172,6 +172,7 @@ CASES = {
     "close": Case(*do("help")),
     "source": Case(LINEAR),
     "source-part": Case(with_source),
+    "help-filter": Case(*do("help")),
     "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),
     "beside": Case(chooses),
