@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,9 @@ from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.typed_keys import keys_of
 from fusetui.tui.view_store import keep, restored
 
+if TYPE_CHECKING:
+    from fusetui.tui.line_history import LineHistory
+
 PAGING = ("pageup", "pagedown")
 SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
@@ -76,6 +79,8 @@ class AppOptions(msgspec.Struct, frozen=True):
     typed: str = ""  # before the app began
     memory: Sequence[str] = ()  # snapshots, alone or beside the traces
     dumps: Sequence[str] = ()  # of the flight recorder, alone or beside the traces
+    # what makes the history of typed lines; None: it is of this run alone
+    history: Callable[[], LineHistory] | None = None
 
 
 class FusetuiApp(Ending):
@@ -111,6 +116,7 @@ class FusetuiApp(Ending):
         )
         self._early: list[Typed] = [*keys_of(options.typed)]
         self._is_line_closing = False
+        self._lines: LineHistory | None = None
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -180,8 +186,18 @@ class FusetuiApp(Ending):
                 shown.set_focus(None)
             return
         changes = changes_of(self.state.side.trace) if self.state.sides else []
-        front.input.ask(prompt, self.state.typed, changes)
+        front.input.ask(prompt, self.state.typed, changes, self._history())
         front.set_focus(front.input)
+
+    def _history(self) -> LineHistory:
+        """What was typed into lines; made when the first one is opened."""
+        if self._lines is None:
+            self._lines = (self._options.history or _history_of_run)()
+        return self._lines
+
+    def keep_lines(self) -> str:
+        """Writes what was typed into lines, if anything; a sentence if that fails."""
+        return "" if self._lines is None else self._lines.keep()
 
     def _cover(self) -> None:
         """Shows what lies over the page."""
@@ -306,6 +322,8 @@ class FusetuiApp(Ending):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Enter in the line of a search or of a command."""
+        if self.state.prompt is not None:
+            self._history().add(self.state.prompt, message.value)
         if self.state.is_searching:
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
@@ -379,6 +397,20 @@ class FusetuiApp(Ending):
             self.do(partial(told, sentence=sentence))
 
 
+def _history_of_run() -> LineHistory:
+    """Of typed lines, of which nothing is kept."""
+    from fusetui.tui.line_history import LineHistory  # rarely needed
+
+    return LineHistory(None)
+
+
+def _kept_history() -> LineHistory:
+    """Of typed lines, those of earlier runs included."""
+    from fusetui.tui.line_history import kept_history  # rarely needed
+
+    return kept_history()
+
+
 def is_starting(state: State) -> bool:
     """Whether the first trace is being read, and nothing of it is shown."""
     return state.reading is not None and not state.is_open and state.overlay is None
@@ -415,12 +447,16 @@ def run(
     bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
     look_less_often(YOUNG_OF_APP)
-    app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
+    app = FusetuiApp(
+        AppOptions(
+            tuple(paths), keymap=keymap, alone=False, history=_kept_history, **options
+        )
+    )
     with ended_by_signals(app):
         app.run(mouse=mouse)
-    not_kept = keep(app.state)
-    if not_kept and say is not None:
-        say(not_kept)
+    for not_kept in (keep(app.state), app.keep_lines()):
+        if not_kept and say is not None:
+            say(not_kept)
     return app.outcome()
 
 
@@ -434,7 +470,7 @@ PLACEHOLDERS = {
 
 class PromptInput(Input):
     """Shown while the state asks for a text. Enter submits it, Escape leaves it; Tab
-    completes a command."""
+    completes a command, Up and Down go through what was typed before."""
 
     class Left(Message):
         """Escape was pressed in the line."""
@@ -443,10 +479,21 @@ class PromptInput(Input):
         # a command that stands there is gone on with
         super().__init__(select_on_focus=False)
         self.cursor_blink = False  # nothing is sent while nobody types
+        self._prompt = Prompt.COMMAND
+        self._history: LineHistory | None = None
+        self._earlier: tuple[str, ...] | None = None  # None: not asked for yet
+        self._steps_back = 0  # which of the earlier lines is shown; 0: what is typed
+        self._draft = ""
 
-    def ask(self, prompt: Prompt, text: str, changes: Sequence[str]) -> None:
+    def ask(
+        self, prompt: Prompt, text: str, changes: Sequence[str], history: LineHistory
+    ) -> None:
         """Focuses the line, in which a command may stand already; `changes`: commands
-        about changes, which are completed too."""
+        about changes, which are completed too; `history`: what was typed before."""
+        self._prompt = prompt
+        self._history = history
+        self._earlier = None
+        self._steps_back = 0
         self.placeholder = PLACEHOLDERS[prompt]
         self.display = True
         if prompt is Prompt.COMMAND:
@@ -459,7 +506,8 @@ class PromptInput(Input):
         self.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape leaves the line; Tab takes the command that is suggested."""
+        """Escape leaves the line; Tab takes the command that is suggested; Up and Down
+        show earlier lines."""
         if event.key == "escape":
             event.stop()
             self.post_message(self.Left())
@@ -467,6 +515,23 @@ class PromptInput(Input):
             event.stop()
             self.action_end()
             self.action_cursor_right()
+        elif event.key in ("up", "down"):
+            event.stop()
+            self._step(1 if event.key == "up" else -1)
+
+    def _step(self, back: int) -> None:
+        """Shows an earlier line, or a later one; after the last what was typed."""
+        if self._earlier is None:
+            history = self._history
+            self._earlier = () if history is None else history.lines(self._prompt)
+        steps_back = self._steps_back + back
+        if not 0 <= steps_back <= len(self._earlier):
+            return
+        if self._steps_back == 0:
+            self._draft = self.value
+        self._steps_back = steps_back
+        self.value = self._earlier[-steps_back] if steps_back else self._draft
+        self.cursor_position = len(self.value)
 
 
 class PageScreen(Screen[None], inherit_bindings=False):
