@@ -28,6 +28,7 @@ from fusetui.tui.pages.hang import hang_head
 from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
+from fusetui.tui.pages.timeline import LETTERS
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state import screen
 from fusetui.tui.state.action import (
@@ -52,7 +53,6 @@ from fusetui.tui.state.tour import STEPS
 BETWEEN_HINTS = "  "
 BETWEEN_KEYS = "   "  # after a sentence, whose keys follow
 STOP_HINT = "stop stop and keep what was read"
-LETTERS_OF_SIDES = ("A ", "B ")
 
 
 def panes(state: State) -> list[Pane]:
@@ -222,10 +222,12 @@ def _tabs(state: State) -> Pane:
 
 
 def _tab(page: Page, state: State) -> Tab:
-    """The tab of a page: its key and its title."""
+    """The tab of a page: its key and its titles."""
     return Tab(
         name=page.name,
-        text=f"{keys_text(page.name, state)} {page.title}".strip(),
+        key=keys_text(page.name, state),
+        title=page.title,
+        short=page.short or page.title,
         is_here=page.name == state.page,
         is_missing=bool(page.why_not(state)),
     )
@@ -292,7 +294,7 @@ def _sides_head(state: State) -> TextPicture:
     def lines(width: int, height: int) -> list[Said]:
         shown = []
         for index, side in sides.items():
-            letter = LETTERS_OF_SIDES[index] if has_letters else ""
+            letter = f"{LETTERS[index]} " if has_letters else ""
             about = head(side, width - 4)
             shown.append(_title(f"{letter}{about}"))
         if second:

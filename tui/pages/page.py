@@ -57,6 +57,7 @@ class Page(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    short: ClassVar[str] = ""  # the title in a narrow bar of pages, if it is another
     key: ClassVar[str]
     help: ClassVar[str]
     hints: ClassVar[str]

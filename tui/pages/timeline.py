@@ -124,6 +124,7 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
     return replace(state, tops=tuple(tops))
 
 
+LETTERS = ("A", "B")  # of two sides
 MAX_COPIED_CELLS = 4000  # of a line about a gap
 MAX_COPIED_LINES = 50
 FIRST_HINTS = (
@@ -144,6 +145,7 @@ class TimelinePage(Page):
     """Lanes of CPU threads and GPU streams over one time axis."""
 
     name, title, key = TIMELINE, "Timeline", "1"
+    short = "Time"
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
@@ -308,6 +310,8 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
         marked=session.marked[index],
         chosen=session.interval(index),
         path=side.critical if state.on_path else None,
+        letter=LETTERS[index] if len(state.sides) == 2 else "",
+        is_active=index == state.active,
     )
 
     def pointed(state: State, x: int, y: int) -> State:
