@@ -55,6 +55,7 @@ PAGING = ("pageup", "pagedown")
 SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
 EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
+PALETTE = "palette"  # the action that opens it
 CLOSING_KEYS = ("enter", "escape")  # those that end a text
 FOCUS_KEYS = ("tab", "shift+tab")  # Textual's, without effect where nothing is focused
 NOT_PASTED = "a pasted text goes into the line of {command} or {search}, not here"
@@ -228,6 +229,8 @@ class FusetuiApp(Ending):
         """Whether a line of text is being closed, or nothing can be done with a key
         until the first trace is there: it is of a text that a key before it asked for,
         no action has it, or its action needs a trace."""
+        if self._is_palette_open():
+            return False
         if isinstance(event, events.Paste):
             return self._holds_keys()
         if registry.always(event.key, self.state):
@@ -362,7 +365,8 @@ class FusetuiApp(Ending):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The actions that apply now, for the palette."""
         for action in registry.ACTIONS:
-            if applies(action, self.state):
+            is_palette = action.name == PALETTE
+            if applies(action, self.state) and not is_palette:
                 keys = all_keys_text(action, self.state, " ")
                 about = f"{keys}   {action.help}".strip()
                 yield SystemCommand(action.title, about, partial(self.act, action))

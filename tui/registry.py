@@ -174,6 +174,7 @@ ACTIONS: tuple[Action, ...] = (
     *answer.ACTIONS,
     *moving.ACTIONS,
     *moving.ARRANGING,
+    timeline.RESET,
     *timeline.SCROLLING,
     *moving.MARKING,
     *(action for page in PAGES for action in page.actions),
@@ -229,6 +230,14 @@ ACTIONS: tuple[Action, ...] = (
         "?",
         "this page",
         help_or_back,
+        where=anywhere,
+    ),
+    _anytime(
+        "palette",
+        "Palette",
+        "ctrl+p",
+        "every command by its name, also those without a key",
+        asks(Order.PALETTE),
         where=anywhere,
     ),
     _anytime(

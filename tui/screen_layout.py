@@ -52,6 +52,7 @@ from fusetui.tui.state.tour import STEPS
 
 BETWEEN_HINTS = "  "
 BETWEEN_KEYS = "   "  # after a sentence, whose keys follow
+PALETTE_HINT = "palette palette"
 STOP_HINT = "stop stop and keep what was read"
 
 
@@ -133,6 +134,7 @@ def _hints_of_page(state: State) -> list[str]:
     anything to keep."""
     page = page_of(state)
     hints = page.hints.split("; ") if page.has(state) else ["quit quit"]
+    hints.insert(1, PALETTE_HINT)
     if state.reading is not None and not state.reading.is_whole:
         hints.insert(0, STOP_HINT)
     return hints

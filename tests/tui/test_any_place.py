@@ -13,14 +13,17 @@ from tests.tui.driving import screen
 from tests.tui.prepared import after, at, do, drawn, explained, laid_over, opened
 from tests.tui.test_palette import pressed_at_once
 from textual.events import Paste
+from textual.pilot import Pilot
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.pages import overlays
 from fusetui.tui.pages.page import Page
-from fusetui.tui.registry import PAGES, action_for, help_sections, unused
+from fusetui.tui.palette import Palette
+from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections, unused
 from fusetui.tui.state import search
-from fusetui.tui.state.action import perform
+from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.state import Help, HitList, Prompt, Size, State
 
 LINEAR = at("aten::linear")
@@ -38,6 +41,17 @@ def pressed(state: State, key: str) -> State:
     action = action_for(key, state)
     assert action is not None, key
     return after(state, partial(perform, action))
+
+
+async def obeyed(app: FusetuiApp, pilot: Pilot[int], value: str | None = None) -> None:
+    """Until keys that were sent at once are done with; `value`: of the line, if it is
+    open then."""
+    for _ in range(200):
+        await pilot.pause(0.01)
+        is_open = app.state.prompt is not None
+        shown = app._page.input.value if is_open else None
+        if not app._early and shown == value:
+            return
 
 
 @pytest.mark.parametrize("over", OVER)
@@ -157,7 +171,7 @@ async def test_keys_after_a_command_act_on_what_it_made(path: str) -> None:
     """All of them arrive at once, as from a paste."""
     async with running([path]) as (app, pilot):
         pressed_at_once(app, "colon", *"step 4", "enter", "3", "j")
-        await pilot.pause(0.1)
+        await obeyed(app, pilot)
         assert (app.state.page, app.state.list_of("kernels").cursor) == ("kernels", 1)
         assert app.state.prompt is None
         view = app.state.view
@@ -173,7 +187,7 @@ async def test_a_command_typed_at_once_runs_no_key(
         await pilot.press("slash", *"linear", "enter", *over)
         before = app.state.view
         pressed_at_once(app, "colon", *"wwqq3", "escape")
-        await pilot.pause(0.1)
+        await obeyed(app, pilot)
         assert app.is_running
         assert app.state.prompt is None
         assert app.state.view == before
@@ -183,7 +197,7 @@ async def test_a_command_typed_at_once_runs_no_key(
 async def test_of_a_line_that_is_left_nothing_is_typed_into_the_next(path: str) -> None:
     async with running([path]) as (app, pilot):
         pressed_at_once(app, "slash", *"gelu", "escape", "colon", "q", "3")
-        await pilot.pause(0.1)
+        await obeyed(app, pilot, value="q3")
         assert app.state.prompt is Prompt.COMMAND
         assert app._page.input.value == "q3"
 
@@ -222,3 +236,51 @@ async def test_more_of_a_trace_is_not_mixed_with_an_old_list(mlp: Trace) -> None
 def test_panes_of_what_lies_over_have_no_hint_of_the_page(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"))
     assert screen_layout.overlay_hint(state).line(0, 80, 1) == ()
+
+
+FOR_A_WHILE = {"stop", "recorded", "into-answer"}
+"""Actions that take a key from another one as long as they are there, and say so."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_key_is_taken_twice(mlp: Trace, page: Page) -> None:
+    """A page may give a key that acts everywhere another meaning; two actions of one
+    section never have one key."""
+    state = explained(opened(mlp, mlp))
+    for place in (state, after(state, *OVER["hits"]), after(state, *do("help"))):
+        there = replace(place, page=page.name)
+        name_of_key: dict[tuple[str, str], str] = {}
+        for action in ACTIONS:
+            if not applies(action, there) or action.name in FOR_A_WHILE:
+                continue
+            for key in action.keys:
+                name = name_of_key.setdefault((action.section, key), action.name)
+                assert name == action.name, key
+
+
+@pytest.mark.parametrize("key", ["Z", "ctrl+p"])
+def test_the_keys_of_reset_and_palette_are_theirs_alone(key: str) -> None:
+    assert len([action for action in ACTIONS if key in action.keys]) == 1
+
+
+async def test_the_palette_is_named_and_opens(path: str) -> None:
+    async with running([path], (80, 24)) as (app, pilot):
+        assert "Ctrl+p palette" in screen(app).splitlines()[-1]
+        await pilot.press("question_mark", "slash", *"palette")
+        await pilot.pause()
+        assert "every command by its name" in " ".join(screen(app).split())
+        await pilot.press("escape", "escape", "ctrl+p", *"whole")
+        await pilot.pause(0.3)
+        assert isinstance(app.screen, Palette)
+        assert "Whole trace" in screen(app)
+        assert "every command" not in screen(app)
+
+
+async def test_the_palette_has_the_key_of_the_user(path: str) -> None:
+    app = FusetuiApp(AppOptions((path,), keymap={"palette": ("f2",)}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "F2 palette" in screen(app).splitlines()[-1]
+        await pilot.press("f2")
+        assert isinstance(app.screen, Palette)

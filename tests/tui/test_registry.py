@@ -60,6 +60,7 @@ CLOSE = do("zoom-in", "zoom-in")
 
 ENDS: dict[str, Order] = {
     "suspend": Order.SUSPEND,
+    "palette": Order.PALETTE,
     "quit": Order.QUIT,
     "interrupt": Order.INTERRUPT,
 }
@@ -327,6 +328,8 @@ CASES = {
     "swap": Case(sides=2),
     "help": Case(),
     "suspend": Case(),
+    "palette": Case(),
+    "reset": Case(*CLOSE),
     "quit": Case(),
     "interrupt": Case(),
 }

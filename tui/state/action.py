@@ -261,6 +261,7 @@ def with_keys(text: str, state: State) -> str:
 
     def keys(match: re.Match[str]) -> str:
         name = match[1]
-        return keys_text(name, state) or f"Ctrl+p {MADE[name].title}"
+        palette = keys_text("palette", state) or "Ctrl+p"  # which Textual has anyway
+        return keys_text(name, state) or f"{palette} {MADE[name].title}"
 
     return NAMED.sub(keys, text)

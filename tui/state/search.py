@@ -18,7 +18,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.search_hits import NO_ROWS, SearchHits
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.action import action, anywhere
+from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import Hits, still_there
 from fusetui.tui.state.state import (
@@ -261,7 +261,7 @@ ACTIONS = (
         written="/",
         help="names, kinds, shapes: kind:gemm dur>50us",
         run=_ask,
-        where=anywhere,
+        where=lambda state: not isinstance(state.overlay, Help),
     ),
     action(
         name="next-hit",

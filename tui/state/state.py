@@ -413,9 +413,10 @@ class Refuse(Effect, frozen=True):
     sentence: str
 
 
-Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
+Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND PALETTE")
 """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with
-exit code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+exit code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`; `PALETTE` opens the command
+palette."""
 Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
