@@ -316,7 +316,12 @@ class FusetuiApp(Ending):
         if prompt.is_letter:
             self.do(partial(moving.answered, character=event.character or ""))
             return True
-        self._is_line_closing = event.key in CLOSING_KEYS
+        if event.key not in CLOSING_KEYS:
+            return False
+        if not isinstance(self.focused, PromptInput):  # nothing would come of the key
+            self.on_prompt_input_left()
+            return True
+        self._is_line_closing = True
         return False
 
     def act(self, action: Action) -> None:

@@ -148,6 +148,25 @@ def test_a_key_that_does_nothing_says_where_it_does(mlp: Trace) -> None:
     assert "? shows all keys" in drawn(unused("Q", "Q", state)).splitlines()[-1]
 
 
+def test_what_cannot_be_undone_says_so(mlp: Trace) -> None:
+    state = opened(mlp)
+    assert pressed(state, "u").hint == "nothing to undo"
+    assert pressed(state, "ctrl+r").hint == "nothing to redo"
+    moved = after(state, *do("zoom-in", "undo"))
+    assert moved.hint == ""
+    assert pressed(moved, "ctrl+r").hint == ""
+
+
+async def test_a_line_that_lost_its_focus_is_left(path: str) -> None:
+    async with running([path]) as (app, pilot):
+        for key in ("escape", "enter"):
+            await pilot.press("colon", "q")
+            app.screen.set_focus(None)
+            await pilot.press(key, "3", "1")
+            assert app.is_running
+            assert app.state.prompt is None
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_sentence_about_a_key_fits_on_its_line(mlp: Trace, page: Page) -> None:
     state = opened(mlp, size=Size(120, 30))
