@@ -94,6 +94,6 @@ async def test_the_key_works_on_another_screen_than_at_first(
         await pilot.resize_terminal(100, 30)
         await pilot.pause()
         before = screen(app)
-        await pilot.press("w", "d", "j", "space", "Z", "0")
+        await pilot.press("w", "d", "j", "space", "I", "0")
         await pilot.pause()
         assert screen(app).splitlines()[:-1] == before.splitlines()[:-1]
