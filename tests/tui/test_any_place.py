@@ -23,11 +23,11 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.palette import Palette
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections, unused
 from fusetui.tui.state import search
-from fusetui.tui.state.action import applies, perform
+from fusetui.tui.state.action import Run, applies, perform
 from fusetui.tui.state.state import Help, HitList, Prompt, Size, State
 
 LINEAR = at("aten::linear")
-OVER = {
+OVER: dict[str, list[Run]] = {
     "help": do("help"),
     "details": [LINEAR, *do("details")],
     "hits": [partial(search.searched, text="linear"), *do("hits")],

@@ -13,11 +13,12 @@ from tests.tui.test_registry import with_path
 
 from fusetui.trace import Trace
 from fusetui.tui.state import moving
+from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import Size, State
 from fusetui.tui.view_store import KeptView, kept_of
 
 LINEAR = at("aten::linear")
-CHANGES = {
+CHANGES: dict[str, list[Run]] = {
     "zoom": [LINEAR, *do("zoom-to")],
     "folds": [LINEAR, *do("fold")],
     "unfolded": do("unfold-all"),
