@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult, SystemCommand
 from textual.filter import LineFilter
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, OptionList
@@ -25,11 +26,20 @@ from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.loading import TracesLoaded
+from fusetui.tui.pages import overlays
 from fusetui.tui.palette import ID as PALETTE_ID
 from fusetui.tui.palette import Palette
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.state import commands, hang, memory, moving, reading, search
-from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
+from fusetui.tui.state.action import (
+    Action,
+    Run,
+    all_keys_text,
+    applies,
+    key_text,
+    perform,
+    with_keys,
+)
 from fusetui.tui.state.commands import EXAMPLES, VERBS
 from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
 from fusetui.tui.state.replays import changes_of
@@ -38,10 +48,18 @@ from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.typed_keys import keys_of
 from fusetui.tui.view_store import keep, restored
 
+if TYPE_CHECKING:
+    from fusetui.tui.line_history import LineHistory
+
 PAGING = ("pageup", "pagedown")
 SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
 EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
+PALETTE = "palette"  # the action that opens it
+CLOSING_KEYS = ("enter", "escape")  # those that end a text
+FOCUS_KEYS = ("tab", "shift+tab")  # Textual's, without effect where nothing is focused
+NOT_PASTED = "a pasted text goes into the line of {command} or {search}, not here"
+Typed = events.Key | events.Paste
 
 
 class AppOptions(msgspec.Struct, frozen=True):
@@ -62,6 +80,8 @@ class AppOptions(msgspec.Struct, frozen=True):
     typed: str = ""  # before the app began
     memory: Sequence[str] = ()  # snapshots, alone or beside the traces
     dumps: Sequence[str] = ()  # of the flight recorder, alone or beside the traces
+    # what makes the history of typed lines; None: it is of this run alone
+    history: Callable[[], LineHistory] | None = None
 
 
 class FusetuiApp(Ending):
@@ -95,7 +115,9 @@ class FusetuiApp(Ending):
         self._performing = Performing(
             self, options.alone, tuple(options.captured_by), options.compile_log
         )
-        self._early = keys_of(options.typed)
+        self._early: list[Typed] = [*keys_of(options.typed)]
+        self._is_line_closing = False
+        self._lines: LineHistory | None = None
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -147,16 +169,17 @@ class FusetuiApp(Ending):
         had_overlay_too = before.overlay is not None and state.overlay is not None
         if not (had_overlay_too and _shows_same_page(before, state)):
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
-        if state.prompt is not before.prompt:
-            self._ask(state.prompt)
         if state.overlay is not None:
             self._cover()
         elif self._overlay is not None:
             self._overlay.dismiss()
             self._overlay = None
+        if state.prompt is not before.prompt:
+            self._ask(state.prompt)
 
     def _ask(self, prompt: Prompt | None) -> None:
         """Shows the line for a text on the screen that is in front, or hides it."""
+        self._is_line_closing = False
         front = self._overlay or self._page
         if prompt is None or prompt.is_letter:
             for shown in {self._page, front}:
@@ -164,8 +187,18 @@ class FusetuiApp(Ending):
                 shown.set_focus(None)
             return
         changes = changes_of(self.state.side.trace) if self.state.sides else []
-        front.input.ask(prompt, self.state.typed, changes)
+        front.input.ask(prompt, self.state.typed, changes, self._history())
         front.set_focus(front.input)
+
+    def _history(self) -> LineHistory:
+        """What was typed into lines; made when the first one is opened."""
+        if self._lines is None:
+            self._lines = (self._options.history or _history_of_run)()
+        return self._lines
+
+    def keep_lines(self) -> str:
+        """Writes what was typed into lines, if anything; a sentence if that fails."""
+        return "" if self._lines is None else self._lines.keep()
 
     def _cover(self) -> None:
         """Shows what lies over the page."""
@@ -177,13 +210,14 @@ class FusetuiApp(Ending):
         canvas.styles.width = size.width
         canvas.styles.height = size.height
         canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
+        self._overlay.hints.show(screen_layout.overlay_hint(self.state))
 
     # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys arrive here first: each of a burst sees the change made by the one
-        before."""
-        if not isinstance(event, events.Key) or event.is_forwarded:
+        """Keys and pasted texts arrive here first: each of a burst sees the change made
+        by the one before."""
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif self._waits(event):
             self._early.append(event)
@@ -191,13 +225,23 @@ class FusetuiApp(Ending):
             await self._catch_up()
             await self._press(event)
 
-    def _waits(self, event: events.Key) -> bool:
-        """Whether nothing can be done with a key until the first trace is there: it is
-        of a text that a key before it asked for, no action has it, or its action needs
-        a trace."""
-        if not is_starting(self.state) or registry.always(event.key, self.state):
+    def _waits(self, event: Typed) -> bool:
+        """Whether a line of text is being closed, or nothing can be done with a key
+        until the first trace is there: it is of a text that a key before it asked for,
+        no action has it, or its action needs a trace."""
+        if self._is_palette_open():
+            return False
+        if isinstance(event, events.Paste):
+            return self._holds_keys()
+        if registry.always(event.key, self.state):
+            return False
+        if self._is_line_closing:
+            return True
+        if not is_starting(self.state):
             return False
         for early in self._early:
+            if not isinstance(early, events.Key):
+                continue
             earlier = registry.action_for(early.key, self.state)
             if earlier is not None and earlier.name in TEXTS:
                 return True
@@ -205,33 +249,56 @@ class FusetuiApp(Ending):
         return action is None or bool(action.needs(self.state))
 
     async def _catch_up(self) -> None:
-        """Presses the keys that waited for the trace, before any other."""
-        if not is_starting(self.state):
-            keys, self._early = self._early, []
-            for event in keys:
-                await self._press(event)
+        """Presses the keys that waited, before any other."""
+        while self._early and not self._holds_keys():
+            await self._press(self._early.pop(0))
 
-    async def _press(self, event: events.Key) -> None:
-        """Presses a key; what the registry does not take is Textual's."""
+    def _holds_keys(self) -> bool:
+        """Whether keys wait: for the first trace, or for what was typed into a line to
+        be obeyed."""
+        return is_starting(self.state) or self._is_line_closing
+
+    async def _press(self, event: Typed) -> None:
+        """Presses a key, or pastes a text; what the registry does not take is
+        Textual's."""
+        if isinstance(event, events.Paste):
+            await self._paste(event)
+            return
         is_enter = event.key == EARLY_ENTER
         if is_enter and registry.action_for(EARLY_ENTER, self.state) is None:
             event = events.Key("enter", "\r")
         if not self._pressed(event):
             await super().on_event(event)
 
+    async def _paste(self, event: events.Paste) -> None:
+        """A text is pasted into a line that asks for one, and nowhere else: no
+        character of it is a key."""
+        prompt = self.state.prompt
+        asks_text = prompt is not None and not prompt.is_letter
+        if asks_text or self._is_palette_open():
+            await super().on_event(event)
+        else:
+            self.do(lambda state: told(state, with_keys(NOT_PASTED, state)))
+
+    def _is_palette_open(self) -> bool:
+        return self.screen not in (self._page, self._overlay)
+
     def _pressed(self, event: events.Key) -> bool:
-        """Whether the registry takes the key; else it is typed into a line, or
-        Textual's."""
+        """Whether the registry takes the key, or says that it does nothing; else it is
+        typed into a line, or Textual's."""
         action = registry.always(event.key, self.state)
         if action is None:
-            if self.screen not in (self._page, self._overlay):
+            if self._is_palette_open():
                 return self._is_kept_from_palette(event.key)
             if self.state.prompt is not None:
                 return self._answered(self.state.prompt, event)
             action = registry.action_for(event.key, self.state)
-        if action is None:
+        if action is not None:
+            self.act(action)
+        elif event.key in self.active_bindings and event.key not in FOCUS_KEYS:
             return False
-        self.act(action)
+        else:
+            self.do(partial(registry.unused, event.key, _as_written(event)))
         return True
 
     def _is_kept_from_palette(self, key: str) -> bool:
@@ -244,13 +311,17 @@ class FusetuiApp(Ending):
 
     def _answered(self, prompt: Prompt, event: events.Key) -> bool:
         """Whether a prompt takes the key without its line: any key where a letter is
-        asked for, else Escape, which closes it."""
+        asked for. What follows the key that closes a line waits until all keys before
+        it are in the text."""
         if prompt.is_letter:
             self.do(partial(moving.answered, character=event.character or ""))
             return True
-        if event.key == "escape":
-            self.do(partial(replace, prompt=None, hint="", found=None))
+        if event.key not in CLOSING_KEYS:
+            return False
+        if not isinstance(self.focused, PromptInput):  # nothing would come of the key
+            self.on_prompt_input_left()
             return True
+        self._is_line_closing = True
         return False
 
     def act(self, action: Action) -> None:
@@ -259,15 +330,28 @@ class FusetuiApp(Ending):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Enter in the line of a search or of a command."""
+        if self.state.prompt is not None:
+            self._history().add(self.state.prompt, message.value)
         if self.state.is_searching:
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
+        elif self.state.prompt is Prompt.FILTER:
+            self.do(partial(replace, prompt=None))
+
+    def on_prompt_input_left(self) -> None:
+        """Escape in a line: it is closed, and what it found is dropped."""
+        if self.state.prompt is Prompt.FILTER:
+            self.do(partial(overlays.narrowed, words=""))
+        if self.state.prompt is not None:
+            self.do(partial(replace, prompt=None, hint="", found=None))
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """The text of a search has changed."""
+        """The text of a search, or of what narrows the keys, has changed."""
         if self.state.is_searching:
             self.do(partial(search.typed, text=message.value))
+        elif self.state.prompt is Prompt.FILTER:
+            self.do(partial(overlays.narrowed, words=message.value))
 
     def on_moused(self, message: Moused) -> None:
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
@@ -286,7 +370,8 @@ class FusetuiApp(Ending):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The actions that apply now, for the palette."""
         for action in registry.ACTIONS:
-            if applies(action, self.state):
+            is_palette = action.name == PALETTE
+            if applies(action, self.state) and not is_palette:
                 keys = all_keys_text(action, self.state, " ")
                 about = f"{keys}   {action.help}".strip()
                 yield SystemCommand(action.title, about, partial(self.act, action))
@@ -321,9 +406,31 @@ class FusetuiApp(Ending):
             self.do(partial(told, sentence=sentence))
 
 
+def _history_of_run() -> LineHistory:
+    """Of typed lines, of which nothing is kept."""
+    from fusetui.tui.line_history import LineHistory  # rarely needed
+
+    return LineHistory(None)
+
+
+def _kept_history() -> LineHistory:
+    """Of typed lines, those of earlier runs included."""
+    from fusetui.tui.line_history import kept_history  # rarely needed
+
+    return kept_history()
+
+
 def is_starting(state: State) -> bool:
     """Whether the first trace is being read, and nothing of it is shown."""
     return state.reading is not None and not state.is_open and state.overlay is None
+
+
+def _as_written(event: events.Key) -> str:
+    """How a person writes a key, in printable characters."""
+    character = event.character or ""
+    if len(character) == 1 and character.isprintable() and not character.isspace():
+        return character
+    return key_text(event.key)
 
 
 def _shows_same_page(before: State, state: State) -> bool:
@@ -349,12 +456,16 @@ def run(
     bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
     look_less_often(YOUNG_OF_APP)
-    app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
+    app = FusetuiApp(
+        AppOptions(
+            tuple(paths), keymap=keymap, alone=False, history=_kept_history, **options
+        )
+    )
     with ended_by_signals(app):
         app.run(mouse=mouse)
-    not_kept = keep(app.state)
-    if not_kept and say is not None:
-        say(not_kept)
+    for not_kept in (keep(app.state), app.keep_lines()):
+        if not_kept and say is not None:
+            say(not_kept)
     return app.outcome()
 
 
@@ -362,21 +473,36 @@ COMPLETION = [f"{verb} " for verb in VERBS if len(verb) > 1]
 PLACEHOLDERS = {
     Prompt.SEARCH: "kind:gemm dur>50us   Enter go to first   Esc close",
     Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
+    Prompt.FILTER: "words to find: zoom   Enter keep   Esc all keys",
 }
 
 
 class PromptInput(Input):
-    """Shown while the state asks for a text. Enter submits it; Tab completes a
-    command."""
+    """Shown while the state asks for a text. Enter submits it, Escape leaves it; Tab
+    completes a command, Up and Down go through what was typed before."""
+
+    class Left(Message):
+        """Escape was pressed in the line."""
 
     def __init__(self) -> None:
         # a command that stands there is gone on with
         super().__init__(select_on_focus=False)
         self.cursor_blink = False  # nothing is sent while nobody types
+        self._prompt = Prompt.COMMAND
+        self._history: LineHistory | None = None
+        self._earlier: tuple[str, ...] | None = None  # None: not asked for yet
+        self._steps_back = 0  # which of the earlier lines is shown; 0: what is typed
+        self._draft = ""
 
-    def ask(self, prompt: Prompt, text: str, changes: Sequence[str]) -> None:
+    def ask(
+        self, prompt: Prompt, text: str, changes: Sequence[str], history: LineHistory
+    ) -> None:
         """Focuses the line, in which a command may stand already; `changes`: commands
-        about changes, which are completed too."""
+        about changes, which are completed too; `history`: what was typed before."""
+        self._prompt = prompt
+        self._history = history
+        self._earlier = None
+        self._steps_back = 0
         self.placeholder = PLACEHOLDERS[prompt]
         self.display = True
         if prompt is Prompt.COMMAND:
@@ -389,11 +515,32 @@ class PromptInput(Input):
         self.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Tab takes the command that is suggested."""
-        if event.key == "tab":
+        """Escape leaves the line; Tab takes the command that is suggested; Up and Down
+        show earlier lines."""
+        if event.key == "escape":
+            event.stop()
+            self.post_message(self.Left())
+        elif event.key == "tab":
             event.stop()
             self.action_end()
             self.action_cursor_right()
+        elif event.key in ("up", "down"):
+            event.stop()
+            self._step(1 if event.key == "up" else -1)
+
+    def _step(self, back: int) -> None:
+        """Shows an earlier line, or a later one; after the last what was typed."""
+        if self._earlier is None:
+            history = self._history
+            self._earlier = () if history is None else history.lines(self._prompt)
+        steps_back = self._steps_back + back
+        if not 0 <= steps_back <= len(self._earlier):
+            return
+        if self._steps_back == 0:
+            self._draft = self.value
+        self._steps_back = steps_back
+        self.value = self._earlier[-steps_back] if steps_back else self._draft
+        self.cursor_position = len(self.value)
 
 
 class PageScreen(Screen[None], inherit_bindings=False):
@@ -410,15 +557,25 @@ class PageScreen(Screen[None], inherit_bindings=False):
         yield self.input
 
 
+class HintLine(Canvas):
+    """The last line below what lies over the page; the mouse does nothing on it."""
+
+    def on_moused(self, message: Moused) -> None:
+        message.stop()
+
+
 class OverlayScreen(ModalScreen[None], inherit_bindings=False):
-    """A canvas over the page, and an input line on the last line of the screen."""
+    """A canvas over the page, a sentence on the last line of the screen, and an input
+    line over that."""
 
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
         self.canvas = Canvas(scheme, scheme.surface)
+        self.hints = HintLine(scheme)
         self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
-        """The canvas, and the line on the last line of the screen."""
+        """The canvas, and what the last line of the screen shows."""
         yield self.canvas
+        yield self.hints
         yield self.input

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fusetui.text.printable import printable
 from fusetui.text.toml import WrongFileError, table_in, text_of
-from fusetui.tui.state.action import Action, key_name, key_text
+from fusetui.tui.state.action import EVERYWHERE, Action, key_name, key_text
 
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
 FILE = "keys.toml"
@@ -116,7 +116,7 @@ def _meet(one: str, other: str) -> bool:
     if one == other:
         return True
     pair = {one, other}
-    if "Everywhere" in pair:
+    if EVERYWHERE in pair:
         return not pair & MODAL
     return pair <= {"In the lists", *LISTS} and not pair.isdisjoint(OF_MANY)
 

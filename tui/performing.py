@@ -141,6 +141,8 @@ class Performing:
                 app.interrupt()
             case Order.SUSPEND:
                 app.action_suspend_process()
+            case Order.PALETTE:
+                app.action_command_palette()
             case Effect():
                 self._work(effect)
 

@@ -39,16 +39,23 @@ from fusetui.tui.state import (
     tour,
 )
 from fusetui.tui.state.action import (
+    EVERYWHERE,
     Action,
     action,
     all_keys_text,
     anything_open,
+    anywhere,
+    applies,
     chosen,
+    keys_of,
+    keys_text,
     nothing,
+    with_keys,
 )
 from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
+    OVERLAY,
     PAIRED,
     CopyText,
     Help,
@@ -68,7 +75,7 @@ BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     *(moving.SECTION, answer.SECTION, LISTS, folding.SECTION),
     *(action.section for page in PAGES for action in page.actions),
-    *("Everywhere", overlays.SECTION, tour.SECTION),
+    *(EVERYWHERE, overlays.SECTION, tour.SECTION),
 )
 """The sections of the help, in this order."""
 
@@ -78,8 +85,8 @@ def page_of(state: State) -> Page:
 
 
 def _brings(page: Page) -> Callable[[State], bool]:
-    """Where the key of a page applies."""
-    return lambda state: state.overlay is None and page.takes_key(state)
+    """Where the key of a page applies, also over what lies over the page in front."""
+    return page.takes_key
 
 
 def list_of(state: State) -> ListPage | None:
@@ -100,6 +107,7 @@ def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
     if missing := page.why_not(state):
         return told(state, missing)
+    state = replace(state, overlay=None)
     asked = page.ask(state)
     if asked is not None:
         return asked
@@ -138,6 +146,20 @@ def source_asked(state: State) -> Outcome:
     return source.asked(state, page_of(there).described(there))
 
 
+def help_or_back(state: State) -> Outcome:
+    """All keys, those that act here first; from them back to what they were asked
+    over."""
+    overlay = state.overlay
+    if isinstance(overlay, Help):
+        return overlays.close(state)
+    keys = Help(
+        sections=(*help_sections(state),),
+        before=overlay,
+        list_before=state.lists.get(OVERLAY),
+    )
+    return overlaid(state, keys)
+
+
 def asks(effect: Order) -> Callable[[State], Outcome]:
     return lambda state: (state, effect)
 
@@ -152,6 +174,7 @@ ACTIONS: tuple[Action, ...] = (
     *answer.ACTIONS,
     *moving.ACTIONS,
     *moving.ARRANGING,
+    timeline.RESET,
     *timeline.SCROLLING,
     *moving.MARKING,
     *(action for page in PAGES for action in page.actions),
@@ -206,7 +229,16 @@ ACTIONS: tuple[Action, ...] = (
         "Keys",
         "?",
         "this page",
-        lambda s: overlaid(s, Help((*help_sections(s),))),
+        help_or_back,
+        where=anywhere,
+    ),
+    _anytime(
+        "palette",
+        "Palette",
+        "ctrl+p",
+        "every command by its name, also those without a key",
+        asks(Order.PALETTE),
+        where=anywhere,
     ),
     _anytime(
         "suspend",
@@ -226,10 +258,46 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )
 BY_ACTION = {action.name: action for action in ACTIONS}
+ALL_KEYS = "{help} shows all keys"
+MAX_USES_NAMED = 2  # of a key that does nothing where it was pressed
+_PAGE_OF_SECTION = {moving.SECTION: TimelinePage.name} | {
+    action.section: page.name for page in PAGES for action in page.actions
+}
+"""The page on which the keys of a section of the help act."""
 
 
 def action_for(key: str, state: State) -> Action | None:
     return chosen(ACTIONS, key, state)
+
+
+def unused(key: str, written: str, state: State) -> State:
+    """Says that a key does nothing here, and where it does something; `written`: how a
+    person writes the key."""
+    here = "here"
+    if state.overlay is None:
+        page_key = keys_text(state.page, state)
+        here = f"on page {page_key}" if page_key else "on this page"
+    uses = []
+    for candidate in ACTIONS:
+        if key in keys_of(candidate, state):
+            uses.append(_use(candidate, state))
+    if not uses:
+        return told(state, with_keys(f"{written} does nothing; {ALL_KEYS}", state))
+    first_uses = list(dict.fromkeys(uses))[:MAX_USES_NAMED]
+    return told(state, f"{written} does nothing {here}; {'; '.join(first_uses)}")
+
+
+def _use(entry: Action, state: State) -> str:
+    """Where an action acts, and what it does: `in the timeline, page 1: zoom in`."""
+    title = entry.title[:1].lower() + entry.title[1:]
+    if entry.section == EVERYWHERE:
+        return f"{title}: {entry.help}"
+    where = entry.section[:1].lower() + entry.section[1:]
+    page = _PAGE_OF_SECTION.get(entry.section)
+    page_key = keys_text(page, state) if page else ""
+    if page_key and page != state.page:
+        where += f", page {page_key}"
+    return f"{where}: {title}"
 
 
 def always(key: str, state: State) -> Action | None:
@@ -246,11 +314,23 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 def help_sections(
     state: State,
 ) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """All sections with the keys, titles and helps of their actions, those of the page
-    first; what needs a replay that is drawn after what needs none."""
+    """All sections with the keys, titles and helps of their actions, first those whose
+    keys act on the page, or in what lies over it; what needs a replay that is drawn
+    after what needs none."""
     of_page = {action.section for action in page_of(state).actions}
-    sections = sorted(by_section(), key=lambda entry: entry[0] not in of_page)
-    for section, actions in sections:
+
+    def rank(entry: tuple[str, list[Action]]) -> int:
+        """The page itself, what else acts on it, what acts everywhere, all others."""
+        section, actions = entry
+        acting = sum(applies(action, state) for action in actions)
+        acts_here = 2 * acting > len(actions)
+        if section == EVERYWHERE:
+            return 2
+        if section in of_page and acts_here:
+            return 0
+        return 1 if acts_here else 3
+
+    for section, actions in sorted(by_section(), key=rank):
         texts = []
         for entry in sorted(actions, key=lambda item: item in replays.SECOND):
             keys = all_keys_text(entry, state)

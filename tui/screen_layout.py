@@ -28,6 +28,7 @@ from fusetui.tui.pages.hang import hang_head
 from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
+from fusetui.tui.pages.timeline import LETTERS
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state import screen
 from fusetui.tui.state.action import (
@@ -51,8 +52,8 @@ from fusetui.tui.state.tour import STEPS
 
 BETWEEN_HINTS = "  "
 BETWEEN_KEYS = "   "  # after a sentence, whose keys follow
+PALETTE_HINT = "palette palette"
 STOP_HINT = "stop stop and keep what was read"
-LETTERS_OF_SIDES = ("A ", "B ")
 
 
 def panes(state: State) -> list[Pane]:
@@ -133,6 +134,7 @@ def _hints_of_page(state: State) -> list[str]:
     anything to keep."""
     page = page_of(state)
     hints = page.hints.split("; ") if page.has(state) else ["quit quit"]
+    hints.insert(1, PALETTE_HINT)
     if state.reading is not None and not state.reading.is_whole:
         hints.insert(0, STOP_HINT)
     return hints
@@ -160,6 +162,14 @@ def overlay_panes(state: State) -> list[Pane]:
         return _sentence_panes(problem, replace(size, width=width))
     tour = _tour(state, screen.overlay_tour_lines(state))
     return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]
+
+
+def overlay_hint(state: State) -> Stack:
+    """The last line of the screen below what lies over the page: a sentence, if there
+    is one. One with keys is of the page, where these act."""
+    is_of_page = not state.hint or bool(state.hint_keys)
+    sentence = text([]) if is_of_page else _hints(state)
+    return Stack([(1, sentence)])
 
 
 def stack(panes: Sequence[Pane]) -> Stack:
@@ -214,10 +224,12 @@ def _tabs(state: State) -> Pane:
 
 
 def _tab(page: Page, state: State) -> Tab:
-    """The tab of a page: its key and its title."""
+    """The tab of a page: its key and its titles."""
     return Tab(
         name=page.name,
-        text=f"{keys_text(page.name, state)} {page.title}".strip(),
+        key=keys_text(page.name, state),
+        title=page.title,
+        short=page.short or page.title,
         is_here=page.name == state.page,
         is_missing=bool(page.why_not(state)),
     )
@@ -284,7 +296,7 @@ def _sides_head(state: State) -> TextPicture:
     def lines(width: int, height: int) -> list[Said]:
         shown = []
         for index, side in sides.items():
-            letter = LETTERS_OF_SIDES[index] if has_letters else ""
+            letter = f"{LETTERS[index]} " if has_letters else ""
             about = head(side, width - 4)
             shown.append(_title(f"{letter}{about}"))
         if second:

@@ -208,16 +208,24 @@ def _kept_file(path: str) -> Path | None:
     """Our file about a trace, named by what the trace begins and ends with; None where
     nothing is kept: of what is no file, or by request. Raises OSError and
     RuntimeError."""
-    folder_name = os.environ.get(FOLDER_VARIABLE, "")
-    if folder_name == "off" or not Path(path).is_file():
+    folder = folder_of_kept("traces")
+    if folder is None or not Path(path).is_file():
         return None
+    return folder / f"{_identity(path)}.json"
+
+
+def folder_of_kept(below: str = "") -> Path | None:
+    """Where something is kept between two runs: the folder that the environment names,
+    else the user's state folder, or a folder `below` that; None where nothing is kept
+    by request. Raises RuntimeError where there is no home."""
+    folder_name = os.environ.get(FOLDER_VARIABLE, "")
+    if folder_name == "off":
+        return None
+    if folder_name:
+        return Path(folder_name)
     from platformdirs import user_state_path
 
-    if folder_name:
-        folder = Path(folder_name)
-    else:
-        folder = user_state_path("fusetui", appauthor=False) / "traces"
-    return folder / f"{_identity(path)}.json"
+    return user_state_path("fusetui", appauthor=False) / below
 
 
 def _identity(path: str) -> str:

@@ -46,8 +46,9 @@ async def test_two_quick_enters_run_a_command_once(
         def counted(action: Action) -> None:
             performed.append(action.name)
 
+        await pilot.press("ctrl+p")
         monkeypatch.setattr(app, "act", counted)
-        await pilot.press("ctrl+p", *"kernels", "down")
+        await pilot.press(*"kernels", "down")
         pressed_at_once(app, "enter", "enter", "enter")
         await pilot.pause(0.2)
         assert len(performed) == 1

@@ -60,6 +60,7 @@ CLOSE = do("zoom-in", "zoom-in")
 
 ENDS: dict[str, Order] = {
     "suspend": Order.SUSPEND,
+    "palette": Order.PALETTE,
     "quit": Order.QUIT,
     "interrupt": Order.INTERRUPT,
 }
@@ -172,6 +173,7 @@ CASES = {
     "close": Case(*do("help")),
     "source": Case(LINEAR),
     "source-part": Case(with_source),
+    "help-filter": Case(*do("help")),
     "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),
     "beside": Case(chooses),
@@ -326,6 +328,8 @@ CASES = {
     "swap": Case(sides=2),
     "help": Case(),
     "suspend": Case(),
+    "palette": Case(),
+    "reset": Case(*CLOSE),
     "quit": Case(),
     "interrupt": Case(),
 }

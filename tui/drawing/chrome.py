@@ -139,14 +139,16 @@ class Tab(msgspec.Struct, frozen=True):
     """A page; `is_missing`: it cannot be shown now."""
 
     name: str
-    text: str
+    key: str  # "" where the user took it away
+    title: str
+    short: str  # the title where there is little room
     is_here: bool
     is_missing: bool
 
 
 def tabs_picture(tabs: tuple[Tab, ...]) -> TextPicture:
-    """The names of all pages; where they do not fit, of those not in front the keys
-    alone."""
+    """The names of all pages; where they do not fit, short ones, and at last of those
+    not in front the keys alone."""
 
     def lines(width: int, height: int) -> list[list[Styled]]:
         parts: list[Styled] = []
@@ -184,11 +186,8 @@ class _TabPlace(NamedTuple):
 
 
 def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
-    """The tabs in `width` cells, without room between them where they would not
-    fit."""
-    texts = [f" {tab.text} " for tab in tabs]
-    if sum(map(len, texts)) > width:
-        texts = [f" {_short_text(tab)} " for tab in tabs]
+    """The tabs in `width` cells: in the longest form in which all of them fit."""
+    texts = _texts(tabs, width)
     all_between = BETWEEN_CELLS * (len(texts) - 1)
     has_room = sum(map(len, texts)) + all_between <= width
     between = BETWEEN_CELLS if has_room else 0
@@ -199,9 +198,24 @@ def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
         begin = end + between
 
 
-def _short_text(tab: Tab) -> str:
-    """The key of a page; of that in front its name too."""
-    return tab.text if tab.is_here else tab.text.split()[0]
+def _texts(tabs: tuple[Tab, ...], width: int) -> list[str]:
+    """The keys and titles of all pages, closer together or shorter where they would not
+    fit; at last the keys alone, but for the page in front."""
+    titles = [f"{tab.key} {tab.title}".strip() for tab in tabs]
+    short_titles = [f"{tab.key} {tab.short}".strip() for tab in tabs]
+    spacious = [f" {title} " for title in titles]
+    close = [f" {title}" for title in titles]
+    short = [f" {title}" for title in short_titles]
+    short_beside_front = []
+    for tab, long_text, short_text in zip(tabs, close, short, strict=True):
+        short_beside_front.append(long_text if tab.is_here else short_text)
+    for texts in (spacious, close, short_beside_front, short):
+        if sum(map(len, texts)) <= width:
+            return texts
+    keys = []
+    for tab, title in zip(tabs, titles, strict=True):
+        keys.append(f" {title if tab.is_here or not tab.key else tab.key} ")
+    return keys
 
 
 def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
 
 
+ACTIVE = ">"  # before the letter of the side that the keys act on
+
+
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One side through a view; `top` is the first of its lines beneath the ruler."""
 
@@ -50,6 +53,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     marked: frozenset[int] = frozenset()
     chosen: Interval | None = None
     path: Marks | None = None  # of what is marked as the critical path
+    letter: str = ""  # of the side, where there are two
+    is_active: bool = False  # whether the keys act on this one of two sides
 
     @cached_property
     def places(self) -> Sequence[Place]:
@@ -63,7 +68,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if y < division.axis:
             window = self.view.begin, self.view.end, side.origin, side.begin, side.end
             scroll = self._lines_in_view(division)
-            return side.trace, window, y, division, self.chosen, scroll
+            which = self.letter, self.is_active
+            return side.trace, window, y, division, self.chosen, scroll, which
         if y >= division.axis + division.lanes:
             return side.trace, self.glyphs, width, "legend"
         index = y - division.axis + self.top
@@ -120,7 +126,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._window_line(division)
 
     def _minimap(self, division: Division) -> list[Styled]:
-        """How busy the GPUs were over the whole trace; the window is brighter."""
+        """How busy the GPUs were over the whole trace; the window is brighter. In front
+        of it the letter of the side, of two."""
         side = self.side
         busy = busy_of(side.trace)
         levels = busy.levels(
@@ -131,7 +138,12 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         window = window_columns(side, self.view, division.width)
         parts = _with_bright_cells(self.glyphs.bars(levels), window, "busy")
-        return labeled(busy.label, parts, division.gutter)
+        if not self.letter:
+            return labeled(busy.label, parts, division.gutter)
+        mark = f"{ACTIVE if self.is_active else ' '}{self.letter} "
+        token = "front" if self.is_active else "title"
+        label = labeled(busy.label, parts, division.gutter - len(mark))
+        return [(mark, token), *label]
 
     def _window_line(self, division: Division) -> list[Styled]:
         """A bar below the part of the minimap that the window shows."""

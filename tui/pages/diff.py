@@ -31,7 +31,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, page_table
-from fusetui.tui.pages.timeline import clicked
+from fusetui.tui.pages.timeline import LETTERS, clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
 from fusetui.tui.state.moving import Move, P, brought
@@ -333,6 +333,8 @@ def _timeline(
         view=comparison.views[index],
         glyphs=glyphs_for(state.ascii_only, state.colorless),
         marked=comparison.marked[index],
+        letter=LETTERS[index],
+        is_active=index == state.active and not state.session.together,
     )
     height = min(2 + len(picture.places), most)
 

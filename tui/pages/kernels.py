@@ -66,6 +66,7 @@ class KernelsPage(ListPage):
     """Enter shows the longest of a group in the timeline, n and N the others."""
 
     name, title, key = NAME, "Kernels", "3"
+    short = "Kern"
     is_table = True
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (

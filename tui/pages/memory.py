@@ -101,6 +101,7 @@ class MemoryPage(ListPage):
     """Space opens a holder into its stacks, and a stack into its allocations."""
 
     name, title, key = MEMORY, "Memory", "9"
+    short = "Mem"
     help = "who holds the memory of a GPU, by a snapshot or a trace"
     is_table = True
     hints = (

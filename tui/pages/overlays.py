@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
+from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
@@ -56,6 +57,7 @@ from fusetui.tui.state.state import (
     ListState,
     Order,
     Outcome,
+    Prompt,
     Replayed,
     Size,
     State,
@@ -306,6 +308,7 @@ RECORDING = "show record", "leave close"
 RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
+NARROW = "help-filter type to narrow"
 SECOND = "second shows the replay beside the recording"
 MAX_GAP_LINES = 50
 KEYS_CELLS = 20
@@ -337,6 +340,8 @@ class OverlayList(ListPage):
             keys_text = hints_text((NEXT_PART, CLOSE), state)
             return source_rows(overlay, state.ascii_only, keys_text)
         hints = [CLOSE]
+        if is_help(state):
+            hints.append(NARROW)
         if replays.is_worth(state):
             hints.insert(0, SECOND)
         if is_slice(state):
@@ -380,9 +385,22 @@ closed = partial(replace, overlay=None)
 
 def left_behind(state: State) -> State:
     """Without the overlay; a list of programs that lies over the first list leads back
-    to that."""
-    before = state.overlay.before if isinstance(state.overlay, Chooser) else None
-    return closed(state) if before is None else overlaid(state, before)
+    to that, and the keys to what they were asked over."""
+    overlay = state.overlay
+    if not isinstance(overlay, Chooser | Help) or overlay.before is None:
+        return closed(state)
+    now = overlaid(state, overlay.before)
+    if isinstance(overlay, Help):
+        return now.with_list(OVERLAY, overlay.list_before)
+    return now
+
+
+def narrowed(state: State, words: str) -> State:
+    """Of the keys that lie over the page those that have all of some words."""
+    overlay = state.overlay
+    if not isinstance(overlay, Help) or overlay.words == words:
+        return state
+    return overlaid(state, replace(overlay, words=words))
 
 
 def close(state: State) -> Outcome:
@@ -414,6 +432,10 @@ def is_slice(state: State) -> bool:
 def is_text(state: State) -> bool:
     """A text or a list to read, not a choice."""
     return state.overlay is not None and not is_choosing(state)
+
+
+def is_help(state: State) -> bool:
+    return isinstance(state.overlay, Help)
 
 
 def is_source(state: State) -> bool:
@@ -462,7 +484,7 @@ def _text_rows(
 def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
     """The title and the lines of an overlay, in `width` cells."""
     if isinstance(overlay, Help):
-        return _Text("keys", _sections(overlay.sections, width))
+        return _help(overlay, width)
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
     if isinstance(overlay, Replayed):
@@ -534,6 +556,26 @@ def replayed_text(answer: CriticalPath | WhatIf, width: int) -> ReplayedText:
     return ReplayedText("critical path", path_text(answer, width))
 
 
+def _help(overlay: Help, width: int) -> _Text:
+    """The keys, or those that have all of the words that were typed: in the name of
+    the section, in the keys, the title or the help."""
+    words = overlay.words.lower().split()
+    if not words:
+        return _Text("keys", _sections(overlay.sections, width))
+    sections = []
+    for section, actions in overlay.sections:
+        matching = []
+        for texts in actions:
+            line = " ".join((section, *texts)).lower()
+            if all(word in line for word in words):
+                matching.append(texts)
+        if matching:
+            sections.append((section, matching))
+    title = f"keys: {printable(overlay.words.strip())}"
+    lines = _sections(sections, width) or [Said("no key has these words")]
+    return _Text(title, lines)
+
+
 def _sections(
     sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
 ) -> list[Said]:
@@ -588,10 +630,7 @@ def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) ->
 
 
 def _choosing_heading(state: State, offers: Sequence[Offer]) -> str:
-    """What keys do in a list of choices; before anything is open, the hint instead if
-    there is one, because the list covers the last line of the screen."""
-    if state.hint and not state.is_open:
-        return narrow(state.hint)
+    """What keys do in a list of choices."""
     are_programs = bool(offers) and offers[0].pid > 0
     if are_programs:
         hints = RECORDING_B if state.sides else RECORDING
@@ -606,10 +645,18 @@ ACTIONS = (
     _over(
         name="close",
         title="Close",
-        written="escape q i question_mark",
+        written="escape q i",
         help="what is read",
         run=close,
         where=is_text,
+    ),
+    _over(
+        name="help-filter",
+        title="Narrow the keys",
+        written="/",
+        help="to those that have all words that are typed",
+        run=partial(replace, prompt=Prompt.FILTER),
+        where=is_help,
     ),
     _over(
         name="raw",

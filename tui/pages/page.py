@@ -31,7 +31,15 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Action, a_trace, action, nothing
 from fusetui.tui.state.screen import size_of
-from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, State
+from fusetui.tui.state.state import (
+    COPIED,
+    Details,
+    Outcome,
+    Overlay,
+    Size,
+    State,
+    told,
+)
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -57,6 +65,7 @@ class Page(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    short: ClassVar[str] = ""  # the title in a narrow bar of pages, if it is another
     key: ClassVar[str]
     help: ClassVar[str]
     hints: ClassVar[str]
@@ -330,8 +339,10 @@ def _move_in_list(
 def _choose(find: FindList, state: State) -> Outcome:
     """What Enter does on the row under the cursor; nothing in an empty list."""
     page = find(state)
-    if page is None or not page.rows(state).count:
+    if page is None:
         return state
+    if not page.rows(state).count:
+        return told(state, "the list is empty")
     return page.chosen(state, state.list_of(page.name).cursor)
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from fusetui.text.figures import plural
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height, on_path_text
@@ -28,7 +29,7 @@ from fusetui.tui.layout.frame import (
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
-from fusetui.tui.layout.view import HIDDEN, Side, View
+from fusetui.tui.layout.view import HIDDEN, Side, View, first_views
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
@@ -124,6 +125,7 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
     return replace(state, tops=tuple(tops))
 
 
+LETTERS = ("A", "B")  # of two sides
 MAX_COPIED_CELLS = 4000  # of a line about a gap
 MAX_COPIED_LINES = 50
 FIRST_HINTS = (
@@ -144,6 +146,7 @@ class TimelinePage(Page):
     """Lanes of CPU threads and GPU streams over one time axis."""
 
     name, title, key = TIMELINE, "Timeline", "1"
+    short = "Time"
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
@@ -308,6 +311,8 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
         marked=session.marked[index],
         chosen=session.interval(index),
         path=side.critical if state.on_path else None,
+        letter=LETTERS[index] if len(state.sides) == 2 else "",
+        is_active=index == state.active,
     )
 
     def pointed(state: State, x: int, y: int) -> State:
@@ -396,6 +401,29 @@ def _paged(state: State, pages: int) -> State:
     return scrolled(state, state.active, pages * max(1, room - 2), room)
 
 
+def reset(state: State) -> State:
+    """Everything as when it was opened: the window, the folds and the order of lanes,
+    nothing selected, no marks and no range. Undo takes it back."""
+    views = []
+    for view, folds in zip(first_views(state.sides), state.fits, strict=True):
+        views.append(replace(view, folds=folds))
+    tops = list(state.tops)
+    for index, (side, view) in enumerate(zip(state.sides, views, strict=True)):
+        room = _room(state, body(state), min(index, state.timelines - 1))
+        tops[index] = first_top(side, view, places(side, view), 0, room)
+    session = state.session
+    marks = len(session.bookmarks)
+    is_marked = marks or session.time_range or any(session.marked) or state.on_path
+    is_moved = tuple(views) != session.views or tuple(tops) != state.tops
+    if not is_moved and not is_marked:
+        return told(state, "all is as when it was opened")
+    now = replace(state, session=session.reset(tuple(views)), on_path=False)
+    sentence = "as when it was opened"
+    if marks:
+        sentence += f", without {plural(marks, 'mark')}"
+    return told(replace(now, tops=tuple(tops)), sentence, "undo undo")
+
+
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
 SCROLLING = (
     _scroll(
@@ -410,4 +438,13 @@ SCROLLING = (
         written="pageup",
         run=partial(_paged, pages=-1),
     ),
+)
+RESET = action(
+    name="reset",
+    title="Reset",
+    written="I",
+    help="folds, lanes, zoom, selection and marks, as when it was opened; u undoes it",
+    run=reset,
+    section=SECTION,
+    where=on_timeline,
 )

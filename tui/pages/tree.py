@@ -61,6 +61,7 @@ class TreePage(TreeListPage[OpTree]):
     merged."""
 
     name, title, key = NAME, "Op tree", "2"
+    short = "Tree"
     help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest; "
@@ -268,6 +269,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
     """Space opens and closes a module, Enter shows its longest call in the timeline."""
 
     name, title, key = "modules", "Modules", "6"
+    short = "Mod"
     help = "GPU time of each module and annotation"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest call; "

@@ -98,6 +98,7 @@ def _name_without_modifiers(text: str) -> str:
     return unicodedata.name(text, "").lower().replace(" ", "_").replace("-", "_")
 
 
+EVERYWHERE = "Everywhere"  # a section of the help
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
 Needs = Callable[[State], str]
@@ -107,6 +108,11 @@ NAMED = lazy_pattern(r"\{([a-z0-9-]+)\}")
 def everywhere(state: State) -> bool:
     """On all pages, with nothing over them."""
     return state.overlay is None
+
+
+def anywhere(state: State) -> bool:
+    """On all pages, and over what lies over them."""
+    return True
 
 
 def on(page: str) -> Where:
@@ -149,7 +155,7 @@ class Action(msgspec.Struct, frozen=True, dict=True):
     written: str
     help: str
     run: Run
-    section: str = "Everywhere"  # of the help
+    section: str = EVERYWHERE  # of the help
     where: Where = everywhere
     needs: Needs = a_trace  # a sentence that says what is missing; "" if nothing is
     always: bool = False  # also while a text is typed or an overlay is open
@@ -255,6 +261,7 @@ def with_keys(text: str, state: State) -> str:
 
     def keys(match: re.Match[str]) -> str:
         name = match[1]
-        return keys_text(name, state) or f"Ctrl+p {MADE[name].title}"
+        palette = keys_text("palette", state) or "Ctrl+p"  # which Textual has anyway
+        return keys_text(name, state) or f"{palette} {MADE[name].title}"
 
     return NAMED.sub(keys, text)

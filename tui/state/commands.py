@@ -18,6 +18,7 @@ from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import (
     action,
     anything_open,
+    anywhere,
     everywhere,
     nothing,
     on_timeline,
@@ -252,8 +253,8 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 
 
 def asked(state: State, typed: str = "") -> State:
-    """Asks for a command. A list to choose from is closed, unless nothing is open: then
-    it is all that there is, and stays."""
+    """Asks for a command. What lies over the page is closed, unless nothing is open:
+    then it is all that there is, and stays."""
     overlay = None if state.is_open else state.overlay
     return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
 
@@ -268,7 +269,7 @@ def on_page_or_list(state: State) -> bool:
 
 
 def _anything_open_or_list(state: State) -> str:
-    return "" if is_choosing(state) else anything_open(state)
+    return anything_open(state) if state.overlay is None else ""
 
 
 ACTIONS = (
@@ -278,7 +279,7 @@ ACTIONS = (
         written=":",
         help=", ".join(VERBS),
         run=asked,
-        where=on_page_or_list,
+        where=anywhere,
         needs=_anything_open_or_list,
     ),
     action(

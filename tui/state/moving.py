@@ -88,11 +88,15 @@ def brought(state: State, session: ViewSession, index: int) -> State:
 
 def undo(state: State) -> State:
     """The views before the last movement."""
+    if not state.session.past:
+        return told(state, "nothing to undo")
     return changed(state, state.session.undo())
 
 
 def redo(state: State) -> State:
     """The movement that was undone last."""
+    if not state.session.future:
+        return told(state, "nothing to redo")
     return changed(state, state.session.redo())
 
 

@@ -24,6 +24,7 @@ from fusetui.tui.state.session import carried, start
 from fusetui.tui.state.state import (
     DIFF,
     Chooser,
+    Help,
     Order,
     Outcome,
     Reading,
@@ -195,6 +196,9 @@ def choose(state: State) -> Outcome:
 def summarized(state: State, index: int, text: str) -> State:
     """The summary of an offer is known; it is shown where the offers are listed."""
     chooser = state.overlay
+    if isinstance(chooser, Help) and chooser.before is not None:
+        below = summarized(replace(state, overlay=chooser.before), index, text)
+        return replace(state, overlay=replace(chooser, before=below.overlay))
     if not isinstance(chooser, Chooser):
         return state
     if not chooser.programs:

@@ -7,7 +7,7 @@ from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import Size, State
 from fusetui.tui.state.tour import STEPS, tour_height
 
-MIN_LINES_WITH_TABS = 20  # of a screen; with fewer the bar of pages is left out
+MIN_LINES_WITH_TABS = 16  # of a screen; with fewer the bar of pages is left out
 OVERLAY_TENTHS = 9  # of the screen: what an overlay takes
 BOX_CELLS = 2  # of an overlay, beside its lines
 MIN_WIDTH = 40  # cells

@@ -23,6 +23,7 @@ from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
+    Help,
     HitList,
     Outcome,
     Prompt,
@@ -90,6 +91,9 @@ def _followed(before: State, state: State) -> State:
     """The list over the page after more was read: of a search with the hits of now,
     else with the slices it had."""
     overlay = state.overlay
+    if isinstance(overlay, Help) and isinstance(overlay.before, HitList):
+        # its rows are of what was read before
+        return replace(state, overlay=replace(overlay, before=None))
     if not isinstance(overlay, HitList):
         return state
     hits = state.session.hits
@@ -249,7 +253,7 @@ def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
     return overlaid(state, overlay, cursor=max(0, hits.at))
 
 
-_ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
+_ask = partial(replace, prompt=Prompt.SEARCH, overlay=None, found=None, wanted_hit="")
 ACTIONS = (
     action(
         name="search",
@@ -257,6 +261,7 @@ ACTIONS = (
         written="/",
         help="names, kinds, shapes: kind:gemm dur>50us",
         run=_ask,
+        where=lambda state: not isinstance(state.overlay, Help),
     ),
     action(
         name="next-hit",

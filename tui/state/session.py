@@ -132,6 +132,8 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     together: bool = True  # two windows move at once
     bookmarks: Mapping[str, Bookmark] = {}  # by their letters
     time_range: Range | None = None
+    removed: Mapping[str, Bookmark] = {}  # marks that a reset took away
+    removed_at: Views = ()  # the views since then: undo from there brings them back
 
     def go(self, views: Views) -> ViewSession:
         """Other views; the movement can be undone."""
@@ -164,12 +166,33 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> ViewSession:
-        """The views before the last movement."""
+        """The views before the last movement, and the marks if that was a reset."""
         if not self.past:
             return self
         *past, views = self.past
         future = (self.views, *self.future)
-        return replace(self, views=views, past=tuple(past), future=future)
+        now = replace(self, views=views, past=tuple(past), future=future)
+        if self.removed and self.views == self.removed_at:
+            bookmarks = {**self.removed, **self.bookmarks}
+            return replace(now, bookmarks=bookmarks, removed={}, removed_at=())
+        return now
+
+    def reset(self, views: Views) -> ViewSession:
+        """Other views, no marks, no range and no marked rows: one movement, which undo
+        takes back with the marks."""
+        past = (*self.past, self.views)
+        now = replace(
+            self,
+            views=views,
+            past=past[-MAX_UNDO:],
+            future=(),
+            marked=NO_MARKS * len(self.sides),
+            time_range=None,
+            bookmarks={},
+        )
+        if not self.bookmarks:
+            return now
+        return replace(now, removed=self.bookmarks, removed_at=views)
 
     def redo(self) -> ViewSession:
         """The views that were undone last."""
@@ -327,6 +350,7 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         views=carried_views(session.views),
         past=tuple(map(carried_views, session.past)),
         future=tuple(map(carried_views, session.future)),
+        removed_at=carried_views(session.removed_at) if session.removed_at else (),
         marked=tuple(map(_carried_marks, session.marked, new_rows)),
         hits=_carried_hits(session.hits, sides, new_rows),
     )

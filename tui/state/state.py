@@ -39,9 +39,13 @@ OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 class Help(msgspec.Struct, frozen=True):
     """All keys: the title of each section, and of each action its keys, title and
-    help."""
+    help. `words`: what is typed to narrow them. `before`: the overlay over which the
+    keys were asked for, to which closing them leads back, and where its list was."""
 
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    words: str = ""
+    before: Overlay | None = None
+    list_before: ListState | None = None
 
 
 class Details(msgspec.Struct, frozen=True, eq=False):
@@ -90,6 +94,7 @@ class Prompt(Enum):
 
     SEARCH = "search names"
     COMMAND = "command"
+    FILTER = "words of the keys that are listed"
     SET_MARK = "mark this place: a letter (Esc cancels)"
     GO_TO_MARK = "go to the mark (Esc cancels)"
 
@@ -408,9 +413,10 @@ class Refuse(Effect, frozen=True):
     sentence: str
 
 
-Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
+Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND PALETTE")
 """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with
-exit code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+exit code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`; `PALETTE` opens the command
+palette."""
 Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.trace import Trace
 from fusetui.trace.scrub.detect import secrets_of
-from fusetui.tui.drawing.chrome import head
+from fusetui.tui.drawing.chrome import Tab, head, tab_at, tabs_picture
 from fusetui.tui.layout.view import Side
 
 Open = Callable[..., Trace]
@@ -86,3 +86,67 @@ def test_busy_is_a_time_and_no_share(
     one, both = (Side(trace_of(kernels[:n]), (), 0, "a") for n in (1, 2))
     assert "GPU busy 50 us   " in head(one, 120)
     assert "GPUs busy 100 us in all   " in head(both, 120)
+
+
+TITLES = {
+    "Timeline": "Time",
+    "Op tree": "Tree",
+    "Kernels": "Kern",
+    "Diff": "Diff",
+    "Why": "Why",
+    "Modules": "Mod",
+    "Ranks": "Ranks",
+    "Flame": "Flame",
+    "Memory": "Mem",
+}
+
+
+def tabs(in_front: str = "Timeline") -> tuple[Tab, ...]:
+    """The nine pages, of which one is in front."""
+    return tuple(
+        Tab(
+            name=title,
+            key=str(number),
+            title=title,
+            short=short,
+            is_here=title == in_front,
+            is_missing=False,
+        )
+        for number, (title, short) in enumerate(TITLES.items(), start=1)
+    )
+
+
+def bar(width: int, in_front: str = "Timeline") -> str:
+    """The bar of pages."""
+    parts = tabs_picture(tabs(in_front)).line(0, width, 1)
+    return "".join(text for text, _ in parts)
+
+
+def test_all_pages_have_their_names_at_80_columns() -> None:
+    line = bar(80)
+    assert len(line) <= 80
+    for number, title in enumerate(TITLES, start=1):
+        assert f" {number} {title}" in line
+
+
+def test_names_are_short_where_there_is_less_room() -> None:
+    line = bar(66)
+    assert len(line) <= 66
+    for number, short in enumerate(TITLES.values(), start=1):
+        assert f" {number} {short}" in line
+
+
+@pytest.mark.parametrize("in_front", TITLES)
+def test_at_60_columns_there_are_all_keys_and_the_name_in_front(in_front: str) -> None:
+    line = bar(60, in_front)
+    assert len(line) <= 60
+    assert in_front in line
+    assert [word for word in line.split() if word.isdigit()] == [*"123456789"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 66, 80, 100, 120])
+def test_a_click_meets_the_page_whose_key_is_there(width: int) -> None:
+    line = bar(width)
+    for number, title in enumerate(TITLES, start=1):
+        assert tab_at(tabs(), line.index(str(number)), width) == title
+    assert tab_at(tabs(), len(line), width) == ""

@@ -1,0 +1,104 @@
+"""What was typed into the lines of `/` and `:`, kept between runs in the user's state
+folder."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from fusetui.text.printable import is_printable
+from fusetui.trace.new_file import replaced_file
+from fusetui.tui.state.state import Prompt
+from fusetui.tui.view_store import folder_of_kept
+
+FILE = "history.json"
+MAX_LINES = 200  # of each kind; of more, the newest are kept
+MAX_LINE_CHARS = 1000  # longer lines are not kept
+MAX_LINES_BYTES = 1 << 15  # of all lines of a kind, in UTF-8
+MAX_FILE_BYTES = 1 << 18
+NOT_KEPT_COMMANDS = ("q",)
+
+
+class KeptLines(msgspec.Struct, frozen=True):
+    """The lines of each kind, the oldest first."""
+
+    search: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+class LineHistory:
+    """The lines of this run, after those of the runs before, which are read from the
+    file when they are first asked for."""
+
+    def __init__(self, file: Path | None) -> None:
+        """`file`: None where nothing is kept between runs."""
+        self._file = file
+        self._before: KeptLines | None = None
+        self._typed: dict[Prompt, list[str]] = {Prompt.SEARCH: [], Prompt.COMMAND: []}
+
+    def add(self, prompt: Prompt, line: str) -> None:
+        """A line was typed. Nothing is kept of what a terminal would interpret."""
+        line = line.strip()
+        if prompt in self._typed and line not in NOT_KEPT_COMMANDS:
+            self._typed[prompt].append(line)
+
+    def lines(self, prompt: Prompt) -> tuple[str, ...]:
+        """The lines of a kind, each once, the oldest first; none for other prompts."""
+        if prompt not in self._typed:
+            return ()
+        if self._before is None:
+            self._before = _read(self._file)
+        return self._bounded(self._before, prompt)
+
+    def keep(self) -> str:
+        """Writes the lines of this run after those that are in the file by now; a
+        sentence if that fails."""
+        if self._file is None or not any(self._typed.values()):
+            return ""
+        before = _read(self._file)
+        kept = KeptLines(
+            search=self._bounded(before, Prompt.SEARCH),
+            command=self._bounded(before, Prompt.COMMAND),
+        )
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with replaced_file(self._file) as file:
+                file.write(msgspec.json.encode(kept))
+        except OSError as error:
+            why = error.strerror or str(error)
+            return f"The lines that were typed were not kept: {why.lower()}."
+        return ""
+
+    def _bounded(self, before: KeptLines, prompt: Prompt) -> tuple[str, ...]:
+        """The lines of a kind, within the limits of this module."""
+        kept = before.search if prompt is Prompt.SEARCH else before.command
+        newest_first = dict.fromkeys(reversed([*kept, *self._typed[prompt]]))
+        lines: list[str] = []
+        size = 0
+        for line in newest_first:
+            if not line or len(line) > MAX_LINE_CHARS or not is_printable(line):
+                continue
+            size += len(line.encode())
+            if len(lines) == MAX_LINES or size > MAX_LINES_BYTES:
+                break
+            lines.append(line)
+        return tuple(reversed(lines))
+
+
+def kept_history() -> LineHistory:
+    """The lines of the user. Nothing is read yet."""
+    with suppress(RuntimeError):  # there is no home
+        folder = folder_of_kept()
+        return LineHistory(None if folder is None else folder / FILE)
+    return LineHistory(None)
+
+
+def _read(file: Path | None) -> KeptLines:
+    """The lines in a file of ours; none where it is damaged or too large."""
+    with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
+        if file is None or not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
+            return KeptLines()
+        return msgspec.json.decode(file.read_bytes(), type=KeptLines)
+    return KeptLines()
