@@ -168,3 +168,8 @@ def test_version_is_no_secret(version: str) -> None:
 
 def test_secret_that_begins_like_a_version_is_one() -> None:
     assert is_secret("priv_key", "v8.5aG__GYXP_ii7")
+
+
+def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
+    text = "x=ibm_cloud_iam_key: Uh-epSFZSSefWrnfVwJ5CzB5T--V-EqJ3zgFd-9Fq-dS"
+    assert secrets_in({"note": text}, ()) == ("ibm_cloud_iam_key",)
