@@ -16,6 +16,7 @@ from fusetui.text.figures import (
     change,
     duration,
     microseconds,
+    pace,
     percent,
     plural,
     quantity,
@@ -287,10 +288,35 @@ def test_size_has_four_digits_and_a_decimal_unit(count: int, text: str) -> None:
         (7, 0, "100 % less"),
         (7, 7, "as much"),
         (0, 7, "more"),
+        (10, 99, "890.0 % more"),
+        (10, 100, "10 times as much"),
+        (10, 124, "12.4 times as much"),
+        (20, 48_641, "2,432 times as much"),
     ],
 )
 def test_change_is_percent_more_or_less(before: int, after: int, text: str) -> None:
     assert change(before, after) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (1.0, 1.0, "as fast"),
+        (1.0, 0.97, "3.0 % faster"),
+        (20, 1, "95.0 % faster"),
+        (1.0, 1.165, "16.5 % slower"),
+        (10, 99, "890.0 % slower"),
+        (10, 100, "10 times as long"),
+        (10, 999, "99.9 times as long"),
+        (10, 999.9, "100 times as long"),
+        (20, 48_641, "2,432 times as long"),
+        (1.0, 2432.05, "2,432 times as long"),
+    ],
+)
+def test_from_ten_times_on_no_percentage_says_how_much_slower(
+    before: float, after: float, text: str
+) -> None:
+    assert pace(before, after) == text
 
 
 def test_plural_of_nouns_that_end_in_a_hiss() -> None:

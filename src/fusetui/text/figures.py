@@ -299,11 +299,42 @@ def _signed(share: str, sign: str) -> str:
     return bound + sign + number
 
 
+MIN_MULTIPLE = 10  # from so many times on, no percentage says how much longer it is
+
+
+def multiple(before: float, after: float) -> str:
+    """`12.5 times` or `2,432 times`: how many times as much it is; "" below 10 times,
+    which a percentage says, and where there was nothing before.
+
+    >>> multiple(0.02, 48.641)
+    '2,432 times'
+    """
+    if before <= 0 or after < MIN_MULTIPLE * before:
+        return ""
+    ratio = _fraction(after) / _fraction(before)
+    if ratio < 100:
+        return f"{significant(float(ratio), 3)} times"
+    return f"{count(_rounded(ratio, 1))} times"
+
+
+def pace(before: float, after: float) -> str:
+    """How long something takes, beside the time before: `3.0 % faster`, `16.5 %
+    slower`, `2,432 times as long`, or `as fast`. `before` is above 0."""
+    if before == after:
+        return "as fast"
+    if times := multiple(before, after):
+        return f"{times} as long"
+    direction = "faster" if after < before else "slower"
+    return f"{percent(abs(after - before), before, fine=True)} {direction}"
+
+
 def change(before: int, after: int) -> str:
-    """`11.8 % less`, `3.0 % more`, or `as much`; `more` for a change from 0, which has
-    no share."""
+    """`11.8 % less`, `3.0 % more`, `12 times as much`, or `as much`; `more` for a
+    change from 0, which has no share."""
     if before == after:
         return "as much"
+    if times := multiple(before, after):
+        return f"{times} as much"
     word = "less" if after < before else "more"
     share = percent(abs(after - before), before, fine=True)
     return f"{share} {word}".strip()
