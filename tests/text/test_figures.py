@@ -14,6 +14,7 @@ from tests.hostile import PAYLOADS, is_hidden, obeyed
 
 from fusetui.text.figures import (
     change,
+    common_unit,
     duration,
     microseconds,
     pace,
@@ -296,6 +297,24 @@ def test_size_has_four_digits_and_a_decimal_unit(count: int, text: str) -> None:
 )
 def test_change_is_percent_more_or_less(before: int, after: int, text: str) -> None:
     assert change(before, after) == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "texts"),
+    [
+        ([[566_759_477, 40_000], [73_271_143, 3_000]], ["566.759 ms", "0.003 ms"]),
+        ([[9_000_000_000, 40_000], [3_000]], ["9,000,000 us", "3 us"]),
+        # nothing smaller fits: it stays
+        ([[99_000_000_000, 3], [4_000_000]], ["99,000.00 ms", "<0.01 ms"]),
+    ],
+)
+def test_a_common_unit_hides_no_time_where_a_smaller_one_fits(
+    columns: list[list[int]], texts: list[str]
+) -> None:
+    unit = common_unit(columns, 9)
+    times = [time for column in columns for time in column]
+    found = [f"{unit.text(time)} {unit.name}" for time in (max(times), min(times))]
+    assert found == texts
 
 
 @pytest.mark.parametrize(

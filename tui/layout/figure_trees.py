@@ -107,10 +107,28 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """By column of times: one for all of them, so that they can be compared."""
-        columns = [name for name in TIMES if name in self.figures]
-        longest = [[int(self.figures[name].max(initial=0))] for name in columns]
-        return dict.fromkeys(columns, common_unit(longest, MAX_TIME_CELLS))
+        """By column of times: one for all of them, so that they can be compared; but
+        its own for a column of which half would round to nothing in that."""
+        columns = {
+            name: _typical_and_longest(self.figures[name])
+            for name in TIMES
+            if name in self.figures
+        }
+        common = common_unit(columns.values(), MAX_TIME_CELLS)
+        units = {}
+        for name, (typical_ns, longest_ns) in columns.items():
+            own = common_unit([(typical_ns, longest_ns)], MAX_TIME_CELLS)
+            units[name] = own if common.hides(typical_ns) else common
+        return units
+
+
+def _typical_and_longest(times_ns: Int64s) -> tuple[int, int]:
+    """The median of the times that are not 0, and the longest; (0, 0) for none."""
+    times_ns = times_ns[times_ns > 0]
+    if not len(times_ns):
+        return 0, 0
+    middle = len(times_ns) // 2
+    return int(np.partition(times_ns, middle)[middle]), int(times_ns.max())
 
 
 def placed(
