@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.groups import work_of_each
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
@@ -196,6 +197,7 @@ def _answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
         modules=tree,
         lists=answer_lists(answer, tree, trace),
         kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
+        kernel_work=work_of_each(trace, facts.kernels.jobs),
         origins=origins,
     )
 

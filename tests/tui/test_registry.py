@@ -247,6 +247,7 @@ CASES = {
     "group-by": Case(*do("kernels")),
     "narrow": Case(*do("kernels", "group-by")),
     "widen": Case(*do("kernels", "group-by", "narrow")),
+    "kernel-columns": Case(*do("kernels")),
     "sort-right": Case(*do("kernels")),
     "sort-left": Case(*do("kernels")),
     "instances": Case(*do("kernels")),

@@ -61,6 +61,7 @@ NS_PER_UNIT = {
 TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
 MAX_FRACTION_DIGITS = 18  # after the point of a time
 SIGNIFICANT_DIGITS = 4
+RATE_DIGITS = 3  # of work per second, and of other figures that are estimated
 TINY_PER_ONE = 10**6  # a quantity below 1/TINY_PER_ONE is written with an exponent
 HUGE = 10**21  # a quantity from this on is written with an exponent
 
