@@ -311,6 +311,7 @@ CASES = {
     "path-next": Case(with_path),
     "path-previous": Case(with_path),
     "path-rows": Case(),
+    "my-functions": Case(),
     "what-if": Case(LINEAR),
     "second": Case(with_worth),
     "recorded": Case(with_second),

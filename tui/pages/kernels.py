@@ -350,7 +350,8 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
         columns += [ListColumn(title(name), 8, from_width=from_width) for name in WORK]
     if _has_decoded_columns(table):
         columns += DECODED_COLUMNS
-    name = what.one if table.by == "name" else table.by
+    titles_of_groups = {"name": what.one, "module": "module or annotation"}
+    name = titles_of_groups.get(table.by, table.by)
     columns.append(ListColumn(title("name", name), 0, left=True))
     return columns
 

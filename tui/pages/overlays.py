@@ -44,7 +44,7 @@ from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, not
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     OVERLAY,
@@ -65,6 +65,7 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.trace.program.functions import Functions
 
 Texts = Help | Details | Replayed | OverlayLines  # overlays to read
 IN_ARGS = "in args of "
@@ -343,7 +344,23 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
-        return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
+        rows = _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
+        return rows if isinstance(overlay, Help) else self._with_place(state, rows)
+
+    def _with_place(self, state: State, rows: Rows) -> Rows:
+        """The rows of a text whose title says which of its lines are in sight, if not
+        all are."""
+        room = self.room(state, overlay_body(state))
+        if rows.count <= room:
+            return rows
+        top = state.list_of(self.name).top
+        last = min(rows.count, top + room)
+        place = f"lines {top + 1} to {last} of {rows.count}"
+        return replace(
+            rows,
+            identity=(rows.identity, place),
+            titles=lambda width: f"{rows.titles(width)}   {place}",
+        )
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -466,7 +483,7 @@ def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
     if isinstance(overlay, Replayed):
-        return _replayed(overlay.found, width)
+        return _replayed(overlay, width)
     return _details(overlay, width, glyphs)
 
 
@@ -510,9 +527,9 @@ def _slice_lines(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]
     return lines
 
 
-def _replayed(answer: CriticalPath | WhatIf, width: int) -> _Text:
+def _replayed(overlay: Replayed, width: int) -> _Text:
     """The answer of a replay as it is shown over the page."""
-    shown = replayed_text(answer, width)
+    shown = replayed_text(overlay.found, width, overlay.form)
     lines = [Said(line, "plain") for line in shown.text.split("\n")]
     return _Text(shown.title, lines)
 
@@ -524,13 +541,22 @@ class ReplayedText(NamedTuple):
     text: str
 
 
-def replayed_text(answer: CriticalPath | WhatIf, width: int) -> ReplayedText:
-    """The critical path, or what a change is worth, as the commands write it."""
+def replayed_text(
+    answer: CriticalPath | WhatIf | Functions, width: int, form: str = ""
+) -> ReplayedText:
+    """The critical path, what a change is worth, or the time of the user's functions,
+    as the commands write it; `form`: the format of the trace."""
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.report.program import functions_text
     from fusetui.report.whatif import path_text, whatif_text
+    from fusetui.trace.program.functions import Functions
 
     if isinstance(answer, WhatIf):
         return ReplayedText("what if", whatif_text(answer, width))
+    if isinstance(answer, Functions):
+        every_function = 0
+        text = functions_text(answer, every_function, width, form)
+        return ReplayedText("my functions", text)
     return ReplayedText("critical path", path_text(answer, width))
 
 
