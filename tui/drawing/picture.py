@@ -48,8 +48,9 @@ def cut_in(
     if len(lines) <= height or not height:
         return lines
     last = lines[height - 1]
-    text = clip(f"{last.text.rstrip()} {ellipsis}".lstrip(), width, ellipsis)
-    return [*lines[: height - 1], Said(text, last.token)]
+    text = last.text.rstrip()
+    longer = f"{text} {ellipsis}" if text else ellipsis
+    return [*lines[: height - 1], Said(clip(longer, width, ellipsis), last.token)]
 
 
 class Picture(Protocol):

@@ -344,23 +344,24 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
-        rows = _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
-        return rows if isinstance(overlay, Help) else self._with_place(state, rows)
-
-    def _with_place(self, state: State, rows: Rows) -> Rows:
-        """The rows of a text whose title says which of its lines are in sight, if not
-        all are."""
-        room = self.room(state, overlay_body(state))
-        if rows.count <= room:
-            return rows
-        top = state.list_of(self.name).top
-        last = min(rows.count, top + room)
-        place = f"lines {top + 1} to {last} of {rows.count}"
-        return replace(
-            rows,
-            identity=(rows.identity, place),
-            titles=lambda width: f"{rows.titles(width)}   {place}",
+        shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
+        place = "" if isinstance(overlay, Help) else self._place(state, shown)
+        heading = " " + "   ".join(filter(None, (shown.title, place, keys_text)))
+        return Rows(
+            identity=(overlay, width, state.unpacked, heading),
+            count=len(shown.lines),
+            titles=lambda width: heading,
+            format=lambda index, width: [shown.lines[index]],
         )
+
+    def _place(self, state: State, shown: _Text) -> str:
+        """Which lines of a text are in sight; "" if all are."""
+        room = self.room(state, overlay_body(state))
+        count = len(shown.lines)
+        if count <= room:
+            return ""
+        top = state.list_of(self.name).top
+        return f"lines {top + 1} to {min(count, top + room)} of {count}"
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -462,18 +463,10 @@ class _Text(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _text_rows(
-    overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
-) -> Rows:
-    """The rows of a text, made again only when an argument changes."""
-    shown = _text_of(overlay, width, glyphs_for(ascii_only))
-    heading = f" {shown.title}   {keys}"
-    return Rows(
-        identity=(overlay, width, unpacked, keys),
-        count=len(shown.lines),
-        titles=lambda width: heading,
-        format=lambda index, width: [shown.lines[index]],
-    )
+def _shown_text(overlay: Texts, width: int, ascii_only: bool, unpacked: int) -> _Text:
+    """A text, made again only when an argument changes: `unpacked` says how often args
+    became readable."""
+    return _text_of(overlay, width, glyphs_for(ascii_only))
 
 
 def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
