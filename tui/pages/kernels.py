@@ -462,7 +462,7 @@ KernelsPage.actions = (
     _action(
         name="kernel-columns",
         title="Other columns",
-        written="c",
+        written="%",
         help="of peak, TFLOP/s and GB/s, or durations",
         run=switch_columns,
     ),

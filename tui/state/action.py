@@ -25,6 +25,7 @@ SYMBOLS = {
     "asterisk": "*",
     "question_mark": "?",
     "number_sign": "#",
+    "percent_sign": "%",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "less_than_sign": "<",
