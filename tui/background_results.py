@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.groups import work_of_each
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
@@ -35,13 +36,14 @@ from fusetui.tui.layout.op_tree import (
 from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state.reading import Piece
-from fusetui.tui.state.state import BESIDE, MARKS, ROWS
+from fusetui.tui.state.state import BESIDE, FUNCTIONS, MARKS, ROWS
 
 if TYPE_CHECKING:
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.facts import Facts
     from fusetui.analysis.why.idle_time import IdleTime
     from fusetui.analysis.why.model import Why
+    from fusetui.trace.program.functions import Functions
 
 SECONDS_BETWEEN_COUNTS = 0.2  # of hits, while args are read
 
@@ -88,9 +90,9 @@ def _memory_of(trace: Trace) -> object:
 
 
 def _replayed(trace: Trace, asked: str) -> object:
-    """The marks of the critical path, its rows, what a change is worth, or the trace
-    with it, and why its devices were idle then; a sentence where there is no such
-    change."""
+    """The marks of the critical path, its rows, the time of the user's functions, what
+    a change is worth, or the trace with it, and why its devices were idle then; a
+    sentence where there is no such change."""
     from fusetui.analysis.replay.changes import WrongChangeError
     from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
@@ -98,6 +100,8 @@ def _replayed(trace: Trace, asked: str) -> object:
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 
+    if asked == FUNCTIONS:
+        return _functions(trace)
     if asked == MARKS:
         return marks_of(trace)
     try:
@@ -109,6 +113,15 @@ def _replayed(trace: Trace, asked: str) -> object:
         return prediction, idle_of(Accounts(prediction.trace_of(trace)))
     except WrongChangeError as wrong:
         return str(wrong)
+
+
+def _functions(trace: Trace) -> Functions:
+    """The time of the user's own Python functions, as `fusetui lines` has it."""
+    from fusetui.analysis.why.causes import idle_causes
+    from fusetui.trace.program.functions import function_times
+    from fusetui.trace.program.origin import origins
+
+    return function_times(origins(trace), idle=idle_causes(trace))
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
@@ -196,6 +209,7 @@ def _answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
         modules=tree,
         lists=answer_lists(answer, tree, trace),
         kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
+        kernel_work=work_of_each(trace, facts.kernels.jobs),
         origins=origins,
     )
 

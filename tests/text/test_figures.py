@@ -14,8 +14,10 @@ from tests.hostile import PAYLOADS, is_hidden, obeyed
 
 from fusetui.text.figures import (
     change,
+    common_unit,
     duration,
     microseconds,
+    pace,
     percent,
     plural,
     quantity,
@@ -287,10 +289,53 @@ def test_size_has_four_digits_and_a_decimal_unit(count: int, text: str) -> None:
         (7, 0, "100 % less"),
         (7, 7, "as much"),
         (0, 7, "more"),
+        (10, 99, "890.0 % more"),
+        (10, 100, "10 times as much"),
+        (10, 124, "12.4 times as much"),
+        (20, 48_641, "2,432 times as much"),
     ],
 )
 def test_change_is_percent_more_or_less(before: int, after: int, text: str) -> None:
     assert change(before, after) == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "texts"),
+    [
+        ([[566_759_477, 40_000], [73_271_143, 3_000]], ["566.759 ms", "0.003 ms"]),
+        ([[9_000_000_000, 40_000], [3_000]], ["9,000,000 us", "3 us"]),
+        # nothing smaller fits: it stays
+        ([[99_000_000_000, 3], [4_000_000]], ["99,000.00 ms", "<0.01 ms"]),
+    ],
+)
+def test_a_common_unit_hides_no_time_where_a_smaller_one_fits(
+    columns: list[list[int]], texts: list[str]
+) -> None:
+    unit = common_unit(columns, 9)
+    times = [time for column in columns for time in column]
+    found = [f"{unit.text(time)} {unit.name}" for time in (max(times), min(times))]
+    assert found == texts
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (1.0, 1.0, "as fast"),
+        (1.0, 0.97, "3.0 % faster"),
+        (20, 1, "95.0 % faster"),
+        (1.0, 1.165, "16.5 % slower"),
+        (10, 99, "890.0 % slower"),
+        (10, 100, "10 times as long"),
+        (10, 999, "99.9 times as long"),
+        (10, 999.9, "100 times as long"),
+        (20, 48_641, "2,432 times as long"),
+        (1.0, 2432.05, "2,432 times as long"),
+    ],
+)
+def test_from_ten_times_on_no_percentage_says_how_much_slower(
+    before: float, after: float, text: str
+) -> None:
+    assert pace(before, after) == text
 
 
 def test_plural_of_nouns_that_end_in_a_hiss() -> None:

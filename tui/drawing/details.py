@@ -38,7 +38,7 @@ from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import is_module
 from fusetui.trace.program.regions import label_of as region_label
-from fusetui.tui.drawing.picture import Said, clipped
+from fusetui.tui.drawing.picture import Said, clipped, cut_in
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow, note_of
 from fusetui.tui.layout.view import Side
@@ -189,7 +189,8 @@ def details(
         _annotated(trace, row, width, glyphs), width, height, len(program), glyphs
     )
     lines += map(Said, below)
-    return clipped(lines, width, height, glyphs.ellipsis)
+    shown = cut_in(lines, width, height, glyphs.ellipsis)
+    return clipped(shown, width, height, glyphs.ellipsis)
 
 
 def _name_lines(
@@ -209,8 +210,9 @@ def _name_lines(
         lines += [BLANK] * (name_height - len(lines))
     if marked.legend and legend_height > 0:
         lines.append(Said(marked.lines[0][1], "warning"))
-        meanings = flow(marked.legend, width)[:legend_height]
-        lines += map(Said, meanings)
+        meanings = [Said(line) for line in flow(marked.legend, width)]
+        meanings = [*cut_in(meanings, width, legend_height, glyphs.ellipsis)]
+        lines += meanings
         lines += [BLANK] * (legend_height - len(meanings))
     return lines
 

@@ -179,11 +179,16 @@ def _action(moments: Moments, event: int) -> str:
     return name.partition("_")[0] if moments.is_of_trace else name
 
 
-def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
-    """The categories of what is allocated after an event, the largest first."""
+def legend(
+    moments: Moments, window: Window, event: int, glyphs: Glyphs, width: int
+) -> list[Styled]:
+    """The categories of the picture, those that are largest anywhere in it first, each
+    with what is allocated after an event."""
+    begin = window.zero + window.begin
+    most_in_picture = moments.most_of_categories(begin, window.zero + window.end)
     amounts = moments.by_category(np.array([event]))[:, 0].tolist()
     entries = []
-    for category in _by_amount(amounts):
+    for category in _by_amount(most_in_picture):
         amount = amounts[category]
         mark = LETTERS[category] if glyphs.letters else glyphs.swatch
         entries.append(

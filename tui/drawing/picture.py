@@ -40,6 +40,19 @@ def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequenc
     return [*lines[: height - 1], cut_line]
 
 
+def cut_in(
+    lines: Sequence[Said], width: int, height: int, ellipsis: str
+) -> Sequence[Said]:
+    """The same in so many cells: of the last line nothing is left out to show that
+    there are more, if it has room for the ellipsis."""
+    if len(lines) <= height or not height:
+        return lines
+    last = lines[height - 1]
+    text = last.text.rstrip()
+    longer = f"{text} {ellipsis}" if text else ellipsis
+    return [*lines[: height - 1], Said(clip(longer, width, ellipsis), last.token)]
+
+
 class Picture(Protocol):
     """A few lines of the screen, made from frozen data alone."""
 

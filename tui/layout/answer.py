@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import Keys
-from fusetui.analysis.questions.totals import inside_same_name, kernel_totals, op_totals
+from fusetui.analysis.questions.groups import KernelWork, Keys
+from fusetui.analysis.questions.totals import kernel_totals, op_totals, outermost
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import covered_by
@@ -20,7 +20,6 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.figure_trees import MAX_NAMES, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
@@ -242,14 +241,8 @@ def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
     """Time by name of the slices of a role, as shares of the time in which any of them
     ran, because they lie inside each other; a slice inside another one of its name adds
     nothing."""
-    rows = trace.rows_of(role)
-    outer = rows[~inside_same_name(trace, rows)]
-    thread = trace.thread_of_track[trace.track[outer]]
-    any_ran_ns = 0
-    for number in np.unique(thread).tolist():
-        of_thread = outer[thread == number]
-        any_ran_ns += union_length(trace.start[of_thread], trace.end[of_thread])
-    return timed(title, _of_names(trace, outer, role, any_ran_ns))
+    outer = outermost(trace, trace.rows_of(role))
+    return timed(title, _of_names(trace, outer.rows, role, outer.any_ran_ns))
 
 
 def _ops(trace: Trace) -> Iterator[AnswerRow]:
@@ -299,6 +292,7 @@ class AnswerPage(msgspec.Struct, frozen=True, eq=False):
     modules: ModuleTree
     lists: tuple[AnswerList, ...]
     kernel_keys: Mapping[str, Keys]  # the groups of kernels, see kernel_table.BYS
+    kernel_work: KernelWork
     origins: Origins
 
 

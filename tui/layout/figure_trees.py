@@ -20,7 +20,8 @@ from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed, longes
 from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.kinds import SliceKind, narrow
 
-TIMES: Final = ("GPU", "total", "self", "CPU")  # figures in ns
+PASSES: Final = ("forward", "backward")  # GPU time by pass
+TIMES: Final = ("GPU", *PASSES, "total", "self", "CPU")  # figures in ns
 MAX_TIME_CELLS = 9
 
 
@@ -107,10 +108,28 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """By column of times: one for all of them, so that they can be compared."""
-        columns = [name for name in TIMES if name in self.figures]
-        longest = [[int(self.figures[name].max(initial=0))] for name in columns]
-        return dict.fromkeys(columns, common_unit(longest, MAX_TIME_CELLS))
+        """By column of times: one for all of them, so that they can be compared; but
+        its own for a column of which half would round to nothing in that."""
+        columns = {
+            name: _typical_and_longest(self.figures[name])
+            for name in TIMES
+            if name in self.figures
+        }
+        common = common_unit(columns.values(), MAX_TIME_CELLS)
+        units = {}
+        for name, (typical_ns, longest_ns) in columns.items():
+            own = common_unit([(typical_ns, longest_ns)], MAX_TIME_CELLS)
+            units[name] = own if common.hides(typical_ns) else common
+        return units
+
+
+def _typical_and_longest(times_ns: Int64s) -> tuple[int, int]:
+    """The median of the times that are not 0, and the longest; (0, 0) for none."""
+    times_ns = times_ns[times_ns > 0]
+    if not len(times_ns):
+        return 0, 0
+    middle = len(times_ns) // 2
+    return int(np.partition(times_ns, middle)[middle]), int(times_ns.max())
 
 
 def placed(
@@ -212,13 +231,15 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
     level = np.array(levels, dtype=np.int64)
     parent = _parents(level)
     figures = _module_figures(modules)
+    has_passes = bool(figures["backward"].any())
+    sorts = [name for name in figures if has_passes or name not in PASSES]
     return ModuleTree(
         parent=parent,
         level=level,
         size=sizes(parent, level),
         row=np.array(rows, dtype=np.int64),
         figures=figures,
-        sorts=(*figures, "name"),
+        sorts=(*sorts, "name"),
         on_cpu="CPU",
         is_thread=np.zeros(len(level), dtype=np.bool_),
         open_at_first=_open_at_first(level, len(times)),
@@ -228,11 +249,19 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
     )
 
 
+def forward_ns(time: ModuleTime) -> int:
+    """The GPU time of the forward pass of a module, without what the backward pass did
+    once more."""
+    return time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns
+
+
 def _module_figures(modules: Modules) -> dict[str, Int64s]:
     """The figures of each module, then of what belongs to none, [nodes]: times in ns,
     and counts."""
     figures: dict[str, list[int]] = {
         "GPU": [],
+        "forward": [],
+        "backward": [],
         "self": [],
         "kernels": [],
         "calls": [],
@@ -240,12 +269,16 @@ def _module_figures(modules: Modules) -> dict[str, Int64s]:
     }
     for time in modules.modules:
         figures["GPU"].append(time.gpu_ns)
+        figures["forward"].append(forward_ns(time))
+        figures["backward"].append(time.gpu_backward_ns)
         figures["self"].append(time.gpu_self_ns if modules.gpu_ns else time.cpu_self_ns)
         figures["kernels"].append(time.kernels)
         figures["calls"].append(time.count)
         figures["CPU"].append(time.cpu_ns)
     for unclaimed in modules.none:
         figures["GPU"].append(unclaimed.gpu_ns)
+        figures["forward"].append(0)  # not known
+        figures["backward"].append(0)
         figures["self"].append(unclaimed.gpu_ns)
         figures["kernels"].append(unclaimed.kernels)
         figures["calls"].append(0)  # not known

@@ -1,21 +1,28 @@
 """The kernels of a trace in groups, all or those of some groups, sorted by any
-figure."""
+figure; without any the events of another accelerator, else the CPU ops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.groups import GROUPINGS, Keys, module_keys
+from fusetui.analysis.questions.groups import (
+    GROUPINGS,
+    KernelWork,
+    Keys,
+    module_keys,
+)
 from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, common_unit, unit_of
+from fusetui.trace.layout.devices import other_accelerator
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -35,9 +42,13 @@ BYS: Final = ("name", "kind", "library", "op", "shape", "module", "stream", "ste
 SPREAD: Final = ("median", "min", "max")  # durations of one launch
 MAX_TIME_CELLS: Final = 8
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
-SORTS: Final = ("total", "count", "median", "min", "max", "name")
+OF_PEAK: Final = "of peak"
+UNIT_OF_RATE: Final = {"TFLOP/s": 1e12, "GB/s": 1e9}  # per second
+WORK: Final = (OF_PEAK, *UNIT_OF_RATE)  # how well the device was used, where known
+SORTS: Final = ("total", "count", *SPREAD, *WORK, "name")
 UNKNOWN: Final = "(none)"
 OUTSIDE_MODULES: Final = f"({NOWHERE_IN_WORDS[Nowhere.OUTSIDE]})"
+Floats = NDArray[np.float64]
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
 
@@ -55,6 +66,20 @@ class KernelView(msgspec.Struct, frozen=True):
     by: str = "name"
     sort: str = "total"
     only: tuple[Only, ...] = ()
+    shows_work: bool = False  # the columns of WORK in place of those of durations
+
+
+class WorkSums(NamedTuple):
+    """Of each group the sums of what is known, nan where nothing is: FLOP, bytes and
+    the least time, each with the durations of the kernels for which it is known;
+    arrays of shape [groups]."""
+
+    flop: Floats
+    flop_ns: Floats
+    bytes: Floats
+    bytes_ns: Floats
+    least_ns: Floats
+    share_ns: Floats
 
 
 class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -69,6 +94,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
     amounts: Int64s  # what is added up: the durations; of CPU ops their self time
     numbers: NDArray[np.integer]  # of each group, in the keys of `by`
     fields: Callable[[int], dict[str, Any]]
+    work: KernelWork | None = None  # None until it is known, and of what are no kernels
 
     def __len__(self) -> int:
         return len(self.spreads)
@@ -88,13 +114,64 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         total = unit_of(self.totals.tolist())
         return {"total": total, **dict.fromkeys(SPREAD, of_launch)}
 
-    def figures(self, sort: str) -> Int64s:
-        """A figure of each group: a time in ns, or the count; shape [groups]."""
+    @cached_property
+    def sums_of_work(self) -> WorkSums:
+        """What is known of the work of each group, nan where nothing is."""
+        if self.work is None or not len(self):
+            nothing = np.full(len(self), np.nan)
+            return WorkSums(*(nothing,) * len(WorkSums._fields))
+        place = np.searchsorted(self.work.rows, self.rows)
+        flop, flop_ns = self._known_sums(self.work.flop[place])
+        moved, moved_ns = self._known_sums(self.work.bytes[place])
+        least_ns, share_ns = self._known_sums(self.work.least_ns[place])
+        return WorkSums(
+            flop=flop,
+            flop_ns=flop_ns,
+            bytes=moved,
+            bytes_ns=moved_ns,
+            least_ns=least_ns,
+            share_ns=share_ns,
+        )
+
+    def _known_sums(self, amounts: Floats) -> tuple[Floats, Floats]:
+        """The sums of an amount of each kernel, and of the durations of the kernels for
+        which it is known; nan for groups for which it is known of none."""
+        is_known = ~np.isnan(amounts)
+        durations = self.trace.dur[self.rows]
+        starts = self.begins[:-1]
+        has_any = np.logical_or.reduceat(is_known, starts)
+        sums = np.add.reduceat(np.nan_to_num(amounts), starts)
+        known_ns = np.add.reduceat(np.where(is_known, durations, 0), starts)
+        return np.where(has_any, sums, np.nan), np.where(has_any, known_ns, np.nan)
+
+    @cached_property
+    def has_work(self) -> bool:
+        """Whether any figure of WORK is known of any group."""
+        return any(not np.isnan(self.figures(name)).all() for name in WORK)
+
+    def figures(self, sort: str) -> Int64s | Floats:
+        """A figure of each group: a time in ns, the count, or how well the device was
+        used, nan where that is not known; shape [groups]."""
         if sort == "total":
             return self.totals
+        if sort in WORK:
+            return self._rates(sort)
         field = sort if sort == "count" else f"{sort}_ns"
         values = [getattr(spread, field) for spread in self.spreads]
         return np.array(values, dtype=np.int64)
+
+    def _rates(self, name: str) -> Floats:
+        """The share of peak of each group, or so many units of work per second; those
+        of no work are not known, as in `fusetui kernels`."""
+        sums = self.sums_of_work
+        if name == OF_PEAK:
+            return _divided(sums.least_ns, sums.share_ns)
+        if name == "TFLOP/s":
+            amount, ns = sums.flop, sums.flop_ns
+        else:
+            amount, ns = sums.bytes, sums.bytes_ns
+        amount_per_s = _divided(np.where(amount > 0, amount, np.nan), ns) * NS
+        return amount_per_s / UNIT_OF_RATE[name]
 
     @cached_property
     def whole_ns(self) -> int:
@@ -139,7 +216,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
             return np.array(by_label, dtype=np.intp)
         if self.by == "step" and sort == "total":
             return np.arange(len(self))
+        if sort in WORK:  # what is not known comes last
+            return np.argsort(-np.nan_to_num(self.figures(sort), nan=-1), kind="stable")
         return np.argsort(-self.figures(sort), kind="stable")
+
+
+def _divided(amount: Floats, ns: Floats) -> Floats:
+    """An amount by a time, nan where the time is 0 or not known."""
+    return amount / np.where(ns > 0, ns, np.nan)
 
 
 @memo()
@@ -172,24 +256,44 @@ def _unknown_jobs(rows: Rows) -> Jobs:
     return Jobs(rows, of_kernel, (), NO_ARGS, NO_ARGS)
 
 
-def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
-    """The kernels by `view.by`, else by name where these groups are not known; on a
-    trace without any: CPU ops by name and self time."""
+def table_of(
+    trace: Trace,
+    keys: Mapping[str, Keys],
+    view: KernelView,
+    work: KernelWork | None = None,
+) -> KernelTable:
+    """The kernels by `view.by`, else by name where these groups are not known. On a
+    trace without any: the events of another accelerator by name, else CPU ops by name
+    and self time."""
     kernels = trace.rows_of(Role.KERNEL)
     if not len(kernels):
-        ops = trace.rows_of(Role.OP)
-        by_name = Keys(trace.name[ops], lambda number: {"name": trace.names[number]})
-        return _table(trace, Role.OP, "name", ops, by_name, self_ns(trace))
+        return _table_without_kernels(trace)
     by = view.by if view.by in keys else "name"
     kept = np.ones(len(kernels), dtype=np.bool_)
     for only in view.only:
         kept &= keys[only.by].number == only.number
     kept_keys = Keys(keys[by].number[kept], keys[by].fields)
-    return _table(trace, Role.KERNEL, by, kernels[kept], kept_keys, trace.dur)
+    return _table(trace, Role.KERNEL, by, kernels[kept], kept_keys, trace.dur, work)
+
+
+def _table_without_kernels(trace: Trace) -> KernelTable:
+    """The events of an accelerator that is no GPU, else CPU ops; by name."""
+    accelerator, _ = other_accelerator(trace)
+    role = Role.DEVICE if accelerator else Role.OP
+    rows = trace.rows_of(role)
+    by_name = Keys(trace.name[rows], lambda number: {"name": trace.names[number]})
+    ns_of_row = trace.dur if accelerator else self_ns(trace)
+    return _table(trace, role, "name", rows, by_name, ns_of_row)
 
 
 def _table(
-    trace: Trace, role: Role, by: str, rows: Rows, keys: Keys, ns_of_row: Int64s
+    trace: Trace,
+    role: Role,
+    by: str,
+    rows: Rows,
+    keys: Keys,
+    ns_of_row: Int64s,
+    work: KernelWork | None = None,
 ) -> KernelTable:
     """The rows in groups of equal keys, [rows]; `ns_of_row`: what is added up of each
     row of the trace."""
@@ -206,6 +310,7 @@ def _table(
         amounts=ns_of_row[in_order],
         numbers=groups.keys,
         fields=keys.fields,
+        work=work,
     )
 
 

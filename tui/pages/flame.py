@@ -35,6 +35,7 @@ from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Outcome, Size, State, told
 
+CELLS_BESIDE_NAME = 2  # of a block
 LINES_ABOVE_CURSOR = 2  # where there are more levels than lines
 NAME = "flame"
 BELOW_LINES = 4  # about the node under the cursor, the rule included
@@ -77,10 +78,15 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
         return parts
 
     def _node(self, cells: NodeCells, is_beside: bool) -> Styled:
-        """One node; `is_beside`: it begins where another one ends."""
+        """One node, with its share of the whole if there is room for that beside its
+        name; `is_beside`: it begins where another one ends."""
         tree = self.flame.tree
         name = tree.label(cells.node)
         size = cells.stop - cells.first
+        share = percent(int(self.flame.amount[cells.node]), self.flame.whole_ns)
+        with_share = f"{name}  {share}"
+        if len(with_share) + CELLS_BESIDE_NAME <= size:
+            name = with_share
         if cells.node == self.at:
             return chosen_slice(name, size, self.glyphs)
         return filled_slice(name, size, tree.kind(cells.node), is_beside, self.glyphs)

@@ -1,15 +1,26 @@
-"""The kernels page: kernels in groups, or CPU ops where no GPU worked."""
+"""The kernels page: kernels in groups; where no GPU worked the events of another
+accelerator, or CPU ops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from math import isnan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import (
+    RATE_DIGITS,
+    count,
+    duration,
+    percent,
+    plural,
+    significant,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
@@ -18,8 +29,10 @@ from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
+    OF_PEAK,
     SORTS,
     SPREAD,
+    WORK,
     KernelTable,
     KernelView,
     Only,
@@ -47,6 +60,7 @@ if TYPE_CHECKING:
 
 NAME = "kernels"
 MIN_CELLS_WITH_DECODED = 150  # of a screen that shows what a name says in columns
+MIN_CELLS_WITH_ALL = 180  # of a screen that shows both durations and WORK
 BAR_CELLS = 10
 DECODED_COLUMNS = tuple(
     ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
@@ -71,7 +85,8 @@ class KernelsPage(ListPage):
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
         "help keys; row-down/row-up move; show go to longest; group-by group by; "
-        "narrow drill in; sort-right/sort-left sort; instances instances; copy copy"
+        "narrow drill in; sort-right/sort-left sort; kernel-columns columns; "
+        "instances instances; copy copy"
     )
 
     def rows(self, state: State) -> Rows:
@@ -86,6 +101,8 @@ class KernelsPage(ListPage):
             """The row of one group."""
             group = int(order[index])
             texts = [*_figures(table, group, glyphs)]
+            if _has_work_columns(table):
+                texts += _work_texts(table, group)
             if _has_decoded_columns(table):
                 texts += decoded_texts(table.full_name(group))
             texts.append(table.label(group))
@@ -118,12 +135,12 @@ class KernelsPage(ListPage):
         """How many groups of how many slices are listed, of which groups alone, and
         what their shares are of."""
         table = shown_table(state)
-        is_op = table.role is Role.OP
-        line = f" {_counts(table, 'CPU ops' if is_op else 'kernels')}"
+        what = WHAT[table.role]
+        line = f" {_counts(table, what)}"
         for only in state.kernels.only:
             line += f"   only {only.by} {only.label}"
         whole = duration(table.whole_ns)
-        line += f"   share of the {whole} of {'self' if is_op else 'kernel'} time"
+        line += f"   share of the {whole} of {what.time}"
         return (Pane(1, text([Said(line, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -155,7 +172,7 @@ class KernelsPage(ListPage):
         table = shown_table(state)
         order = table.order(state.kernels.sort)
         groups = order if rows is None else order[[*rows]]
-        total = "self_ns" if table.role is Role.OP else "total_ns"
+        total = f"{WHAT[table.role].total}_ns"
         figures = {
             total: table.totals[groups],
             "share": table.totals[groups] / max(1, table.whole_ns),
@@ -163,6 +180,8 @@ class KernelsPage(ListPage):
         }
         for figure in SPREAD:
             figures[f"{figure}_ns"] = table.figures(figure)[groups]
+        if _has_work_columns(table):
+            figures |= _work_of_table(table, groups)
         texts = _names_of_groups(table, groups.tolist())
         return page_table(self.name, texts, **figures)
 
@@ -183,14 +202,31 @@ class KernelsPage(ListPage):
         return Hits(table.full_name(group), state.active, rows, at)
 
 
-def _counts(table: KernelTable, what: str) -> str:
+class What(NamedTuple):
+    """What the rows are of: one of them and many, each time that it ran, what is added
+    up, and the title of its column."""
+
+    one: str
+    many: str
+    run: str
+    time: str
+    total: str
+
+
+WHAT = {
+    Role.KERNEL: What("kernel", "kernels", "launch", "kernel time", "total"),
+    Role.DEVICE: What("device event", "device events", "event", "device time", "total"),
+    Role.OP: What("CPU op", "CPU ops", "call", "self time", "self"),
+}
+
+
+def _counts(table: KernelTable, what: What) -> str:
     """`4 distinct kernels, 15 launches`, or `kernels by module: 3 groups, 15
-    launches`. `what`: kernels or CPU ops."""
-    each = plural(len(table.rows), "call" if table.role is Role.OP else "launch")
+    launches`."""
+    each = plural(len(table.rows), what.run)
     if table.by == "name":
-        one = what.removesuffix("s")
-        return f"{plural(len(table), f'distinct {one}')}, {each}"
-    return f"{what} by {table.by}: {plural(len(table), 'group')}, {each}"
+        return f"{plural(len(table), f'distinct {what.one}')}, {each}"
+    return f"{what.many} by {table.by}: {plural(len(table), 'group')}, {each}"
 
 
 PAGE = KernelsPage()
@@ -210,7 +246,9 @@ def shown_table(state: State) -> KernelTable:
 
 @memo(8)
 def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
-    return table_of(side.trace, known_keys(side), KernelView(by, only=only))
+    answer = side.insight.answer
+    work = answer.kernel_work if answer else None
+    return table_of(side.trace, known_keys(side), KernelView(by, only=only), work)
 
 
 def _row_of(table: KernelTable, sort: str, name: str) -> int:
@@ -246,37 +284,76 @@ def _figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:
     ]
 
 
+def _work_texts(table: KernelTable, group: int) -> list[str]:
+    """How well a group used its device; empty where that is not known."""
+    texts = []
+    for name in WORK:
+        figure = float(table.figures(name)[group])
+        if isnan(figure):
+            texts.append("")
+        elif name == OF_PEAK:
+            texts.append(percent(figure, 1))
+        else:
+            texts.append(_rate_text(figure))
+    return texts
+
+
+def _rate_text(rate: float) -> str:
+    """With RATE_DIGITS digits, or from 1,000 on without a fraction."""
+    return count(round(rate)) if rate >= 1000 else significant(rate, RATE_DIGITS)
+
+
+def _work_of_table(table: KernelTable, groups: NDArray[np.intp]) -> dict[str, Any]:
+    """The same in full, by column of a saved table."""
+    sums = table.sums_of_work
+    return {
+        "share_of_peak": table.figures(OF_PEAK)[groups],
+        "flop": sums.flop[groups],
+        "flop_ns": sums.flop_ns[groups],
+        "bytes": sums.bytes[groups],
+        "bytes_ns": sums.bytes_ns[groups],
+    }
+
+
 def _has_decoded_columns(table: KernelTable) -> bool:
     """Whether there are columns for what the names of kernels say."""
-    return table.by == "name" and table.role is not Role.OP
+    return table.by == "name" and table.role is Role.KERNEL
+
+
+def _has_work_columns(table: KernelTable) -> bool:
+    """Whether there are columns for how well kernels used the device."""
+    return table.role is Role.KERNEL
 
 
 def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     """The columns of a table; that by which it is sorted has a star."""
-    is_op = table.role is Role.OP
+    what = WHAT[table.role]
+    shows_work = view.shows_work and _has_work_columns(table)
+    from_width_of_times = MIN_CELLS_WITH_ALL if shows_work else 0
 
-    def title(sort: str, text: str) -> str:
-        return f"{text}*" if sort == view.sort else text
+    def title(sort: str, text: str = "") -> str:
+        return f"{text or sort}*" if sort == view.sort else text or sort
 
     def with_unit(sort: str, text: str = "") -> str:
         return title(sort, f"{text or sort} {table.units[sort].name}")
 
     columns = [
-        ListColumn(with_unit("total", "self" if is_op else "total"), 10),
+        ListColumn(with_unit("total", what.total), 10),
         ListColumn("share", 7),
         ListColumn("", BAR_CELLS, left=True, from_width=90),
-        ListColumn(title("count", "count"), 7),
-        ListColumn(with_unit("median"), 11),
-        ListColumn(with_unit("min"), 9, from_width=110),
-        ListColumn(with_unit("max"), 9, from_width=110),
+        ListColumn(title("count"), 7),
+        ListColumn(with_unit("median"), 11, from_width=from_width_of_times),
+        ListColumn(with_unit("min"), 9, from_width=max(110, from_width_of_times)),
+        ListColumn(with_unit("max"), 9, from_width=max(110, from_width_of_times)),
     ]
+    if _has_work_columns(table):
+        from_width = 0 if shows_work else MIN_CELLS_WITH_ALL
+        columns += [ListColumn(title(name), 8, from_width=from_width) for name in WORK]
     if _has_decoded_columns(table):
         columns += DECODED_COLUMNS
-    if is_op:
-        what = "CPU op"
-    else:
-        what = "kernel" if table.by == "name" else table.by
-    columns.append(ListColumn(title("name", what), 0, left=True))
+    titles_of_groups = {"name": what.one, "module": "module or annotation"}
+    name = titles_of_groups.get(table.by, table.by)
+    columns.append(ListColumn(title("name", name), 0, left=True))
     return columns
 
 
@@ -288,7 +365,7 @@ def _with_view(state: State, view: KernelView) -> State:
 def group_by(state: State) -> State:
     """Grouped by the next of BYS, or a sentence while these groups are not known."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
-        return told(state, "this trace has no kernels: its CPU ops are shown by name")
+        return told(state, _no_kernels(shown_table(state)))
     by = next_of(BYS, state.kernels.by)
     now = _with_view(state, replace(state.kernels, by=by))
     if by in known_keys(state.side):
@@ -300,16 +377,14 @@ def narrow_to(state: State) -> State:
     """Only the kernels of the group under the cursor, by name."""
     table = shown_table(state)
     group = PAGE.group(state)
-    if table.role is Role.OP:
-        return told(state, "this trace has no kernels: its CPU ops are shown by name")
+    if table.role is not Role.KERNEL:
+        return told(state, _no_kernels(table))
     if group < 0 or table.by == "name":
         return told(
             state, "Only groups can be drilled into; by name, each row is one kernel"
         )
     only = Only(table.by, int(table.numbers[group]), table.label(group))
-    view = KernelView(
-        by="name", sort=state.kernels.sort, only=(*state.kernels.only, only)
-    )
+    view = replace(state.kernels, by="name", only=(*state.kernels.only, only))
     return _with_view(state, view)
 
 
@@ -318,15 +393,49 @@ def widen(state: State) -> State:
     if not state.kernels.only:
         return told(state, "all of them are shown")
     *only, last = state.kernels.only
-    view = KernelView(by=last.by, sort=state.kernels.sort, only=tuple(only))
+    view = replace(state.kernels, by=last.by, only=tuple(only))
     return _with_view(state, view)
 
 
+def _no_kernels(table: KernelTable) -> str:
+    """What the page shows instead of groups of kernels."""
+    what = WHAT[table.role].many
+    return f"this trace has no GPU kernels: its {what} are shown by name"
+
+
 def sort(state: State, by: int) -> State:
-    """Sorted by the next figure, or for -1 by the one before."""
-    view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
+    """Sorted by the next figure that is known, or for -1 by the one before; its column
+    is shown."""
+    table = shown_table(state)
+    sorts = [name for name in SORTS if name not in WORK or table.has_work]
+    view = replace(state.kernels, sort=next_of(sorts, state.kernels.sort, by))
+    if view.sort in WORK:
+        view = replace(view, shows_work=True)
+    elif view.sort in SPREAD:
+        view = replace(view, shows_work=False)
     return replace(state, kernels=view).with_list(NAME)
 
+
+def switch_columns(state: State) -> State:
+    """The columns of how well kernels used the device in place of their durations, or
+    back; a sentence where nothing is known of that."""
+    table = shown_table(state)
+    if table.role is not Role.KERNEL:
+        return told(state, _no_kernels(table))
+    if not table.has_work:
+        if not state.side.insight.answer:
+            return told(state, working(state.side.trace, "the work of kernels"))
+        return told(state, NO_WORK)
+    shows_work = not state.kernels.shows_work
+    hidden = SPREAD if shows_work else WORK
+    sort = "total" if state.kernels.sort in hidden else state.kernels.sort
+    view = replace(state.kernels, shows_work=shows_work, sort=sort)
+    return replace(state, kernels=view, hint="")
+
+
+NO_WORK = (
+    "FLOP and bytes are known of no kernel here; record_shapes=True records the inputs"
+)
 
 _action = partial(action, section="In the kernels", where=on(NAME))
 KernelsPage.actions = (
@@ -350,6 +459,13 @@ KernelsPage.actions = (
         written="h left",
         help="back to the groups",
         run=widen,
+    ),
+    _action(
+        name="kernel-columns",
+        title="Other columns",
+        written="%",
+        help="of peak, TFLOP/s and GB/s, or durations",
+        run=switch_columns,
     ),
     *sort_actions(_action, "", sort, said="its title has a star"),
 )

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, percent, plural, signed_size, size
-from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    cut_in,
+    no_rows,
+    row_parts,
+    ruled,
+    text,
+)
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
@@ -244,7 +252,7 @@ class MemoryPage(ListPage):
         for index in range(len(memory_of(state).sides)):
             panes += self._side(state, index, lines, size)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        legend = pictures().legend(moments, view.at, glyphs, size.width)
+        legend = pictures().legend(moments, window(state), view.at, glyphs, size.width)
         panes.append(Pane(1, text([legend])))
         for remark in self._remarks(state):
             panes.append(Pane(1, text([Said(remark)])))
@@ -336,9 +344,10 @@ class MemoryPage(ListPage):
         )
 
         def lines(width: int, height: int) -> Sequence[Said]:
-            return self._about(state, width)[:height]
+            return cut_in(self._about(state, width), width, height, glyphs.ellipsis)
 
-        about = ruled(identity, "", glyphs_for(state.ascii_only).rule, lines)
+        glyphs = glyphs_for(state.ascii_only)
+        about = ruled(identity, "", glyphs.rule, lines)
         return (Pane(self._below(size), about),)
 
     def _about(self, state: State, width: int, every: bool = False) -> list[Said]:

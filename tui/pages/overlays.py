@@ -45,7 +45,7 @@ from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, not
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     OVERLAY,
@@ -67,6 +67,7 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.trace.program.functions import Functions
 
 Texts = Help | Details | Replayed | OverlayLines  # overlays to read
 IN_ARGS = "in args of "
@@ -348,7 +349,24 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
-        return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
+        shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
+        place = "" if isinstance(overlay, Help) else self._place(state, shown)
+        heading = " " + "   ".join(filter(None, (shown.title, place, keys_text)))
+        return Rows(
+            identity=(overlay, width, state.unpacked, heading),
+            count=len(shown.lines),
+            titles=lambda width: heading,
+            format=lambda index, width: [shown.lines[index]],
+        )
+
+    def _place(self, state: State, shown: _Text) -> str:
+        """Which lines of a text are in sight; "" if all are."""
+        room = self.room(state, overlay_body(state))
+        count = len(shown.lines)
+        if count <= room:
+            return ""
+        top = state.list_of(self.name).top
+        return f"lines {top + 1} to {min(count, top + room)} of {count}"
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -467,18 +485,10 @@ class _Text(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _text_rows(
-    overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
-) -> Rows:
-    """The rows of a text, made again only when an argument changes."""
-    shown = _text_of(overlay, width, glyphs_for(ascii_only))
-    heading = f" {shown.title}   {keys}"
-    return Rows(
-        identity=(overlay, width, unpacked, keys),
-        count=len(shown.lines),
-        titles=lambda width: heading,
-        format=lambda index, width: [shown.lines[index]],
-    )
+def _shown_text(overlay: Texts, width: int, ascii_only: bool, unpacked: int) -> _Text:
+    """A text, made again only when an argument changes: `unpacked` says how often args
+    became readable."""
+    return _text_of(overlay, width, glyphs_for(ascii_only))
 
 
 def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
@@ -488,7 +498,7 @@ def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
     if isinstance(overlay, Replayed):
-        return _replayed(overlay.found, width)
+        return _replayed(overlay, width)
     return _details(overlay, width, glyphs)
 
 
@@ -532,9 +542,9 @@ def _slice_lines(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]
     return lines
 
 
-def _replayed(answer: CriticalPath | WhatIf, width: int) -> _Text:
+def _replayed(overlay: Replayed, width: int) -> _Text:
     """The answer of a replay as it is shown over the page."""
-    shown = replayed_text(answer, width)
+    shown = replayed_text(overlay.found, width, overlay.form)
     lines = [Said(line, "plain") for line in shown.text.split("\n")]
     return _Text(shown.title, lines)
 
@@ -546,13 +556,22 @@ class ReplayedText(NamedTuple):
     text: str
 
 
-def replayed_text(answer: CriticalPath | WhatIf, width: int) -> ReplayedText:
-    """The critical path, or what a change is worth, as the commands write it."""
+def replayed_text(
+    answer: CriticalPath | WhatIf | Functions, width: int, form: str = ""
+) -> ReplayedText:
+    """The critical path, what a change is worth, or the time of the user's functions,
+    as the commands write it; `form`: the format of the trace."""
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.report.program import functions_text
     from fusetui.report.whatif import path_text, whatif_text
+    from fusetui.trace.program.functions import Functions
 
     if isinstance(answer, WhatIf):
         return ReplayedText("what if", whatif_text(answer, width))
+    if isinstance(answer, Functions):
+        every_function = 0
+        text = functions_text(answer, every_function, width, form)
+        return ReplayedText("my functions", text)
     return ReplayedText("critical path", path_text(answer, width))
 
 

@@ -407,7 +407,7 @@ def page_table(
     **figures: NDArray[Any] | Sequence[int | None],
 ) -> Table:
     """What names the rows of a page, then their figures, shape [rows]; None of a list
-    is none."""
+    is none, and so is nan."""
     from fusetui.tables.public import Table  # rarely needed
     from fusetui.tables.table import ColumnSpec, TableColumn, column_of
 
@@ -415,7 +415,10 @@ def page_table(
     for title, values in texts.items():
         columns.append(column_of(ColumnSpec(title, "text", ""), values))
     for title, numbers in figures.items():
-        if isinstance(numbers, np.ndarray):
+        if isinstance(numbers, np.ndarray) and np.isnan(numbers).any():
+            known = [None if np.isnan(number) else number for number in numbers]
+            columns.append(column_of(ColumnSpec(title, "float", "", True), known))
+        elif isinstance(numbers, np.ndarray):
             columns.append(TableColumn(title, numbers))
         else:
             columns.append(column_of(ColumnSpec(title, "int", "", True), numbers))

@@ -240,7 +240,9 @@ STRIP_TITLE = "waits of each step"
 RANK_LINES = 6  # that a rank beside others takes, with its line of the head
 MIN_ABOVE_LINES = 4  # of the pane above the table
 BELOW_LINES = 6  # of the pane below it
-NO_JOB = "Not a multi-rank job. To compare ranks: fusetui ranks PATH..."
+NO_JOB = (
+    "Not a multi-rank job: page 7 needs a trace of each rank: fusetui ranks PATH..."
+)
 STANDS_OUT = "*"
 
 

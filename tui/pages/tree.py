@@ -14,13 +14,12 @@ from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_result
-from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import TEXT, glyphs_for
 from fusetui.tui.layout.answer import distinct_kinds, working
-from fusetui.tui.layout.figure_trees import ModuleTree
+from fusetui.tui.layout.figure_trees import PASSES, ModuleTree, forward_ns
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.op_tree import (
     MODES,
@@ -257,12 +256,14 @@ TreePage.actions = (
 
 OF_MODULES = {
     "GPU": "of GPU time",
+    "forward": "of GPU time of the forward pass in modules",
+    "backward": "of GPU time of the backward pass in modules",
     "CPU": "on the CPU",
     "kernels": "kernels",
     "calls": "calls",
 }
+MIN_CELLS_WITH_PASSES = 110  # of a screen that has columns of both passes
 BELOW_LINES = 4  # of the pane about the module under the cursor
-NO_MODULES = "No modules and no annotations in this trace. {} records modules."
 
 
 class ModulesPage(TreeListPage[ModuleTree]):
@@ -292,14 +293,19 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
     def columns(self, state: State, tree: ModuleTree, sort: str) -> Columns:
         """All columns; without any GPU work those of the GPU are left out, with it
-        those of the CPU are shown on wide screens alone."""
+        those of the CPU are shown on wide screens alone. Those of passes are left out
+        where no backward work is known."""
         column = partial(figure_column, tree, sort)
         has_gpu_work = bool(tree.gpu_ns)
         from_width_of_gpu = 0 if has_gpu_work else NEVER
+        has_passes = "backward" in tree.sorts
+        from_width_of_passes = MIN_CELLS_WITH_PASSES if has_passes else NEVER
         return {
             "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 6),
             "": column("", BAR_CELLS, 70),
+            "forward": column("forward", 11, from_width_of_passes),
+            "backward": column("backward", 12, from_width_of_passes),
             "self": column("self", 9),
             "kernels": column("kernels", 8, from_width_of_gpu),
             "calls": column("calls", 6, 90 if has_gpu_work else 0),
@@ -323,15 +329,24 @@ class ModulesPage(TreeListPage[ModuleTree]):
         trace = state.side.trace
         if self.tree(state) is None:
             return working(trace, "the modules")
-        return NO_MODULES.format(recorded_with("with_stack=True", trace.report.format))
+        from fusetui.report.program import no_modules  # rarely needed
+
+        nothing, how_to_record = no_modules(trace.report.format)
+        return (
+            f"{nothing.capitalize()}: none was recorded. To have them, {how_to_record}."
+        )
 
     def chosen(self, state: State, index: int) -> State:
         """Enter: the longest call of the module in the timeline."""
         module = self.module(state)
         if module is None:
-            outside = "This work is outside modules: there is no call to show."
-            return told(state, outside)
+            return told(state, f"{self._why_none(state)}: there is no call to show")
         return search.shown_row(state, self.subject(state), module.path)
+
+    def _why_none(self, state: State) -> str:
+        """Why the work under the cursor belongs to no module, as its row says."""
+        tree = self.tree(state)
+        return tree.label(self.node(state)).strip("()").capitalize() if tree else ""
 
     def module(self, state: State) -> ModuleTime | None:
         """The module under the cursor; None for work that belongs to none."""
@@ -367,6 +382,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
             return "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
         if figure == "calls":
             return "count"
+        if figure in PASSES:
+            return f"gpu_{figure}_ns"
         return super().column_name(tree, figure)
 
 
@@ -391,9 +408,8 @@ def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
 
 def _passes_text(module: ModuleTime) -> str:
     """The GPU time of a module by pass."""
-    forward_ns = module.gpu_ns - module.gpu_backward_ns - module.gpu_recompute_ns
     backward = duration(module.gpu_backward_ns)
-    text = f"GPU forward {duration(forward_ns)}, backward {backward}"
+    text = f"GPU forward {duration(forward_ns(module))}, backward {backward}"
     if module.gpu_recompute_ns:
         text += f", recompute {duration(module.gpu_recompute_ns)}"
     return text

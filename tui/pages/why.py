@@ -50,6 +50,7 @@ BAR_CELLS = 10
 SHARE_PARTS = 10**9  # a share from 0 to 1 is drawn as so many parts of this
 MIN_LIST_LINES = 6
 MIN_BELOW_LINES = 7  # of the pane below the list
+MAX_THREADS = 5  # that the page names
 LIST_TITLE = "finding, then the longest gaps"
 
 
@@ -266,16 +267,17 @@ def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
     rest = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.ceiling_text(why)):
         more = _folded(sentence, width, before=" ")
-        if len(rest) + len(more) <= room:
-            rest += more
+        if len(rest) + len(more) <= room or not rest:
+            rest += more  # cut below, if nothing else says where the time went
     return [*verdict, *doubt, *cut(rest, room)]
 
 
 def _account(why: Why, width: int, height: int) -> list[str]:
     """Where the time of the devices went: a table, with fewer reasons on a low screen;
-    on one that is lower still, a few lines, else one. Nothing without a device."""
+    on one that is lower still, a few lines, else one. Without a device the busiest
+    threads."""
     if not why.devices:
-        return []
+        return _threads(why, width, height)
     reasons = say.REASON_ROWS
     table = say.account_lines(why, width)
     while len(table) > height and reasons > 1:
@@ -287,6 +289,14 @@ def _account(why: Why, width: int, height: int) -> list[str]:
     if len(lines) <= height:
         return lines
     return [say.account_line(why, width)]
+
+
+def _threads(why: Why, width: int, height: int) -> list[str]:
+    """What the busiest CPU threads did, at most MAX_THREADS of them, in so many lines;
+    nothing where not even one of them has room."""
+    titles_and_last_line = 2
+    most = min(MAX_THREADS, height - titles_and_last_line)
+    return say.thread_lines(why, width, most) if most > 0 else []
 
 
 def _folded(

@@ -25,6 +25,7 @@ SYMBOLS = {
     "asterisk": "*",
     "question_mark": "?",
     "number_sign": "#",
+    "percent_sign": "%",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "less_than_sign": "<",
@@ -128,7 +129,13 @@ def nothing(state: State) -> str:
 
 
 def a_trace(state: State) -> str:
-    return "" if state.sides else "No trace is open yet."
+    """That no trace is open, and how to open one beside a snapshot that is; "" where
+    one is."""
+    if state.sides:
+        return ""
+    if state.memory is not None and state.memory.trace is None:
+        return "This needs a trace: fusetui open TRACE --memory SNAPSHOT opens both"
+    return "No trace is open yet."
 
 
 def anything_open(state: State) -> str:

@@ -22,6 +22,7 @@ from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import (
     BESIDE,
+    FUNCTIONS,
     MARKS,
     ROWS,
     Outcome,
@@ -110,6 +111,11 @@ def rows(state: State, rest: str = "") -> Outcome:
     return _asked(state, ROWS, f"looking for {CRITICAL_PATH}")
 
 
+def functions(state: State) -> Outcome:
+    """The time of the user's own Python functions, over the page."""
+    return _asked(state, FUNCTIONS, "adding up the time of your functions")
+
+
 def whatif(state: State, rest: str) -> Outcome:
     """What a change is worth, over the page."""
     if not rest:
@@ -169,8 +175,8 @@ def seen(state: State, replayed: Second) -> State:
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
-    """The state with the answer of a replay: Marks, a Path, a WhatIf, a Second or a
-    sentence. The state as it was, if another trace is open by now, or something else
+    """The state with the answer of a replay: Marks, a Path, a WhatIf, Functions, a
+    Second or a sentence. The state as it was, if another trace is open by now, or something else
     was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
@@ -182,7 +188,8 @@ def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
         return told(now, _path_text(found), *PATH_KEYS)
     if asked != state.replayed:
         return state
-    answer = found if isinstance(found, Second) else Replayed(found)
+    is_second = isinstance(found, Second)
+    answer = found if is_second else Replayed(found, trace.report.format)
     return replace(state, replayed="", hint="", arrived=answer)
 
 
@@ -235,5 +242,12 @@ ACTIONS = (
         written="",
         help="what is on it, and the slack of the rest",
         run=rows,
+    ),
+    action(
+        name="my-functions",
+        title="My functions",
+        written="M",
+        help="the time of your own Python functions",
+        run=functions,
     ),
 )

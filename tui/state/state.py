@@ -28,6 +28,7 @@ from fusetui.tui.state.session import Hits, Range, ViewSession
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.trace.program.functions import Functions
     from fusetui.tui.layout.hang import HangShown
 
 COPIED = "copied"  # how the hint about a copied text begins
@@ -81,9 +82,11 @@ class HitList(msgspec.Struct, frozen=True, eq=False):
 
 
 class Replayed(msgspec.Struct, frozen=True, eq=False):
-    """The critical path, or what a change is worth."""
+    """The critical path, what a change is worth, or the time of the user's own
+    functions. `form`: the format of the trace."""
 
-    found: Path | WhatIf
+    found: Path | WhatIf | Functions
+    form: str = ""
 
 
 Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines | SourceShown
@@ -389,6 +392,7 @@ class Reproduce(Effect, frozen=True):
 
 MARKS = "marks"
 ROWS = "path"
+FUNCTIONS = "my functions"
 BESIDE = "\n"
 """What a Replay asks for; nobody can type the last one, which stands before a
 change."""
@@ -396,8 +400,8 @@ change."""
 
 class Replay(Effect, frozen=True, eq=False):
     """Work out beside the keys which slices are on the critical path of the active side
-    (MARKS), what takes its time (ROWS), what a change is worth, or (BESIDE before the
-    change) the trace with it."""
+    (MARKS), what takes its time (ROWS), what the user's own functions cost (FUNCTIONS),
+    what a change is worth, or (BESIDE before the change) the trace with it."""
 
     state: State
     asked: str

@@ -3,12 +3,14 @@ events."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.text.figures import percent
 from fusetui.text.tables import cut_line
 
+CPU_TIME = "CPU time"
 MAX_NAMES = 3
 """Of each kind, in a sentence."""
 
@@ -17,8 +19,10 @@ MIN_SHARE = 0.01
 
 
 class BreakdownPiece(NamedTuple):
-    """One way to divide a time (ns): what the shares are called, the largest first."""
+    """One way to divide a time (ns): which time, what the shares are called, the
+    largest first."""
 
+    time: str
     by: str
     shares: tuple[Share, ...]
     whole_ns: int
@@ -28,18 +32,22 @@ def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
     """The time of CPU threads by op, by function, and where they wait; without what is
     empty."""
     parts = (
-        BreakdownPiece(by="op", shares=work.ops, whole_ns=work.whole_ns),
-        BreakdownPiece(by="function", shares=work.functions, whole_ns=work.whole_ns),
-        BreakdownPiece(by="wait", shares=work.waits, whole_ns=work.whole_ns),
+        BreakdownPiece(time=CPU_TIME, by="op", shares=work.ops, whole_ns=work.whole_ns),
+        BreakdownPiece(
+            time=CPU_TIME, by="function", shares=work.functions, whole_ns=work.whole_ns
+        ),
+        BreakdownPiece(
+            time=CPU_TIME, by="wait", shares=work.waits, whole_ns=work.whole_ns
+        ),
     )
     return [part for part in parts if part.shares]
 
 
-def cpu_text(work: CpuWork, name_cells: int) -> str:
+def breakdown_sentence(parts: Sequence[BreakdownPiece], name_cells: int) -> str:
     """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`; names
-    are cut to so many cells."""
+    are cut to so many cells. The parts are of one time."""
     texts = []
-    for part in cpu_parts(work):
+    for part in parts:
         shares = [
             f"{cut_line(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
             for share in part.shares[:MAX_NAMES]
@@ -47,4 +55,4 @@ def cpu_text(work: CpuWork, name_cells: int) -> str:
         ]
         if shares:
             texts.append(f"by {part.by}: {', '.join(shares)}")
-    return f"CPU time {'; '.join(texts)}." if texts else ""
+    return f"{parts[0].time} {'; '.join(texts)}." if texts else ""

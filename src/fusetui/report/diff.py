@@ -25,6 +25,8 @@ from fusetui.text.figures import (
     count,
     duration,
     microseconds,
+    multiple,
+    pace,
     percent,
     plural,
     signed_duration,
@@ -226,17 +228,11 @@ def judgment(diff: Diff) -> str:
         steps = f"{count(a_steps)} and {steps}"
     step = diff.step
     ratio = 1.0 if step.ratio is None else step.ratio
-    share = percent(abs(ratio - 1), 1, fine=True)
-    if ratio == 1:
-        compared = "as fast as A"
-    elif ratio < 1:
-        compared = f"{share} faster"
-    else:
-        compared = f"{share} slower"
-    compared += f"{_meaning(diff)} ({_interval(diff)}, {steps})"
-    if step.shown:
-        return f"B is {compared}"
-    return f"No significant difference: {compared}"
+    compared = f"{_pace(1.0, ratio)}{_meaning(diff)} ({_interval(diff)}, {steps})"
+    if not step.shown:
+        return f"No significant difference: {compared}"
+    verb = "takes" if multiple(1.0, ratio) else "is"
+    return f"B {verb} {compared}"
 
 
 def _undecided(diff: Diff) -> str:
@@ -247,16 +243,13 @@ def _undecided(diff: Diff) -> str:
     b_ns = diff.step.b_ns
     if not a_ns or b_ns is None:
         return f"Inconclusive: {reason}"
-    return f"Inconclusive: {reason}. Observed: B {_observed(a_ns, b_ns)}"
+    return f"Inconclusive: {reason}. Observed: B {_pace(a_ns, b_ns)}"
 
 
-def _observed(a_ns: int, b_ns: int) -> str:
-    """`3.0 % faster`, `3.0 % slower` or `as fast as A`: a change of the time of a step
-    that no verdict is based on."""
-    if a_ns == b_ns:
-        return "as fast as A"
-    direction = "faster" if b_ns < a_ns else "slower"
-    return f"{percent(abs(b_ns - a_ns), a_ns, fine=True)} {direction}"
+def _pace(a: float, b: float) -> str:
+    """`3.0 % faster`, `3.0 % slower`, `12 times as long` or `as fast as A`: the time of
+    a step in B beside that in A."""
+    return "as fast as A" if a == b else pace(a, b)
 
 
 def _meaning(diff: Diff) -> str:
@@ -272,8 +265,13 @@ def _meaning(diff: Diff) -> str:
 def _interval(diff: Diff) -> str:
     """`95 % CI 15.2 to 18.1 % within these two runs`: by how much B is faster, or
     slower where `judgment` says that; `1.2 % slower to 0.4 % faster` if it includes no
-    change."""
+    change, and `12.1 to 12.6 times` where both bounds are so many."""
     step = diff.step
+    low_times = multiple(1.0, step.low or 0.0)
+    high_times = multiple(1.0, step.high or 0.0)
+    if low_times and high_times:
+        interval = f"{low_times.removesuffix(' times')} to {high_times}"
+        return f"{CONFIDENCE} % CI {interval} within these two runs"
     is_slower = step.ratio is not None and step.ratio > 1
     bounds = []
     for ratio in (step.low or 0.0, step.high or 0.0):

@@ -17,7 +17,14 @@ from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
 from fusetui.report.summary import OP_COLUMNS, kernel_label
-from fusetui.text.figures import count, duration, percent, quantity, significant
+from fusetui.text.figures import (
+    RATE_DIGITS,
+    count,
+    duration,
+    percent,
+    quantity,
+    significant,
+)
 from fusetui.text.printable import printable
 from fusetui.text.tables import (
     MIN_LAST_COLUMN_CELLS,
@@ -27,9 +34,6 @@ from fusetui.text.tables import (
     top_table,
 )
 from fusetui.trace.model.ids import Id, device_label, exact_id, stream_label
-
-RATE_DIGITS = 3
-"""Of what is based on estimates."""
 
 MIN_SHAPES_CELLS = 60
 """Of the last column where it has shapes, before other columns are dropped."""

@@ -71,15 +71,21 @@ def modules_text(
         if all(time.kind != MODULE for time in times.modules):
             tree += _folded([_no_calls(stacks, with_stack)], width)
     else:
-        record_function = recorded_with("record_function", form)
-        sentences = (
-            "no modules and no annotations in this trace",
-            f"{with_stack} records modules, {record_function} adds annotations",
-        )
-        tree = _folded(sentences, width)
+        tree = _folded(no_modules(form), width)
     unclaimed = _folded(outside_modules(times), width)
     by_phase = _folded(_by_phase(phases, times.gpu_ns), width)
     return _paragraphs(tree, unclaimed, by_phase)
+
+
+def no_modules(form: str) -> tuple[str, str]:
+    """That a trace has neither modules nor annotations, and what records them; `form`:
+    the format of the trace."""
+    with_stack = recorded_with("with_stack=True", form)
+    record_function = recorded_with("record_function", form)
+    return (
+        "no modules and no annotations in this trace",
+        f"{with_stack} records modules, {record_function} adds annotations",
+    )
 
 
 def functions_text(times: Functions, top: int, width: int, form: str) -> str:

@@ -22,6 +22,7 @@ from fusetui.analysis.why.model import (
 from fusetui.report import printed
 from fusetui.report.why_answer import (
     NEGLIGIBLE_HEADING,
+    accelerator_parts,
     account_columns,
     account_lines,
     account_rows,
@@ -35,6 +36,7 @@ from fusetui.report.why_answer import (
     listed,
     main_reason,
     not_recorded,
+    thread_lines,
 )
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.text.figures import count, duration, percent, plural
@@ -46,7 +48,6 @@ from fusetui.text.tables import (
     omitted_line,
     record_table,
     table,
-    top_table,
     wrapped_lines,
 )
 from fusetui.trace.model.columns import Trace
@@ -129,15 +130,8 @@ def _account_lines(why: Why, width: int) -> list[str]:
     """Of the devices, or of the busiest threads where there are none."""
     if why.devices:
         return account_lines(why, width)
-    if not why.cpu:
-        return []
-    busiest_first = sorted(
-        why.cpu, key=lambda thread: -(thread.op_ns + thread.python_ns)
-    )
-    threads = top_table(
-        THREAD_COLUMNS, busiest_first, MAX_THREADS, width, "thread", JSON_ALL
-    )
-    return threads.split("\n")
+    lines_of_accelerator = 2 if accelerator_parts(why) else 0
+    return thread_lines(why, width, MAX_THREADS - lines_of_accelerator, JSON_ALL)
 
 
 def _lacks_first(why: Why, lines: Sequence[str]) -> bool:
@@ -152,22 +146,10 @@ def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
     return most - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
-def _time_or_blank(ns: int) -> str:
-    return duration(ns) if ns else ""
-
-
 def _share_of_main_reason(gap: Gap) -> str:
     return percent(gap.idle.get(main_reason(gap), 0), gap.dur_ns)
 
 
-THREAD_COLUMNS = (
-    Column("ops", cell=lambda thread: _time_or_blank(thread.op_ns)),
-    Column("Python", cell=lambda thread: _time_or_blank(thread.python_ns)),
-    Column("waiting", cell=lambda thread: _time_or_blank(thread.wait_ns)),
-    Column("nothing", cell=lambda thread: _time_or_blank(thread.nothing_ns)),
-    Column("of", cell=lambda thread: duration(thread.span_ns)),
-    Column("thread", left=True, cell=lambda thread: printable(thread.label)),
-)
 IDLE_FOR = Column("idle for", cell=lambda gap: duration(gap.dur_ns))
 FROM = Column("from", spare=2, cell=lambda gap: duration(gap.start_ns))
 GPU = Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device)))
@@ -191,7 +173,7 @@ def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
         if lines:
             lines.append("")
         columns = [
-            Column(_title_of_time(why)),
+            Column(part.time),
             Column("share"),
             Column("count"),
             Column(part.by, left=True),
@@ -201,10 +183,6 @@ def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
         ]
         lines += table(columns, rows, width).split("\n")
     return lines
-
-
-def _title_of_time(why: Why) -> str:
-    return "CPU time" if why.cpu_work else "GPU time"
 
 
 def _share_cells(share: Share, whole_ns: int) -> tuple[str, str, str]:
@@ -350,7 +328,7 @@ def _numbered_in_markdown(
 def _breakdown_in_markdown(why: Why) -> Iterator[str]:
     """The lines of its tables, each with an empty one."""
     for part in breakdown_parts(why):
-        titles = [part.by, _title_of_time(why), "share", "count"]
+        titles = [part.by, part.time, "share", "count"]
         rows = [
             [markdown(share.name), *_share_cells(share, part.whole_ns)]
             for share in part.shares[:MAX_SHARES_IN_MARKDOWN]

@@ -19,13 +19,22 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.report.cpu_words import BreakdownPiece, cpu_parts, cpu_text
+from fusetui.report.cpu_words import BreakdownPiece, breakdown_sentence, cpu_parts
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells_of
 from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.text.tables import GAP, Column, UncutWidth, cut_line, table
+from fusetui.text.tables import (
+    GAP,
+    Column,
+    UncutWidth,
+    cut_line,
+    omitted_line,
+    record_table,
+    table,
+    time_or_blank,
+)
 from fusetui.trace.layout.steps import UP_TO, StepLength
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
@@ -104,7 +113,8 @@ def _without_devices(why: Why) -> str:
     elif events:
         of_accelerator = f"the {plural(events, f'{name} event')}"
         are = "is" if events == 1 else "are"
-        reason = f"No GPU events were recorded ({of_accelerator} {are} not analyzed)"
+        listed_by_name = f"{of_accelerator} {are} listed by name"
+        reason = f"No GPU events were recorded ({listed_by_name})"
     else:
         reason = "No GPU events were recorded"
     return f"{reason}. This is the breakdown of {threads}."
@@ -355,6 +365,28 @@ def account_lines(why: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     return table(table_columns, rows, width).split("\n")
 
 
+THREAD_COLUMNS = (
+    Column("ops", cell=lambda thread: time_or_blank(thread.op_ns)),
+    Column("Python", cell=lambda thread: time_or_blank(thread.python_ns)),
+    Column("waiting", cell=lambda thread: time_or_blank(thread.wait_ns)),
+    Column("nothing", cell=lambda thread: time_or_blank(thread.nothing_ns)),
+    Column("of", cell=lambda thread: duration(thread.span_ns)),
+    Column("thread", left=True, cell=lambda thread: printable(thread.label)),
+)
+
+
+def thread_lines(why: Why, width: int, most: int, hint: str = "") -> list[str]:
+    """What CPU threads did, the busiest first: at most so many of them, and a line that
+    says how many more there are, with a hint. Nothing without any."""
+    if not why.cpu:
+        return []
+    busiest_first = sorted(
+        why.cpu, key=lambda thread: -(thread.op_ns + thread.python_ns)
+    )
+    lines = record_table(THREAD_COLUMNS, busiest_first[:most], width).split("\n")
+    return [*lines, *omitted_line(len(busiest_first) - most, "thread", hint)]
+
+
 def _account_cells(columns: Sequence[AccountColumn], most: int) -> Iterator[list[str]]:
     """The cells of each row, with at most so many reasons: those without time are left
     out."""
@@ -517,6 +549,7 @@ def named(name: str) -> str:
     return CLASSES[name] if name in CLASSES else IDLE[name].sentence
 
 
+GPU_TIME = "GPU time"
 MAX_NAMES = 3  # of a breakdown in a sentence
 MAX_NAME_CELLS = 48
 BUSY_SHARE = 0.8
@@ -533,19 +566,21 @@ def is_limit(why: Why) -> bool:
 
 
 def breakdown_parts(why: Why) -> list[BreakdownPiece]:
-    """Those that are not empty: of GPU time, or of CPU time if no GPU event was
-    recorded."""
+    """Those that are not empty: of GPU time; or of the time of another accelerator, and
+    of CPU time, if no GPU event was recorded."""
     if why.cpu_work is not None:
-        return cpu_parts(why.cpu_work)
+        return [*accelerator_parts(why), *cpu_parts(why.cpu_work)]
     if why._breakdown is None:
-        return []
+        return accelerator_parts(why)
     parts = (
         BreakdownPiece(
+            time=GPU_TIME,
             by="kernel",
             shares=why._breakdown.kernels,
             whole_ns=why._breakdown.kernels_ns,
         ),
         BreakdownPiece(
+            time=GPU_TIME,
             by="module or annotation",
             shares=why._breakdown.modules,
             whole_ns=why._breakdown.modules_ns,
@@ -554,12 +589,32 @@ def breakdown_parts(why: Why) -> list[BreakdownPiece]:
     return [part for part in parts if part.shares]
 
 
+def accelerator_parts(why: Why) -> list[BreakdownPiece]:
+    """The time of the events of an accelerator that is no GPU, by name; nothing where
+    there is none."""
+    work = why._accelerator_work
+    if work is None or not work.events:
+        return []
+    name, _ = why._accelerator
+    time = f"{printable(name)} time"
+    return [
+        BreakdownPiece(
+            time=time, by="event", shares=work.events, whole_ns=work.whole_ns
+        )
+    ]
+
+
 def breakdown_text(why: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %,
     ...`; "" where the GPU is not the limit. Names are cut, unless nobody sees that."""
     name_cells = width if isinstance(width, UncutWidth) else MAX_NAME_CELLS
     if why.cpu_work is not None:
-        return cpu_text(why.cpu_work, name_cells)
+        sentences = [
+            breakdown_sentence(parts, name_cells)
+            for parts in (accelerator_parts(why), cpu_parts(why.cpu_work))
+            if parts
+        ]
+        return " ".join(filter(None, sentences))
     if why._breakdown is None or not why._breakdown.kernels or not is_limit(why):
         return ""
     texts = []
@@ -569,7 +624,7 @@ def breakdown_text(why: Why, width: int = 0) -> str:
             for share in part.shares[:MAX_NAMES]
         ]
         texts.append(f"by {part.by}: {', '.join(shares)}")
-    return f"GPU time {'; '.join(texts)}."
+    return f"{GPU_TIME} {'; '.join(texts)}."
 
 
 def main_reason(gap: Gap) -> str:

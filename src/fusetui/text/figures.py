@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -61,6 +61,7 @@ NS_PER_UNIT = {
 TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
 MAX_FRACTION_DIGITS = 18  # after the point of a time
 SIGNIFICANT_DIGITS = 4
+RATE_DIGITS = 3  # of work per second, and of other figures that are estimated
 TINY_PER_ONE = 10**6  # a quantity below 1/TINY_PER_ONE is written with an exponent
 HUGE = 10**21  # a quantity from this on is written with an exponent
 
@@ -80,12 +81,16 @@ class Unit(msgspec.Struct, frozen=True):
         '<0.001'
         """
         last_digits = _rounded(abs(ns) * 10**self.decimals, self.scale)
-        if ns and not last_digits:
+        if self.hides(ns):
             smallest = _decimal(1, self.decimals)
             return f"<{smallest}"
         sign = "-" if ns < 0 else ""
         number = _decimal(last_digits, self.decimals, thousands=",")
         return f"{sign}{number}"
+
+    def hides(self, ns: int) -> bool:
+        """Whether a time rounds to nothing, though it is none."""
+        return ns != 0 and not _rounded(abs(ns) * 10**self.decimals, self.scale)
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
@@ -108,25 +113,48 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
 def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
     """One unit for several columns of times, so that they can be compared: the unit of
     the column with the shortest times, or the next in which the longest of all times
-    takes at most `most_cells` characters. Columns of zeros do not count.
+    takes at most `most_cells` characters. If a time would round to nothing in it, a
+    smaller unit in which it does not, where there is one. Columns of zeros do not
+    count.
 
     >>> common_unit([[4_011_000], [154_400], [7_934_000]], most_cells=9)
     Unit(scale=1000, name='us', decimals=1)
+    >>> common_unit([[7_934_000], [2_154_400, 12]], most_cells=9)
+    Unit(scale=1000, name='us', decimals=3)
     """
-    longest_of_columns = [max(map(abs, times), default=0) for times in columns_ns]
+    columns = [[abs(time) for time in times if time] for times in columns_ns]
+    longest_of_columns = [max(times, default=0) for times in columns]
     longest_ns = max(longest_of_columns, default=0)
     smallest_column_ns = min(filter(None, longest_of_columns), default=0)
     smallest_scale = unit_of([smallest_column_ns]).scale
+    shortest_ns = min((min(times) for times in columns if times), default=0)
+    chosen = unit_of([longest_ns])
+    for unit in _units_that_fit(longest_ns, smallest_column_ns, most_cells):
+        if unit.scale >= smallest_scale:
+            chosen = unit
+            break
+    if not chosen.hides(shortest_ns):
+        return chosen
+    finer = [
+        unit
+        for unit in _units_that_fit(longest_ns, shortest_ns, most_cells)
+        if unit.scale <= chosen.scale and not unit.hides(shortest_ns)
+    ]
+    return finer[-1] if finer else chosen
+
+
+def _units_that_fit(longest_ns: int, exact_ns: int, most_cells: int) -> Iterator[Unit]:
+    """The units in which a time takes at most `most_cells` characters, with the
+    decimals that are left for four digits of another time."""
     for unit in TIME_UNITS:
         whole_cells = len(f"{longest_ns // unit.factor:,}")
-        if unit.factor < smallest_scale or whole_cells > most_cells:
+        if whole_cells > most_cells:
             continue
         exact_decimals = len(str(unit.factor)) - 1
-        wanted = SIGNIFICANT_DIGITS - len(str(smallest_column_ns // unit.factor))
+        wanted = SIGNIFICANT_DIGITS - len(str(exact_ns // unit.factor))
         cells_left = most_cells - whole_cells - 1  # after the decimal point
         decimals = max(0, min(exact_decimals, wanted, cells_left))
-        return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
-    return unit_of([longest_ns])
+        yield Unit(scale=unit.factor, name=unit.name, decimals=decimals)
 
 
 def parse_time(text: str) -> int | None:
@@ -299,11 +327,42 @@ def _signed(share: str, sign: str) -> str:
     return bound + sign + number
 
 
+MIN_MULTIPLE = 10  # from so many times on, no percentage says how much longer it is
+
+
+def multiple(before: float, after: float) -> str:
+    """`12.5 times` or `2,432 times`: how many times as much it is; "" below 10 times,
+    which a percentage says, and where there was nothing before.
+
+    >>> multiple(0.02, 48.641)
+    '2,432 times'
+    """
+    if before <= 0 or after < MIN_MULTIPLE * before:
+        return ""
+    ratio = _fraction(after) / _fraction(before)
+    if ratio < 100:
+        return f"{significant(float(ratio), 3)} times"
+    return f"{count(_rounded(ratio, 1))} times"
+
+
+def pace(before: float, after: float) -> str:
+    """How long something takes, beside the time before: `3.0 % faster`, `16.5 %
+    slower`, `2,432 times as long`, or `as fast`. `before` is above 0."""
+    if before == after:
+        return "as fast"
+    if times := multiple(before, after):
+        return f"{times} as long"
+    direction = "faster" if after < before else "slower"
+    return f"{percent(abs(after - before), before, fine=True)} {direction}"
+
+
 def change(before: int, after: int) -> str:
-    """`11.8 % less`, `3.0 % more`, or `as much`; `more` for a change from 0, which has
-    no share."""
+    """`11.8 % less`, `3.0 % more`, `12 times as much`, or `as much`; `more` for a
+    change from 0, which has no share."""
     if before == after:
         return "as much"
+    if times := multiple(before, after):
+        return f"{times} as much"
     word = "less" if after < before else "more"
     share = percent(abs(after - before), before, fine=True)
     return f"{share} {word}".strip()

@@ -179,10 +179,10 @@ def cut_line(line: str, max_cells: int) -> str:
 
 def omitted_line(number: int, noun: str, hint: str, share: str = "") -> list[str]:
     """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`;
-    none for 0."""
+    none for 0. Without a hint nothing stands in parentheses."""
     if number <= 0:
         return []
     more = plural(number, f"more {noun}")
     if share:
         more += f" with {share}"
-    return [f"... and {more} ({hint})"]
+    return [f"... and {more} ({hint})" if hint else f"... and {more}"]

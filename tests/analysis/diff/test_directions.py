@@ -49,6 +49,24 @@ def test_a_ratio_that_agrees_needs_no_name(build: Build) -> None:
     assert "median step" not in to_text(found)
 
 
+def test_from_ten_times_on_the_diff_says_times_instead_of_a_percentage(
+    build: Build,
+) -> None:
+    many = 2432.05
+    found = diff(build(STEP), build([(*piece[:2], many * piece[2]) for piece in STEP]))
+    decided = replace(
+        found, step=replace(found.step, ratio=many, low=2400.2, high=2450)
+    )
+    assert judgment(decided).startswith(
+        "B takes 2,432 times as long (95 % CI 2,400 to 2,450 times"
+    )
+    undecided = replace(
+        found, verdict=replace(found.verdict, answer=Answer.CANNOT_TELL)
+    )
+    assert "% slower" not in judgment(undecided)
+    assert "times as long" in judgment(undecided)
+
+
 def test_more_calls_that_take_less_time_are_marked_as_less(build: Build) -> None:
     a = build([*STEP, ("aten::view", None, 50.0)])
     b = build([*STEP, ("aten::view", None, 5.0), ("aten::view", None, 5.0)])

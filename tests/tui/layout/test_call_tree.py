@@ -142,3 +142,25 @@ def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(
         inner <= int(whole)
         for inner, whole in zip(sums, tree.figures["total"], strict=True)
     )
+
+
+def test_a_column_of_small_times_beside_one_of_large_ones_has_figures(
+    trace_of: Opener, event: Callable[..., dict[str, object]]
+) -> None:
+    """A step of minutes is longer than what a column of us has room for."""
+    second = 1_000_000
+    events = [event("step", 0, 200 * second)]
+    for number in range(40):
+        begin = number * 5 * second
+        waits = {"name": f"wait{number}", "dur": 5 * second - 3}
+        events += [event(ts=begin, **waits), event(f"aten::op{number}", begin, 2)]
+    events += [event(f"aten::after{n}", 200 * second + n * 3, 1) for n in range(90)]
+    tree = call_tree(trace_of(events))
+    assert tree.units["total"].name == "s"
+    assert tree.units["self"].name == "ms"
+    assert tree.units["self"].text(2_000) == "0.002"
+
+
+def test_columns_that_are_not_hidden_share_a_unit(mlp: Trace) -> None:
+    units = call_tree(mlp).units
+    assert len(set(units.values())) == 1

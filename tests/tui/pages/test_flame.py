@@ -8,6 +8,7 @@ import pytest
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.text.figures import percent
 from fusetui.trace import Trace
 from fusetui.tui.layout.flame import WHOLE, flame_of
 from fusetui.tui.layout.op_tree import call_tree
@@ -107,3 +108,22 @@ def test_frames_that_are_not_known_yet(mlp: Trace) -> None:
 def test_a_trace_without_frames_says_so(mlp: Trace) -> None:
     state = shown(mlp, "flame-tree", "flame-tree")
     assert "GPU time launched by Python frames by call path: none" in drawn(state)
+
+
+def test_shares_stand_on_the_blocks_that_have_room(trace_of: Make) -> None:
+    narrow = Size(40, 24)
+    state = shown(trace_of(training()), "flame-tree", "flame-tree", size=narrow)
+    flame, _ = here(state)
+    assert flame is not None
+    graph = drawn(state).split("\n")[3:]
+    rooms = {True: 0, False: 0}
+    for level in range(len(flame.levels)):
+        for cells in flame.in_sight(WHOLE, level, narrow.width):
+            block = graph[level][cells.first : cells.stop]
+            share = percent(int(flame.amount[cells.node]), flame.whole_ns)
+            text = f"{flame.tree.label(cells.node)}  {share}"
+            has_room = len(text) + 2 <= cells.stop - cells.first
+            rooms[has_room] += 1
+            assert (text in block) == has_room
+    assert rooms[True]
+    assert rooms[False]

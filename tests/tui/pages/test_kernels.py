@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan, nan
+from pathlib import Path
 
 import msgspec
 import pytest
 from tests.tui.conftest import GELU, GEMM, mlp_events
 from tests.tui.driving import named
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import SIZE, after, do, drawn, explained, opened
 
+from fusetui import sample_traces
 from fusetui.analysis.questions.groups import kernel_groups
 from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
-from fusetui.trace import Trace
-from fusetui.tui.layout.kernel_table import BYS, SORTS
+from fusetui.trace import Trace, open_trace
+from fusetui.tui.layout.kernel_table import BYS, SORTS, WORK
 from fusetui.tui.pages.kernels import KernelsPage, shown_table
 from fusetui.tui.state.state import Details, HitList, Size, State
 
 Make = Callable[..., Trace]
 PAGE = KernelsPage()
+SAMPLE = Path(sample_traces.__file__).parent / "lessons" / "mlp-eager.json.gz"
 
 
 def by(state: State, what: str) -> State:
@@ -55,9 +59,11 @@ def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
     assert labels(after(only, *do("widen"))) == labels(kinds)
 
 
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("sort", [sort for sort in SORTS if sort not in WORK])
 def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
-    state = after(opened(mlp), *do("kernels", *("sort-right",) * SORTS.index(sort)))
+    sorts = [sort for sort in SORTS if sort not in WORK]  # nothing of WORK is known
+    state = after(opened(mlp), *do("kernels", *("sort-right",) * sorts.index(sort)))
+    assert state.kernels.sort == sort
     table = shown_table(state)
     order = table.order(sort)
     if sort == "name":
@@ -68,6 +74,97 @@ def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
         figure = sort if sort == "count" else f"{sort}_ns"
         figures = [getattr(table.spreads[n], figure) for n in order]
         assert figures == sorted(figures, reverse=True)
+
+
+def in_the_kernels(path: Path, *names: str, size: Size = SIZE) -> State:
+    """The page of a trace that ships with the package, after these actions."""
+    trace = open_trace(str(path))
+    return after(opened(trace, size=size), explained, *do("kernels", *names))
+
+
+@pytest.mark.parametrize("what", ["name", "kind", "module"])
+def test_work_and_share_of_peak_are_those_of_the_command_line(what: str) -> None:
+    state = by(in_the_kernels(SAMPLE), what)
+    table = shown_table(state)
+    groups = kernel_groups(table.trace, jobs(table.trace), what)
+    order = table.order("total")
+    assert any(group.share_of_peak is not None for group in groups)
+    assert any(group.flop for group in groups)
+    for group, row in zip(groups, order.tolist(), strict=True):
+        shown = [float(table.figures(name)[row]) for name in WORK]
+        flops = group.flop / group.flop_ns / 1e3 if group.flop else None
+        moved = group.bytes / group.bytes_ns if group.bytes else None
+        expected = [group.share_of_peak, flops, moved]
+        assert shown == pytest.approx(
+            [nan if figure is None else figure for figure in expected], nan_ok=True
+        )
+
+
+def test_the_columns_of_work_take_the_place_of_durations_and_back() -> None:
+    durations = in_the_kernels(SAMPLE)
+    assert "median" in drawn(durations)
+    assert "of peak" not in drawn(durations).split("───")[0]
+    work = after(durations, *do("kernel-columns"))
+    assert "median" not in drawn(work)
+    titles = next(line for line in drawn(work).split("\n") if "of peak" in line)
+    assert "TFLOP/s" in titles
+    assert "GB/s" in titles
+    assert drawn(after(work, *do("kernel-columns"))) == drawn(durations)
+    wide = drawn(in_the_kernels(SAMPLE, size=Size(200, 40)))
+    assert "median" in wide
+    assert "GB/s" in wide
+
+
+@pytest.mark.parametrize("sort", WORK)
+def test_sorting_by_work_shows_its_columns_and_puts_the_unknown_last(sort: str) -> None:
+    presses = ("sort-right",) * SORTS.index(sort)
+    state = in_the_kernels(SAMPLE, *presses)
+    assert f"{sort}*" in drawn(state)
+    table = shown_table(state)
+    figures = [float(table.figures(sort)[row]) for row in table.order(sort)]
+    known = [figure for figure in figures if not isnan(figure)]
+    assert known == sorted(known, reverse=True)
+    assert all(isnan(figure) for figure in figures[len(known) :])
+
+
+def test_nothing_is_claimed_where_the_work_is_not_known(mlp: Trace) -> None:
+    state = after(opened(mlp), explained, *do("kernels", "kernel-columns"))
+    assert state.hint.startswith("FLOP and bytes are known of no kernel here")
+    assert not state.kernels.shows_work
+    early = after(opened(mlp), *do("kernels", "kernel-columns"))
+    assert early.hint == "Computing the work of kernels..."
+
+
+def test_a_saved_table_has_the_work_as_the_command_line_names_it() -> None:
+    state = in_the_kernels(SAMPLE)
+    table = PAGE.table(state)
+    columns = {column.name: column.values for column in table.columns}
+    group = kernel_groups(state.side.trace, jobs(state.side.trace), "name")[0]
+    assert columns["flop"][0] == group.flop
+    assert columns["flop_ns"][0] == group.flop_ns
+    assert columns["share_of_peak"][0] == pytest.approx(group.share_of_peak)
+
+
+def test_events_of_an_accelerator_that_is_no_gpu_are_listed_by_name(
+    trace_of: Make, event: Callable[..., object]
+) -> None:
+    device = {"cat": "mtia_ccp_events", "pid": 9}
+    events = [
+        event("aten::mm", 0, 10),
+        event("merge", 0, 30, **device),
+        event("pe_exe", 40, 10, **device),
+        event("pe_exe", 50, 10, **device),
+    ]
+    state = after(opened(trace_of(events)), *do("kernels"))
+    assert labels(state) == ["merge", "pe_exe"]
+    assert "2 distinct device events, 3 events   share of the 50 us of device time" in (
+        drawn(state)
+    )
+    for key in ("group-by", "narrow", "kernel-columns"):
+        hint = after(state, *do(key)).hint
+        assert hint == (
+            "this trace has no GPU kernels: its device events are shown by name"
+        )
 
 
 def test_enter_and_i_show_the_kernel_that_the_panel_describes(mlp: Trace) -> None:
@@ -108,7 +205,7 @@ def test_ops_of_a_trace_without_kernels_have_no_groups(
 ) -> None:
     ops = [event for event in mlp_events() if event["cat"] == "cpu_op"]
     state = after(opened(trace_of(ops)), *do("kernels", key))
-    assert state.hint == "this trace has no kernels: its CPU ops are shown by name"
+    assert state.hint == "this trace has no GPU kernels: its CPU ops are shown by name"
     assert state.kernels.by == "name"
 
 

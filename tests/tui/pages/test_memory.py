@@ -109,6 +109,39 @@ def test_bytes_at_the_cursor_are_those_of_a_replay(tmp_path: Path) -> None:
         assert sum(row.bytes for row in rows if not row.level) == size
 
 
+@pytest.mark.parametrize("page", ["timeline", "kernels", "why"])
+def test_a_snapshot_alone_says_how_to_open_a_trace_beside_it(
+    tmp_path: Path, page: str
+) -> None:
+    state = after(remembered(State(size=SIZE), trained(tmp_path)), *do(page))
+    assert state.hint == (
+        "This needs a trace: fusetui open TRACE --memory SNAPSHOT opens both"
+    )
+    assert state.page == "memory"
+
+
+def test_the_legend_names_the_categories_of_the_picture_wherever_the_cursor_is(
+    tmp_path: Path,
+) -> None:
+    """At the first event there are no activations, but they are in the picture."""
+
+    def categories(state: State) -> list[str]:
+        (line,) = [line for line in drawn(state).split("\n") if "■" in line]
+        return re.findall(r"■ ([a-z ]+) [0-9]", line)
+
+    path = trained(tmp_path)
+    at_peak = remembered(State(size=Size(200, 40)), path)
+    before = at_peak
+    for _ in range(500):
+        before = after(before, *do("memory-earlier"))
+    assert here(before)[1].at < here(at_peak)[1].at
+    assert len(categories(at_peak)) > 2
+    assert categories(before) == categories(at_peak)
+    moments, view = here(before)
+    amounts = moments.by_category(np.array([view.at]))[:, 0]
+    assert np.count_nonzero(amounts) < len(categories(before))
+
+
 def test_no_peak_is_lost_in_a_cell(tmp_path: Path) -> None:
     """A moment between two others in a window of a thousand events."""
     machine = Machine()

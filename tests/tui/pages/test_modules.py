@@ -12,7 +12,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.text.figures import percent
 from fusetui.trace import Trace
 from fusetui.tui.layout.figure_trees import ModuleTree
-from fusetui.tui.pages.tree import NO_MODULES, ModulesPage
+from fusetui.tui.pages.tree import ModulesPage
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]
@@ -58,7 +58,7 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     assert "outside modules" in drawn(state)
     assert named(PAGE, after(state, *do("last"))) == "(outside modules)"
     assert after(state, *do("last", "show")).hint.startswith(
-        "This work is outside modules"
+        "Outside modules: there is no call to show"
     )
 
 
@@ -112,4 +112,87 @@ def test_why_there_are_none_is_told_to_the_end(
 ) -> None:
     state = opened(trace_of([event("aten::a", 0, 5)]), size=Size(60, 18))
     text = " ".join(drawn(after(state, explained, *do("modules"))).split())
-    assert NO_MODULES.format("with_stack=True") in text
+    assert "No modules and no annotations in this trace: none was recorded." in text
+    assert "with_stack=True records modules, record_function adds annotations." in text
+
+
+@pytest.fixture
+def both_passes(trace_of: Make) -> State:
+    """A module whose forward takes 20 us on the GPU and its backward 30 us, and one
+    without backward work."""
+    launch = {"cat": "cuda_runtime", "tid": 1}
+    kernel = {"cat": "kernel", "pid": 0, "tid": 7}
+    python = {"cat": "python_function"}
+
+    def slice_(
+        name: str, ts: int, dur: int, args: object = None, **more: object
+    ) -> dict[str, object]:
+        place = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "args": args or {}}
+        return {**place, "name": name, "ts": ts, "dur": dur, **more}
+
+    def launched(number: int, ts: int, dur: int, tid: int) -> list[dict[str, object]]:
+        ids = {"correlation": number}
+        return [
+            slice_("cudaLaunchKernel", ts + 1, 1, ids, **{**launch, "tid": tid}),
+            slice_("gemm", ts + 5, dur, {**ids, "stream": 7, "device": 0}, **kernel),
+        ]
+
+    sequence = {"Sequence number": 5, "Fwd thread id": 0}
+    events = [
+        slice_("nn.Module: Linear_0", 0, 20, {"Python id": 1}, **python),
+        slice_("aten::addmm", 1, 10, sequence),
+        *launched(1, 2, 20, 1),
+        slice_("nn.Module: Dropout_0", 30, 20, {"Python id": 2}, **python),
+        slice_("aten::dropout", 31, 10),
+        *launched(2, 32, 8, 1),
+        slice_(
+            "autograd::engine::evaluate_function: AddmmBackward0",
+            100,
+            30,
+            {"Sequence number": 5, "Fwd thread id": 1},
+            tid=2,
+        ),
+        slice_(
+            "AddmmBackward0", 101, 20, {"Sequence number": 5, "Fwd thread id": 1}, tid=2
+        ),
+        *launched(3, 102, 30, 2),
+    ]
+    state = opened(trace_of(events), size=Size(120, 35))
+    return after(state, explained, *do("modules"))
+
+
+def test_modules_have_columns_of_both_passes(both_passes: State) -> None:
+    tree = tree_of(both_passes)
+    by_module = {
+        time.module: (int(tree.figures["forward"][n]), int(tree.figures["backward"][n]))
+        for n, time in enumerate(tree.times)
+    }
+    assert by_module == {"Linear_*": (20_000, 30_000), "Dropout_*": (8_000, 0)}
+    lines = drawn(both_passes).split("\n")
+    titles = next(line for line in lines if "backward us" in line)
+    row = next(line for line in lines if "Linear_*" in line)
+    for title, figure in (("forward us", "20"), ("backward us", "30")):
+        end = titles.index(title) + len(title)
+        assert row[:end].split()[-1].startswith(figure)
+    table = PAGE.table(both_passes)
+    assert table is not None
+    names = [column.name for column in table.columns]
+    assert "gpu_forward_ns" in names
+    assert "gpu_backward_ns" in names
+
+
+def test_modules_without_backward_work_have_no_column_of_passes(mlp: Trace) -> None:
+    state = after(opened(mlp, size=Size(200, 40)), explained, *do("modules"))
+    assert "forward" not in drawn(state)
+    assert "backward" not in tree_of(state).sorts
+
+
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_modules_are_sorted_by_the_time_of_a_pass(
+    both_passes: State, name: str
+) -> None:
+    state = both_passes
+    while state.modules_sort != name:
+        state = after(state, *do("modules-sort-right"))
+    assert f"of GPU time of the {name} pass" in drawn(state)
+    assert named(PAGE, after(state, *do("first"))).strip().endswith("Linear_*")

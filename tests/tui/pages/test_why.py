@@ -103,6 +103,37 @@ def test_why_page_without_a_gpu_says_so(
     assert "No GPU events were recorded" in drawn(state)
 
 
+def test_without_a_gpu_the_page_shows_the_breakdown_of_threads_and_ops(
+    trace_of: Make, event: Callable[..., dict[str, Any]]
+) -> None:
+    ops = [event("aten::mm", 0, 30, tid=tid) for tid in range(1, 9)]
+    state = after(opened(trace_of(ops)), explained, *do("why"))
+    lines = drawn(state).split("\n")
+    (titles,) = [line for line in lines if line.split()[-1:] == ["thread"]]
+    threads = lines[lines.index(titles) + 1 :][:6]
+    assert all("30 us" in line for line in threads[:5])
+    assert threads[5].strip() == "... and 3 more threads"
+    assert "CPU time by op: aten::mm 100 %." in drawn(state)
+    low = after(opened(trace_of(ops), size=Size(80, 20)), explained, *do("why"))
+    assert "... and 7 more threads" in drawn(low)
+
+
+def test_events_of_another_accelerator_are_part_of_the_breakdown(
+    trace_of: Make, event: Callable[..., dict[str, Any]]
+) -> None:
+    device = {"cat": "mtia_ccp_events", "pid": 9}
+    events = [
+        event("aten::mm", 0, 10),
+        event("merge", 0, 30, **device),
+        event("merge", 10, 5, **device),  # inside one of its name
+        event("wait", 40, 10, **device),
+    ]
+    state = after(opened(trace_of(events)), explained, *do("why"))
+    assert "MTIA time by event: merge 75 %, wait 25 %." in drawn(state)
+    assert "(the 4 MTIA events are listed by name)" not in drawn(state)
+    assert "(the 3 MTIA events are listed by name)" in drawn(state)
+
+
 def test_names_of_a_trace_stay_printable(trace_of: Make) -> None:
     events = [{**event, "name": event["name"] + WORST} for event in training()]
     state = after(opened(trace_of(events)), explained, *do("why"))

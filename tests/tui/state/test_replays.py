@@ -3,6 +3,7 @@ arrives."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,14 +14,21 @@ from tests.tui.prepared import after, at, do, explained, laid_over, opened
 
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.why.causes import idle_causes
+from fusetui.report.program import functions_text
 from fusetui.sample_traces import lessons
-from fusetui.trace import open_trace
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import keep_result, kept_result
+from fusetui.trace.model.report import never
+from fusetui.trace.program.functions import function_times
+from fusetui.trace.program.origin import origins
+from fusetui.tui.background_results import answers
 from fusetui.tui.layout.answer import WORTH
 from fusetui.tui.loading import named
 from fusetui.tui.state import replays
+from fusetui.tui.state.action import Run
 from fusetui.tui.state.commands import asked, obeyed
-from fusetui.tui.state.state import MARKS, Prompt, Replay, Replayed, State
+from fusetui.tui.state.state import FUNCTIONS, MARKS, Prompt, Replay, Replayed, State
 
 PATH = str(lessons.path("mlp-eager"))
 CHANGE = "family:gemm x0.5"
@@ -197,3 +205,34 @@ async def test_the_amount_of_the_key_can_be_edited() -> None:
         await pilot.pause()
         await pilot.press("backspace", "8")
         assert "whatif x0.8" in screen(app)
+
+
+def with_functions(trace: Trace, found: object) -> Run:
+    return partial(replays.arrived, trace=trace, asked=FUNCTIONS, found=found)
+
+
+def test_my_functions_are_those_of_the_command(lesson: State) -> None:
+    trace = lesson.side.trace
+    outcome = replays.functions(lesson)
+    assert isinstance(outcome, tuple)
+    assert isinstance(outcome[1], Replay)
+    assert outcome[1].asked == FUNCTIONS
+    (found,) = answers(trace, never, None, replayed=FUNCTIONS)
+    assert len(found.functions) > 1
+    state = after(outcome[0], with_functions(trace, found))
+    times = function_times(origins(trace), idle=idle_causes(trace))
+    lines = functions_text(times, 0, 86, trace.report.format).split("\n")
+    shown = laid_over(state)
+    assert "my functions" in shown
+    for line in lines[:4]:
+        assert line.rstrip() in shown
+
+
+def test_without_python_stacks_my_functions_says_what_records_them(
+    trace_of: Callable[..., Trace], event: Callable[..., object]
+) -> None:
+    state = opened(trace_of([event("aten::mm", 0, 10)]))
+    (found,) = answers(state.side.trace, never, None, replayed=FUNCTIONS)
+    waiting = after(state, *do("my-functions"))
+    there = after(waiting, with_functions(state.side.trace, found))
+    assert "with_stack=True records functions" in laid_over(there)

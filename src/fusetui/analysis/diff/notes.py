@@ -18,7 +18,7 @@ from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
 from fusetui.analysis.diff.work import by_graph
 from fusetui.analysis.questions.note import note_of
-from fusetui.text.figures import count, duration, percent, plural, several
+from fusetui.text.figures import count, duration, pace, percent, plural, several
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.columns import Trace
@@ -462,23 +462,17 @@ def _turns(step: StepChange) -> str:
     if not step.drift_a or not step.drift_b:
         return note
     larger = max(step.drift_a, step.drift_b, key=abs)
-    return f"{note}; both became {_became(larger)} over time"
+    return f"{note}; both became {pace(1.0, 1.0 + larger)} over time"
 
 
 def _drift(items: WorkItems, drift: float) -> str:
     """How much slower or faster the run of a side became; "" for no drift."""
     if not drift:
         return ""
-    became = f"{items.work.label} became {_became(drift)}"
+    became = f"{items.work.label} became {pace(1.0, 1.0 + drift)}"
     return (
         f"{became} from its first step to its last; the interval is widened by as much"
     )
-
-
-def _became(drift: float) -> str:
-    """`1.2 % slower`; `drift` is a share, below 0 for faster."""
-    direction = "slower" if drift > 0 else "faster"
-    return f"{percent(abs(drift), 1, fine=True)} {direction}"
 
 
 def _interrupted(items: WorkItems, share: float) -> str:

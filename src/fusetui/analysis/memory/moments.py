@@ -162,6 +162,18 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             rows.append(changes.bytes[changes_so_far])
         return np.stack(rows)
 
+    def most_of_categories(self, begin: int, end: int) -> list[int]:
+        """The most bytes that each category has at any moment from `begin` to `end`,
+        which are positions."""
+        first_event, after_last = np.searchsorted(self.positions, (begin, end + 1))
+        most = []
+        for changes in self.changes:
+            # with the bytes before the first change
+            first = int(np.searchsorted(changes.events, first_event))
+            last = int(np.searchsorted(changes.events, after_last))
+            most.append(int(changes.bytes[first : last + 1].max()))
+        return most
+
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
         """Find the event of each range after which most memory is allocated.
 

@@ -420,6 +420,29 @@ def _work_of_groups(
         }
 
 
+class KernelWork(msgspec.Struct, frozen=True, eq=False):
+    """What is known of the work of each kernel of a trace; nan where nothing is known.
+    Arrays of shape [kernels]."""
+
+    rows: Rows
+    flop: NDArray[np.float64]
+    bytes: NDArray[np.float64]  # the least traffic
+    # the least time that the limits allow, of kernels with a known share of peak
+    least_ns: NDArray[np.float64]
+
+
+def work_of_each(trace: Trace, jobs: Jobs) -> KernelWork:
+    """The work of all kernels, from which the sums of any groups follow that
+    `kernel_groups` has for its own."""
+    least_ns = jobs.of_each(lambda job: job.limits.least_ns)
+    return KernelWork(
+        rows=jobs.rows,
+        flop=jobs.of_each(lambda job: job.amount.flop),
+        bytes=jobs.of_each(lambda job: job.amount.bytes),
+        least_ns=np.where(share_known(trace, jobs), least_ns, np.nan),
+    )
+
+
 class _ShareOfPeak(NamedTuple):
     """How near to their limits the kernels of a group come.
 

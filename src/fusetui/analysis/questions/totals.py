@@ -6,7 +6,7 @@ All times are integer ns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
 
@@ -277,6 +278,26 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     is_inside = np.zeros(len(rows), dtype=np.bool_)
     is_inside[by_name[1:]] = offset[1:] + sorted_rows[1:] < latest_end[:-1]
     return is_inside
+
+
+class OutermostRows(NamedTuple):
+    """The slices that lie inside none of their name, and for how long any of them ran
+    (ns), each thread or stream by itself."""
+
+    rows: Rows
+    any_ran_ns: int
+
+
+def outermost(trace: Trace, rows: Rows) -> OutermostRows:
+    """Of some rows, in order: those whose durations count when times are added up by
+    name, and the whole that these are shares of, because names lie inside each other."""
+    outer = rows[~inside_same_name(trace, rows)]
+    thread = trace.thread_of_track[trace.track[outer]]
+    any_ran_ns = 0
+    for number in np.unique(thread).tolist():
+        of_thread = outer[thread == number]
+        any_ran_ns += union_length(trace.start[of_thread], trace.end[of_thread])
+    return OutermostRows(rows=outer, any_ran_ns=any_ran_ns)
 
 
 def subtree_sums(trace: Trace, issuer: NDArray[np.int32], amount: Int64s) -> Int64s:

@@ -146,6 +146,14 @@ class Breakdown(msgspec.Struct, frozen=True):
     modules_ns: int
 
 
+class AcceleratorWork(msgspec.Struct, frozen=True):
+    """The time of the events of a device that is no GPU, by name, longest first, and
+    how long any of them ran (ns): names may lie inside each other."""
+
+    events: tuple[Share, ...]
+    whole_ns: int
+
+
 class CpuWork(msgspec.Struct, frozen=True):
     """The time of the threads that run ops (of all, if none does), in a trace
     without GPU events: by name, longest first, how long each was the innermost slice
@@ -304,6 +312,7 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     _breakdown: Breakdown | None = None
     # of a device that is no GPU: its name and number of events; see other_accelerator
     _accelerator: tuple[str, int] = ("", 0)
+    _accelerator_work: AcceleratorWork | None = None  # None without such a device
     # effective ns of kernels by family, "" for unknown names
     _families: dict[str, int] = {}
     # by rule: ns of upper bounds that are too small for a finding

@@ -12,10 +12,18 @@ from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.analysis.questions.launches import launched_without_events
+from fusetui.analysis.questions.totals import kernel_totals, outermost
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
-from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.analysis.why.model import (
+    AcceleratorWork,
+    DeviceAccount,
+    Share,
+    StepAccount,
+    Unknown,
+    Why,
+)
 from fusetui.text.figures import duration, plural
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, step_wall, steps_of
@@ -107,7 +115,23 @@ def account_of(question: Question) -> Why:
         cpu=cpu_accounts(question.accounts, question.window),
         cannot_tell=on_this_device(trace, _unknown(trace)),
         _accelerator=other_accelerator(trace),
+        _accelerator_work=_accelerator_work(question),
     )
+
+
+def _accelerator_work(question: Question) -> AcceleratorWork | None:
+    """What a device that is no GPU did; None where there is none, and for a part of the
+    trace."""
+    trace = question.accounts.trace
+    name, _ = other_accelerator(trace)
+    if not name or question.window is not None:
+        return None
+    outer = outermost(trace, trace.rows_of(Role.DEVICE))
+    shares = [
+        Share(name=total.name, count=total.count, ns=total.total_ns)
+        for total in kernel_totals(trace, outer.rows)
+    ]
+    return AcceleratorWork(events=tuple(shares), whole_ns=outer.any_ran_ns)
 
 
 def _devices(question: Question) -> tuple[DeviceAccount, ...]:
