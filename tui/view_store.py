@@ -19,7 +19,6 @@ from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
-FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
 HASHED_BYTES = 1 << 16  # at both ends of a file; with its size they identify it
 MAX_FILES = 500  # of more, those that were written last are kept
 MAX_FILE_BYTES = 1 << 20  # of a file of ours
@@ -208,15 +207,11 @@ def _kept_file(path: str) -> Path | None:
     """Our file about a trace, named by what the trace begins and ends with; None where
     nothing is kept: of what is no file, or by request. Raises OSError and
     RuntimeError."""
-    folder_name = os.environ.get(FOLDER_VARIABLE, "")
-    if folder_name == "off" or not Path(path).is_file():
-        return None
-    from platformdirs import user_state_path
+    from fusetui.tui.recent_traces import kept_folder  # not at the start
 
-    if folder_name:
-        folder = Path(folder_name)
-    else:
-        folder = user_state_path("fusetui", appauthor=False) / "traces"
+    folder = kept_folder()
+    if folder is None or not Path(path).is_file():
+        return None
     return folder / f"{_identity(path)}.json"
 
 

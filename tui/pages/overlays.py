@@ -39,10 +39,10 @@ from fusetui.tui.layout.text_layout import (
 )
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.pages.page import ListPage, Pane
-from fusetui.tui.state import replays, search
+from fusetui.tui.state import hang, replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
-from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.session import Range
@@ -361,6 +361,11 @@ class OverlayList(ListPage):
         now = closed(state)
         if offer.is_tour:
             now = replace(now, tour=0)
+        if offer.are_dumps:
+            return hang.read(now, offer.paths, alone=not now.is_open)
+        if offer.is_job and len(offer.paths) > 1:
+            job = RankedJob(offer.paths, comes_first=True)
+            return read(replace(now, job=job), offer.paths[:1])
         now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
@@ -395,7 +400,12 @@ def close(state: State) -> Outcome:
 
 def offered(state: State) -> tuple[Offer, ...]:
     """What the list of choices offers: programs, if these are listed, else traces."""
-    return getattr(state.overlay, "programs", ()) or tuple(state.offers)
+    chooser = state.overlay
+    if not isinstance(chooser, Chooser):
+        return state.offers
+    if chooser.programs:
+        return chooser.programs
+    return chooser.recent if chooser.only_recent else (*state.offers, *chooser.recent)
 
 
 def beside(state: State) -> Outcome:
@@ -404,6 +414,8 @@ def beside(state: State) -> Outcome:
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
+    if offer.are_dumps:
+        return hang.read(closed(state), offer.paths, alone=False)
     return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 

@@ -58,12 +58,14 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known; or
-    programs. `before`: the first list, to which a list of programs leads back while
-    nothing is open."""
+    """The traces to choose from, with a line of summary for each; or programs.
+    `before`: the first list, to which a list of programs leads back while nothing is
+    open."""
 
     summaries: tuple[str, ...]
     programs: tuple[Offer, ...] = ()
+    recent: tuple[Offer, ...] = ()  # traces, behind those of State.offers
+    only_recent: bool = False  # those of State.offers are left out
     before: Chooser | None = None
 
 
@@ -316,9 +318,11 @@ class Compare(Effect, frozen=True, eq=False):
 
 
 class Summarize(Effect, frozen=True):
-    """Summarize these traces in a thread, one after the other."""
+    """Look up recent traces in a thread, then summarize traces one after the other."""
 
     wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
+    known: tuple[str, ...] = ()  # traces that are not listed as recent ones
+    is_alone: bool = False  # there is no list yet
 
 
 class ReadRanks(Effect, frozen=True):
