@@ -52,6 +52,7 @@ from fusetui.tui.state.state import (
     PAIRED,
     CopyText,
     Help,
+    HitList,
     Order,
     Outcome,
     Replayed,
@@ -112,9 +113,14 @@ def other_side(state: State) -> Outcome:
     return turned_to(page_of(now), now)
 
 
+def with_table(state: State) -> Page:
+    """What `y` and `:save` are about: a list of hits over the page, else the page."""
+    return OVERLAYS if isinstance(state.overlay, HitList) else page_of(state)
+
+
 def copy(state: State) -> Outcome:
     """What the cursor is on goes into the clipboard."""
-    page = page_of(state)
+    page = with_table(state)
     text = page.copied(state)
     now = told(state, what_was_copied(text, page.copies))
     return (now, CopyText(text)) if text else now
@@ -187,15 +193,24 @@ ACTIONS: tuple[Action, ...] = (
         "of a compiled kernel: its lines of Python, its graph, the generated code",
         source_asked,
     ),
-    _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
+    _opened(
+        "copy",
+        "Copy",
+        "y",
+        "a slice, or a row of a table",
+        copy,
+        where=commands.on_page_or_hits,
+    ),
     *commands.ACTIONS,
     _opened(
         name="save",
         title="Save this table",
         written="",
         help="in a file of any format",
-        run=lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
-        where=lambda state: state.overlay is None and page_of(state).is_table,
+        run=lambda state: commands.asked(
+            state, typed=f"save {with_table(state).table_name(state)}.csv"
+        ),
+        where=commands.on_page_or_hits,
     ),
     reading.CHOOSE,
     moving.LINK,

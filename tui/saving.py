@@ -51,10 +51,10 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
     """Posts how many rows of the table of the page were written, or why none."""
     path = asked.path
     try:
-        table = registry.page_of(asked.state).table(asked.state)
+        page = registry.with_table(asked.state)
+        table = page.table(asked.state)
         if table is None:
-            names = (page.title for page in registry.PAGES if page.is_table)
-            raise Error(f"there is no table here: {', '.join(names)} have one")
+            raise Error(page.why_no_table(asked.state))
         write(table, path)
         file_size = size(os.path.getsize(path))
         sentence = f"{path}: {plural(len(table), 'row')}, {file_size}"

@@ -66,7 +66,6 @@ class KernelsPage(ListPage):
     """Enter shows the longest of a group in the timeline, n and N the others."""
 
     name, title, key = NAME, "Kernels", "3"
-    is_table = True
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
         "help keys; row-down/row-up move; show go to longest; group-by group by; "

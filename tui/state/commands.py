@@ -28,6 +28,7 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import (
     Chooser,
     Cut,
+    HitList,
     Order,
     Outcome,
     Prompt,
@@ -58,6 +59,7 @@ NOT_RECORDED = (
     "again needs a trace recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
+OVER_HITS = ("save",)  # commands about a list of hits that lies over the page
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
 MAX_NOTE_CHARS = 200
@@ -80,6 +82,8 @@ def obeyed(state: State, line: str) -> Outcome:
         return state
     command = line.strip().removeprefix(":").strip()
     verb, _, rest = command.partition(" ")
+    if verb not in OVER_HITS and isinstance(state.overlay, HitList):
+        state = replace(state, overlay=None)
     if verb not in COMMANDS:
         word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
         return told(state, f"{word} is not a command: {', '.join(VERBS)}")
@@ -252,9 +256,10 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 
 
 def asked(state: State, typed: str = "") -> State:
-    """Asks for a command. A list to choose from is closed, unless nothing is open: then
-    it is all that there is, and stays."""
-    overlay = None if state.is_open else state.overlay
+    """Asks for a command. A list of hits stays, and a list to choose from where nothing
+    is open: then it is all that there is."""
+    is_kept = isinstance(state.overlay, HitList) or not state.is_open
+    overlay = state.overlay if is_kept else None
     return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
 
 
@@ -263,8 +268,12 @@ def is_choosing(state: State) -> bool:
     return isinstance(state.overlay, Chooser)
 
 
+def on_page_or_hits(state: State) -> bool:
+    return everywhere(state) or isinstance(state.overlay, HitList)
+
+
 def on_page_or_list(state: State) -> bool:
-    return everywhere(state) or is_choosing(state)
+    return on_page_or_hits(state) or is_choosing(state)
 
 
 def _anything_open_or_list(state: State) -> str:
