@@ -86,6 +86,7 @@ class FusetuiApp(Ending):
             job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
+            light=options.light,
             keymap=options.keymap,
             tour=0 if options.tour else None,
             colorless=self.no_color or has_16_colors,

@@ -98,6 +98,7 @@ def work_of(effect: Effect) -> Work:
 
     rare: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
+        effects.SavePicture: saving.draw,
         effects.Cut: saving.cut,
         effects.Reproduce: saving.reproduce,
     }

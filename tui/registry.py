@@ -212,6 +212,13 @@ ACTIONS: tuple[Action, ...] = (
         ),
         where=commands.on_page_or_hits,
     ),
+    _opened(
+        name="picture",
+        title="Save picture",
+        written="",
+        help="of this page: SVG, PNG or HTML",
+        run=lambda state: commands.asked(state, typed=f"picture {state.page}.svg"),
+    ),
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,

@@ -31,6 +31,7 @@ from fusetui.tui.state.state import (
     Outcome,
     Record,
     Reproduce,
+    SavePicture,
     SaveTable,
     State,
     overlaid,
@@ -59,6 +60,20 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
         file_size = size(os.path.getsize(path))
         sentence = f"{path}: {plural(len(table), 'row')}, {file_size}"
     except Error as error:
+        sentence = str(error)
+    post(partial(told, sentence=printable(sentence)))
+
+
+def draw(asked: SavePicture, post: Post, *_: object) -> None:
+    """Posts that the page was drawn into a file, or why not."""
+    from fusetui.tui.pictures import save_picture  # rarely needed
+
+    path = asked.path
+    page = registry.page_of(asked.state).title
+    try:
+        save_picture(asked.state, path, asked.state.light)
+        sentence = f"{path}: the page {page}, {size(os.path.getsize(path))}"
+    except (Error, OSError) as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))
 

@@ -34,6 +34,7 @@ from fusetui.tui.state.state import (
     Prompt,
     Record,
     Reproduce,
+    SavePicture,
     SaveTable,
     State,
     told,
@@ -47,6 +48,7 @@ EXAMPLES = (
     "open FILE",
     "diff FILE",
     "save FILE",
+    "picture FILE",
     "cut FILE",
     "path",
     "whatif x0.5",
@@ -87,8 +89,9 @@ def obeyed(state: State, line: str) -> Outcome:
     if verb not in COMMANDS:
         word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
         return told(state, f"{word} is not a command: {', '.join(VERBS)}")
-    has_table = verb == "save" and state.is_open  # a memory snapshot has tables too
-    if state.sides or has_table or verb in WITHOUT_TRACE:
+    # a memory snapshot has tables and pages too
+    is_about_page = verb in ("save", "picture") and state.is_open
+    if state.sides or is_about_page or verb in WITHOUT_TRACE:
         return COMMANDS[verb](state, rest.strip())
     return told(state, f"{verb} needs a trace, and none is open")
 
@@ -169,6 +172,14 @@ def _save(state: State, rest: str) -> Outcome:
     return told(state, "saving the table"), SaveTable(state, path)
 
 
+def _picture(state: State, rest: str) -> Outcome:
+    """Draws the page in front into a new file."""
+    if not rest:
+        return told(state, "picture takes the name of a new file: picture page.svg")
+    path = str(Path(rest).expanduser())
+    return told(state, "drawing the page"), SavePicture(state, path)
+
+
 def _cut(state: State, rest: str) -> Outcome:
     """Writes the selected range of time to a new file, as a trace of its own."""
     time_range = state.time_range
@@ -246,6 +257,7 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     "open": _open,
     "diff": partial(_open, verb="diff", of="another", beside=1),
     "save": _save,
+    "picture": _picture,
     "cut": _cut,
     "path": replays.rows,
     "whatif": replays.whatif,

@@ -185,6 +185,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
+    light: bool = False  # drawn on a light background
     # by the name of an action: keys that a person chose
     keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
@@ -354,6 +355,13 @@ class CopyText(Effect, frozen=True):
 
 class SaveTable(Effect, frozen=True, eq=False):
     """Write the table of the page in front to a new file."""
+
+    state: State
+    path: str
+
+
+class SavePicture(Effect, frozen=True, eq=False):
+    """Draw the page in front into a new file."""
 
     state: State
     path: str
