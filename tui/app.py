@@ -87,6 +87,8 @@ class FusetuiApp(Ending):
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             light=options.light,
+            captured_by=tuple(options.captured_by),
+            compile_log=options.compile_log,
             keymap=options.keymap,
             tour=0 if options.tour else None,
             colorless=self.no_color or has_16_colors,

@@ -56,6 +56,7 @@ from fusetui.tui.state.state import (
     Order,
     Outcome,
     Replayed,
+    ShownCommand,
     State,
     overlaid,
     told,
@@ -115,14 +116,16 @@ def other_side(state: State) -> Outcome:
 
 def with_table(state: State) -> Page:
     """What `y` and `:save` are about: a list of hits over the page, else the page."""
-    return OVERLAYS if isinstance(state.overlay, HitList) else page_of(state)
+    is_over = isinstance(state.overlay, HitList | ShownCommand)
+    return OVERLAYS if is_over else page_of(state)
 
 
 def copy(state: State) -> Outcome:
     """What the cursor is on goes into the clipboard."""
     page = with_table(state)
     text = page.copied(state)
-    now = told(state, what_was_copied(text, page.copies))
+    noun = "name" if isinstance(state.overlay, ShownCommand) else page.copies
+    now = told(state, what_was_copied(text, noun))
     return (now, CopyText(text)) if text else now
 
 
@@ -199,9 +202,19 @@ ACTIONS: tuple[Action, ...] = (
         "y",
         "a slice, or a row of a table",
         copy,
-        where=commands.on_page_or_hits,
+        where=lambda state: (
+            commands.on_page_or_hits(state) or isinstance(state.overlay, ShownCommand)
+        ),
     ),
     *commands.ACTIONS,
+    _opened(
+        name="shell",
+        title="The same in a shell",
+        written="",
+        help="the command line of what is on the screen",
+        run=commands.shell,
+        where=commands.on_page_or_hits,
+    ),
     _opened(
         name="save",
         title="Save this table",

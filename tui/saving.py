@@ -33,6 +33,7 @@ from fusetui.tui.state.state import (
     Reproduce,
     SavePicture,
     SaveTable,
+    ShowCommand,
     State,
     overlaid,
     told,
@@ -76,6 +77,13 @@ def draw(asked: SavePicture, post: Post, *_: object) -> None:
     except (Error, OSError) as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))
+
+
+def show_command(asked: ShowCommand, post: Post, *_: object) -> None:
+    """Posts the command line of what is on the screen."""
+    from fusetui.tui.shell_lines import shown_command  # rarely needed
+
+    post(partial(overlaid, overlay=shown_command(asked.state)))
 
 
 def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:

@@ -97,7 +97,11 @@ a against b, n=4 to n=8  the gap shrinks  0.4x, 0.5x: no  -
     ("row", "cell", "said"),
     [
         ("= eager gemm: expected 3, found 3", "", ""),
-        ("= eager gemm: expected 2, found 2", "", "not eager gemm: expected 2, found 2"),
+        (
+            "= eager gemm: expected 2, found 2",
+            "",
+            "not eager gemm: expected 2, found 2",
+        ),
         ("kernels of eager", "", ""),
         ("kernels of eager", "4", "not 4"),
         ("a against b", "", "0.63x"),

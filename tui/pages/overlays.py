@@ -58,6 +58,7 @@ from fusetui.tui.state.state import (
     Order,
     Outcome,
     Replayed,
+    ShownCommand,
     Size,
     State,
     overlaid,
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.tables.public import Table
 
-Texts = Help | Details | Replayed | OverlayLines  # overlays to read
+# overlays to read
+Texts = Help | Details | Replayed | OverlayLines | ShownCommand
 IN_ARGS = "in args of "
 BAR_CELLS = 10
 CELLS_BEFORE_NAME = 27 + BAR_CELLS
@@ -338,6 +340,7 @@ RECORDING = "show record", "leave close"
 RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
+COPIES = "copy copies it"
 HITS = "show shows it", CLOSE, "copy copies it"
 SECOND = "second shows the replay beside the recording"
 MAX_GAP_LINES = 50
@@ -378,8 +381,10 @@ class OverlayList(ListPage):
             hints.insert(0, SECOND)
         if is_slice(state):
             hints.insert(0, RAW)
+        if isinstance(overlay, ShownCommand):
+            hints.insert(0, COPIES)
         width = overlay_size(state).width - EDGE_CELLS
-        keys_text = hints_text(hints, state)
+        keys_text = narrow(state.hint) or hints_text(hints, state)
         return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -413,6 +418,12 @@ class OverlayList(ListPage):
             return None
         all_rows = np.arange(len(overlay.hits.rows))
         return _hits_table(overlay, all_rows if rows is None else all_rows[[*rows]])
+
+    def copied(self, state: State) -> str:
+        """The hit or the step under the cursor, or the command line."""
+        if isinstance(state.overlay, ShownCommand):
+            return state.overlay.line
+        return super().copied(state)
 
     def table_name(self, state: State) -> str:
         is_steps = isinstance(state.overlay, HitList) and state.overlay.steps
@@ -526,6 +537,9 @@ def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
         return _Text("keys", _sections(overlay.sections, width))
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
+    if isinstance(overlay, ShownCommand):
+        lines = [overlay.line, *(("", *overlay.notes) if overlay.notes else ())]
+        return _Text("the same in a shell", _wrapped(lines, width))
     if isinstance(overlay, Replayed):
         return _replayed(overlay.found, width)
     return _details(overlay, width, glyphs)

@@ -36,6 +36,7 @@ from fusetui.tui.state.state import (
     Reproduce,
     SavePicture,
     SaveTable,
+    ShowCommand,
     State,
     told,
 )
@@ -48,8 +49,9 @@ EXAMPLES = (
     "open FILE",
     "diff FILE",
     "save FILE",
-    "picture FILE",
     "cut FILE",
+    "picture FILE",
+    "shell",
     "path",
     "whatif x0.5",
     "record",
@@ -61,11 +63,11 @@ NOT_RECORDED = (
     "again needs a trace recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
-OVER_HITS = ("save",)  # commands about a list of hits that lies over the page
+OVER_HITS = ("save", "shell")  # commands about a list of hits that lies over the page
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
 MAX_NOTE_CHARS = 200
-MAX_WRONG_WORD_CHARS = 30  # of a wrong word that are repeated
+MAX_WRONG_WORD_CHARS = 16  # of a wrong word that are repeated
 NO_RANGE = "This needs a time range: press {range} at its start and at its end"
 SCRIPT_SUFFIX = ".py"
 NO_SLICE = "This needs a slice: select one in the timeline"
@@ -90,7 +92,7 @@ def obeyed(state: State, line: str) -> Outcome:
         word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
         return told(state, f"{word} is not a command: {', '.join(VERBS)}")
     # a memory snapshot has tables and pages too
-    is_about_page = verb in ("save", "picture") and state.is_open
+    is_about_page = verb in ("save", "picture", "shell") and state.is_open
     if state.sides or is_about_page or verb in WITHOUT_TRACE:
         return COMMANDS[verb](state, rest.strip())
     return told(state, f"{verb} needs a trace, and none is open")
@@ -180,6 +182,13 @@ def _picture(state: State, rest: str) -> Outcome:
     return told(state, "drawing the page"), SavePicture(state, path)
 
 
+def shell(state: State, rest: str = "") -> Outcome:
+    """Shows the command line of what is on the screen, ready to be copied."""
+    if rest:
+        return told(state, "shell takes no argument")
+    return state, ShowCommand(state)
+
+
 def _cut(state: State, rest: str) -> Outcome:
     """Writes the selected range of time to a new file, as a trace of its own."""
     time_range = state.time_range
@@ -258,6 +267,7 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     "diff": partial(_open, verb="diff", of="another", beside=1),
     "save": _save,
     "picture": _picture,
+    "shell": shell,
     "cut": _cut,
     "path": replays.rows,
     "whatif": replays.whatif,

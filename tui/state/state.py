@@ -84,7 +84,23 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     found: Path | WhatIf
 
 
-Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines | SourceShown
+class ShownCommand(msgspec.Struct, frozen=True):
+    """The command line of what is on the screen, and what it leaves out."""
+
+    line: str
+    notes: tuple[str, ...] = ()
+
+
+Overlay = (
+    HitList
+    | Help
+    | Details
+    | Chooser
+    | Replayed
+    | OverlayLines
+    | SourceShown
+    | ShownCommand
+)
 
 
 class Prompt(Enum):
@@ -186,6 +202,9 @@ class State(msgspec.Struct, frozen=True, eq=False):
     size: Size = Size()
     ascii_only: bool = False
     light: bool = False  # drawn on a light background
+    # captures of graphs, and the log of torch.compile, that were named at the start
+    captured_by: tuple[str, ...] = ()
+    compile_log: str = ""
     # by the name of an action: keys that a person chose
     keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
@@ -365,6 +384,12 @@ class SavePicture(Effect, frozen=True, eq=False):
 
     state: State
     path: str
+
+
+class ShowCommand(Effect, frozen=True, eq=False):
+    """Show the command line of what is on the screen."""
+
+    state: State
 
 
 class Cut(Effect, frozen=True):
