@@ -365,12 +365,11 @@ class OverlayList(ListPage):
         if isinstance(overlay, Chooser):
             return _choices(state, offered(state), overlay.summaries)
         if isinstance(overlay, HitList):
-            # the last line of the screen is not drawn below an overlay
-            notes = [state.hint and narrow(state.hint)]
-            if not state.hint:
-                notes = [hint_text(hint, state) for hint in HITS]
-            notes = [note for note in notes if note]
-            return hit_rows(overlay, state.ascii_only, tuple(notes))
+            said = _said_over(state)
+            notes = [said] if said else [hint_text(hint, state) for hint in HITS]
+            return hit_rows(
+                overlay, state.ascii_only, tuple(note for note in notes if note)
+            )
         if isinstance(overlay, SourceShown):
             from fusetui.tui.drawing.source import source_rows  # rarely needed
 
@@ -384,7 +383,9 @@ class OverlayList(ListPage):
         if isinstance(overlay, ShownCommand):
             hints.insert(0, COPIES)
         width = overlay_size(state).width - EDGE_CELLS
-        keys_text = narrow(state.hint) or hints_text(hints, state)
+        keys_text = hints_text(hints, state)
+        if isinstance(overlay, ShownCommand):
+            keys_text = _said_over(state) or keys_text
         return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -438,6 +439,12 @@ class OverlayList(ListPage):
 
 
 OVERLAYS = OverlayList()
+
+
+def _said_over(state: State) -> str:
+    """What was done over the page, because the last line of the screen is not drawn
+    below an overlay. A sentence with keys is about what the page shows."""
+    return "" if state.hint_keys else narrow(state.hint)
 
 
 closed = partial(replace, overlay=None)
