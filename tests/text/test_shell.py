@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from fusetui.text.printable import is_printable
-from fusetui.text.shell import shell_line, shell_path, shell_word
+from fusetui.text.shell import shell_path, shell_word
 
 WORDS = [
     "",
@@ -30,7 +30,7 @@ WORDS = [
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_reads_back_every_word() -> None:
-    line = shell_line(["printf", "%s\\0", *WORDS])
+    line = " ".join(map(shell_word, ["printf", "%s\\0", *WORDS]))
     assert is_printable(line)
     printed = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
     assert printed.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in WORDS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
 
 from fusetui.text.printable import is_printable
 
@@ -26,11 +25,6 @@ def shell_word(word: str) -> str:
 def shell_path(path: str) -> str:
     """As `shell_word`, of a path: one that begins with `-` is no option."""
     return shell_word(f"./{path}" if path.startswith("-") else path)
-
-
-def shell_line(words: Iterable[str]) -> str:
-    """A command line of these words."""
-    return " ".join(map(shell_word, words))
 
 
 def _escaped(character: str) -> str:
