@@ -40,7 +40,10 @@ demo: $(VENV)/.capture
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) \
 	&& { $(BIN)/fusetui capture mlp --variant eager --variant compiled --out $$run \
 		|| [ $$? -eq 1 ]; } \
-	&& if [ -t 1 ]; then $(BIN)/fusetui open $$run; else $(MAKE) report RUN=$$run; fi
+	&& if [ -t 1 ]; then $(BIN)/fusetui open $$run; else $(MAKE) report RUN=$$run; fi \
+	&& printf '%s\n' "" "This run is $$run. To open it again, or any trace of yours:" \
+		"    $(BIN)/fusetui $$run" "    $(BIN)/fusetui TRACE" \
+		"After . $(BIN)/activate, fusetui alone is enough."
 
 .PHONY: report
 report:

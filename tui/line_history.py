@@ -10,8 +10,8 @@ import msgspec
 
 from fusetui.text.printable import is_printable
 from fusetui.trace.new_file import replaced_file
+from fusetui.tui.kept_folder import kept_folder
 from fusetui.tui.state.state import Prompt
-from fusetui.tui.view_store import folder_of_kept
 
 FILE = "history.json"
 MAX_LINES = 200  # of each kind; of more, the newest are kept
@@ -90,7 +90,7 @@ class LineHistory:
 def kept_history() -> LineHistory:
     """The lines of the user. Nothing is read yet."""
     with suppress(RuntimeError):  # there is no home
-        folder = folder_of_kept()
+        folder = kept_folder()
         return LineHistory(None if folder is None else folder / FILE)
     return LineHistory(None)
 

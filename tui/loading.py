@@ -102,6 +102,10 @@ def load(
         only = paths[0] if len(traces) == len(paths) == 1 else ""
         sides = _sides(traces, paths)
         kept, kept_as = read_kept(only)
+        if len(traces) == len(paths):
+            from fusetui.tui.recent_traces import remember_opened  # not at the start
+
+            remember_opened(paths)
         post(TracesLoaded(paths, sides, notices, kept, kept_as))
         _prepare_lanes(sides, cancelled)
         _warm_args(traces, post)
@@ -272,8 +276,12 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
 def summarize(
     asked: effects.Summarize, post: Post, cancelled: Stop, *_: object
 ) -> None:
-    """Posts a line about each of the traces to choose from: its place in the list, and
-    its path."""
+    """Posts the recent traces, then a line about each of the traces to choose from: its
+    place in the list, and its path."""
+    from fusetui.tui.recent_traces import offers_of_recent, recent_traces
+
+    recent = offers_of_recent(recent_traces(), asked.known)
+    post(partial(reading.recalled, recent=recent, is_alone=asked.is_alone))
     for index, path in asked.wanted:
         if cancelled():
             return

@@ -98,6 +98,8 @@ def work_of(effect: Effect) -> Work:
 
     rare: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
+        effects.SavePicture: saving.draw,
+        effects.ShowCommand: saving.show_command,
         effects.Cut: saving.cut,
         effects.Reproduce: saving.reproduce,
     }

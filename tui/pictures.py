@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,9 +16,12 @@ from rich.segment import Segment
 
 from fusetui import Error
 from fusetui.analysis.diff.compare import diff
+from fusetui.report.html_document import document
+from fusetui.tables.files import needed
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import never
+from fusetui.trace.new_file import CannotWriteError, check_new, new_file
 from fusetui.tui import registry, screen_layout
 from fusetui.tui.background_results import pieces
 from fusetui.tui.drawing.picture import Picture
@@ -79,6 +83,62 @@ def drawn(
     return _document(elements, width, height, scheme.background, title, pixels)
 
 
+def check_picture(path: str) -> None:
+    """Raises Error where a picture cannot be written there: for the ending, what is
+    there already, a package that is missing, or the fonts of a PNG."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise CannotWriteError(f"{path} must end in .svg, .png or .html.")
+    check_new(path)
+    if suffix == ".png":
+        _rasterizer()
+
+
+def save_picture(state: State, path: str, light: bool, pixels: int = 0) -> None:
+    """Writes the page as a new SVG, PNG or HTML document. `pixels`: as for `drawn`.
+    Raises Error, leaving nothing behind."""
+    check_picture(path)
+    suffix = Path(path).suffix.lower()
+    title = f"{' and '.join(_labels(state))}: {state.page}"
+    svg = drawn(state, light, title, pixels=pixels)
+    if suffix == ".png":
+        content = _rasterizer()(svg)
+    elif suffix == ".html":
+        style = "body{margin:0}svg{max-width:100%;height:auto}"
+        content = document(f"fusetui: {title}", svg, style, light=light).encode()
+    else:
+        content = svg.encode()
+    with new_file(path) as file:
+        file.write(content)
+
+
+def _labels(state: State) -> list[str]:
+    """What is open, by the names of files."""
+    if state.sides:
+        return [state.sides[index].label for index in state.told_sides]
+    if state.memory is not None:
+        return [side.label for side in state.memory.sides]
+    return ["flight-recorder dumps"]
+
+
+def _rasterizer() -> Callable[[str], bytes]:
+    """Makes a PNG of an SVG. Raises MissingPackageError; CannotWriteError without a font
+    for its texts."""
+    svg_to_bytes = needed("resvg_py", "A PNG", "picture").svg_to_bytes
+
+    def png(svg: str) -> bytes:
+        return bytes(svg_to_bytes(svg_string=svg))
+
+    letter = f'<text y="15" font-family="{FAMILY}">M</text>'
+    with_letter = SVG_OF_A_LETTER.format(letter)
+    without_letter = SVG_OF_A_LETTER.format("")
+    if png(with_letter) == png(without_letter):
+        raise CannotWriteError(
+            "No font is installed, so a PNG would have no text: write an SVG."
+        )
+    return png
+
+
 def _elements(picture: Picture, width: int, height: int, scheme: Scheme) -> list[str]:
     """The elements of an SVG that draw a picture of so many cells and lines."""
     styles = styles_of(scheme, scheme.background)
@@ -125,6 +185,10 @@ def _settled(before: State, outcome: Outcome) -> State:
     return registry.settled(before, state)
 
 
+SUFFIXES = (".svg", ".png", ".html")
+SVG_OF_A_LETTER = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
+)
 # in pixels
 CELL_WIDTH = 8.4
 LINE_HEIGHT = 18

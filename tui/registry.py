@@ -59,9 +59,11 @@ from fusetui.tui.state.state import (
     PAIRED,
     CopyText,
     Help,
+    HitList,
     Order,
     Outcome,
     Replayed,
+    ShownCommand,
     State,
     overlaid,
     told,
@@ -120,11 +122,18 @@ def other_side(state: State) -> Outcome:
     return turned_to(page_of(now), now)
 
 
+def with_table(state: State) -> Page:
+    """What `y` and `:save` are about: a list of hits over the page, else the page."""
+    is_over = isinstance(state.overlay, HitList | ShownCommand)
+    return OVERLAYS if is_over else page_of(state)
+
+
 def copy(state: State) -> Outcome:
     """What the cursor is on goes into the clipboard."""
-    page = page_of(state)
+    page = with_table(state)
     text = page.copied(state)
-    now = told(state, what_was_copied(text, page.copies))
+    noun = "name" if isinstance(state.overlay, ShownCommand) else page.copies
+    now = told(state, what_was_copied(text, noun))
     return (now, CopyText(text)) if text else now
 
 
@@ -210,15 +219,41 @@ ACTIONS: tuple[Action, ...] = (
         "of a compiled kernel: its lines of Python, its graph, the generated code",
         source_asked,
     ),
-    _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
+    _opened(
+        "copy",
+        "Copy",
+        "y",
+        "a slice, or a row of a table",
+        copy,
+        where=lambda state: (
+            commands.on_page_or_hits(state) or isinstance(state.overlay, ShownCommand)
+        ),
+    ),
     *commands.ACTIONS,
+    _opened(
+        name="shell",
+        title="The same in a shell",
+        written="",
+        help="the command line of what is on the screen",
+        run=commands.shell,
+        where=commands.on_page_or_hits,
+    ),
     _opened(
         name="save",
         title="Save this table",
         written="",
         help="in a file of any format",
-        run=lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
-        where=lambda state: state.overlay is None and page_of(state).is_table,
+        run=lambda state: commands.asked(
+            state, typed=f"save {with_table(state).table_name(state)}.csv"
+        ),
+        where=commands.on_page_or_hits,
+    ),
+    _opened(
+        name="picture",
+        title="Save picture",
+        written="",
+        help="of this page: SVG, PNG or HTML",
+        run=lambda state: commands.asked(state, typed=f"picture {state.page}.svg"),
     ),
     reading.CHOOSE,
     moving.LINK,

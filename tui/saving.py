@@ -31,7 +31,9 @@ from fusetui.tui.state.state import (
     Outcome,
     Record,
     Reproduce,
+    SavePicture,
     SaveTable,
+    ShowCommand,
     State,
     overlaid,
     told,
@@ -51,16 +53,37 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
     """Posts how many rows of the table of the page were written, or why none."""
     path = asked.path
     try:
-        table = registry.page_of(asked.state).table(asked.state)
+        page = registry.with_table(asked.state)
+        table = page.table(asked.state)
         if table is None:
-            names = (page.title for page in registry.PAGES if page.is_table)
-            raise Error(f"there is no table here: {', '.join(names)} have one")
+            raise Error(page.why_no_table(asked.state))
         write(table, path)
         file_size = size(os.path.getsize(path))
         sentence = f"{path}: {plural(len(table), 'row')}, {file_size}"
     except Error as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))
+
+
+def draw(asked: SavePicture, post: Post, *_: object) -> None:
+    """Posts that the page was drawn into a file, or why not."""
+    from fusetui.tui.pictures import save_picture  # rarely needed
+
+    path = asked.path
+    page = registry.page_of(asked.state).title
+    try:
+        save_picture(asked.state, path, asked.state.light)
+        sentence = f"{path}: the page {page}, {size(os.path.getsize(path))}"
+    except (Error, OSError) as error:
+        sentence = str(error)
+    post(partial(told, sentence=printable(sentence)))
+
+
+def show_command(asked: ShowCommand, post: Post, *_: object) -> None:
+    """Posts the command line of what is on the screen."""
+    from fusetui.tui.shell_lines import shown_command  # rarely needed
+
+    post(partial(overlaid, overlay=shown_command(asked.state)))
 
 
 def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:

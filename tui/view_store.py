@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
+from fusetui.tui.kept_folder import OF_TRACES, kept_folder
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
-FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
 HASHED_BYTES = 1 << 16  # at both ends of a file; with its size they identify it
 MAX_FILES = 500  # of more, those that were written last are kept
 MAX_FILE_BYTES = 1 << 20  # of a file of ours
@@ -208,24 +208,10 @@ def _kept_file(path: str) -> Path | None:
     """Our file about a trace, named by what the trace begins and ends with; None where
     nothing is kept: of what is no file, or by request. Raises OSError and
     RuntimeError."""
-    folder = folder_of_kept("traces")
+    folder = kept_folder(OF_TRACES)
     if folder is None or not Path(path).is_file():
         return None
     return folder / f"{_identity(path)}.json"
-
-
-def folder_of_kept(below: str = "") -> Path | None:
-    """Where something is kept between two runs: the folder that the environment names,
-    else the user's state folder, or a folder `below` that; None where nothing is kept
-    by request. Raises RuntimeError where there is no home."""
-    folder_name = os.environ.get(FOLDER_VARIABLE, "")
-    if folder_name == "off":
-        return None
-    if folder_name:
-        return Path(folder_name)
-    from platformdirs import user_state_path
-
-    return user_state_path("fusetui", appauthor=False) / below
 
 
 def _identity(path: str) -> str:

@@ -83,7 +83,7 @@ def test_every_command_of_a_claim_can_be_typed(
 
 MEASURED = """
 <!-- table: x cpu, b.py 1 at 2 -->
-= eager gemm: guess 3, found 3
+= eager gemm: expected 3, found 3
 figure              source          here           why
 kernels of eager    5: 3 GEMMs      5              ops 93 %
 a against b         12.5x           0.63x          ops 91 %
@@ -96,8 +96,12 @@ a against b, n=4 to n=8  the gap shrinks  0.4x, 0.5x: no  -
 @pytest.mark.parametrize(
     ("row", "cell", "said"),
     [
-        ("= eager gemm: guess 3, found 3", "", ""),
-        ("= eager gemm: guess 2, found 2", "", "not eager gemm: guess 2, found 2"),
+        ("= eager gemm: expected 3, found 3", "", ""),
+        (
+            "= eager gemm: expected 2, found 2",
+            "",
+            "not eager gemm: expected 2, found 2",
+        ),
         ("kernels of eager", "", ""),
         ("kernels of eager", "4", "not 4"),
         ("a against b", "", "0.63x"),

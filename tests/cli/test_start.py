@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands.open import MAX_NEWEST, found_in
+from fusetui.commands.open import MAX_NEWEST, found_in, start_offers
 from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
+from fusetui.tui.recent_traces import remember_opened, remember_written
 from fusetui.tui.state.offers import offers_of
 
 Run = Callable[..., Any]
@@ -47,7 +49,7 @@ def test_the_newest_traces_come_first(tmp_path: Path) -> None:
     for age in range(MAX_NEWEST + 2):
         trace_at(tmp_path / f"{age}.json.gz", age)
     (tmp_path / "package.json").write_text('{"name": "no trace"}')
-    found = [Path(offer.label).name for offer in found_in(tmp_path)]
+    found = [Path(offer.label).name for offer in start_offers(tmp_path)]
     assert found[:MAX_NEWEST] == [f"{age}.json.gz" for age in range(MAX_NEWEST)]
     assert found[MAX_NEWEST] == "tutor"
 
@@ -61,8 +63,44 @@ def test_runs_of_the_folder_and_of_make_demo(tmp_path: Path) -> None:
     assert all("run: eager" in offer.about for offer in found)
 
 
+def test_recordings_of_the_folder_are_offered_newest_first_with_their_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fusetui: Run
+) -> None:
+    """The command that is printed opens what was recorded."""
+    monkeypatch.chdir(tmp_path)
+    for name, age in (("recorded-old", 9), ("recorded-my job", 1)):
+        trace_at(Path(name, "train_12.json.gz"))
+        os.utime(name, (2e9 - age, 2e9 - age))
+    Path("recorded-empty").mkdir()
+    listed = fusetui().out
+    lines = [line for line in listed.splitlines() if "1 trace of run or record" in line]
+    commands = [line.rpartition("   ")[2] for line in lines]
+    assert commands == ["fusetui 'recorded-my job/'", "fusetui recorded-old/"]
+    for command in commands:
+        _, name = shlex.split(command)
+        assert one_trace(name) == str(Path(name, "train_12.json.gz"))
+
+
+def test_what_was_recorded_elsewhere_comes_before_what_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUSETUI_KEPT", str(tmp_path / "kept"))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    opened = trace_at(tmp_path / "opened.json.gz")
+    trace = trace_at(tmp_path / "job" / "train_12.json.gz")
+    remember_written([str(trace)], "run", str(trace.parent))
+    remember_opened([str(opened)])
+    written, recent, tour, *_ = start_offers(Path())
+    assert written.label == str(tmp_path / "job")
+    assert written.about.endswith(f"1 trace of run   fusetui {tmp_path}/job")
+    assert recent.paths == (str(opened),)
+    assert tour.is_tour
+
+
 def test_start_list_offers_tutor_lessons_and_samples(tmp_path: Path) -> None:
-    found = {offer.label: offer for offer in found_in(tmp_path)}
+    found = {offer.label: offer for offer in start_offers(tmp_path)}
     assert found["tutor"].is_tour
     assert found["lesson:mlp-liger"].paths == (one_trace("lesson:mlp-liger"),)
     assert "sample:mlp-eager" in found

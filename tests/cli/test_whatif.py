@@ -110,7 +110,7 @@ def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
         "A step (launched) would take 80 us instead of 100 us with loader "
         "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
-        "71 % of the critical path is work of CPU threads, most"
+        "71 % of the critical path is work of CPU threads. Most of"
     )
 
 

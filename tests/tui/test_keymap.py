@@ -211,7 +211,7 @@ def test_nothing_over_a_page_names_a_key_that_does_nothing(
     mlp: Trace, over: str
 ) -> None:
     found = partial(search.searched, text="gelu")
-    state = after(opened(mlp, paths=("a.json",)), found)
+    state = after(opened(mlp, paths=("a.json", "b.json")), found)
     assert KEY.search(everything(after(state, *do(over))))
     assert not KEY.findall(everything(after(replace(state, keymap=OTHERS), *do(over))))
 

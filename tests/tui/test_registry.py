@@ -170,6 +170,8 @@ CASES = {
     "cut": Case(),
     "reproduce": Case(LINEAR),
     "save": Case(*do("kernels")),
+    "picture": Case(),
+    "shell": Case(),
     "close": Case(*do("help")),
     "source": Case(LINEAR),
     "source-part": Case(with_source),

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.tui.layout.figure_trees import FigureTree, ModuleTree, by_level, placed
 
 TREES: Final = ("ops", "modules", "frames")
@@ -70,13 +70,22 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def depth(self, root: int) -> int:
         """How many levels lie within a node, its own included."""
-        begin, width = self.interval(root)
         first_level = self.first_level(root)
-        level = self.tree.level
+        levels = self.tree.level[self._is_inside(root)]
+        return int(levels.max(initial=first_level - 1)) - first_level + 1
+
+    def inside(self, root: int) -> Rows:
+        """The nodes of any width within one, itself included, each behind the one
+        around it."""
+        nodes = np.flatnonzero(self._is_inside(root))
+        return nodes[np.lexsort((self.tree.level[nodes], self.begin[nodes]))]
+
+    def _is_inside(self, root: int) -> Flags:
+        """Which nodes of any width lie within one, itself included, bool [nodes]."""
+        begin, width = self.interval(root)
         is_inside = (self.begin >= begin) & (self.begin < begin + width)
-        is_drawn = is_inside & (self.amount > 0) & (level >= first_level)
-        last_level = int(level[is_drawn].max(initial=first_level - 1))
-        return last_level - first_level + 1
+        is_deep = self.tree.level >= self.first_level(root)
+        return is_inside & is_deep & (self.amount > 0)
 
     def in_sight(self, root: int, level: int, width: int) -> list[NodeCells]:
         """The nodes of a level within `root`, which is `width` cells wide, that take a

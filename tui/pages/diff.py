@@ -148,7 +148,6 @@ class DiffPage(ListPage):
     """What changed from A to B; the largest change first."""
 
     name, title, key = DIFF, "Diff", "4"
-    is_table = True
     help = "what changed from A to B"
     hints = (
         "help keys; row-down/row-up move; show show in the timelines; "

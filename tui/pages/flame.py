@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,11 +29,20 @@ from fusetui.tui.layout.flame import (
 )
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import MAX_COPIED_CHARS, Page, Pane, next_of
+from fusetui.tui.pages.page import (
+    MAX_COPIED_CHARS,
+    Page,
+    Pane,
+    next_of,
+    page_table,
+)
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Outcome, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 CELLS_BESIDE_NAME = 2  # of a block
 LINES_ABOVE_CURSOR = 2  # where there are more levels than lines
@@ -166,6 +175,27 @@ class FlamePage(Page):
             return ""
         names = [flame.tree.label(around) for around in flame.path(node)]
         return clip(printable(" > ".join(names)), MAX_COPIED_CHARS)
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """The blocks within the one that is as wide as the screen, also those too narrow
+        to be drawn, each below the one around it."""
+        flame = flame_or_why(state)
+        if isinstance(flame, str):
+            return None
+        nodes = flame.inside(state.flame.root)
+        if rows is not None:
+            nodes = nodes[[*rows]]
+        return page_table(
+            self.name,
+            {"name": [flame.tree.label(node) for node in nodes.tolist()]},
+            level=flame.tree.level[nodes],
+            time_ns=flame.amount[nodes],
+            share=flame.amount[nodes] / max(1, flame.whole_ns),
+        )
+
+    def why_no_table(self, state: State) -> str:
+        flame = flame_or_why(state)
+        return flame if isinstance(flame, str) else super().why_no_table(state)
 
 
 def _graph(state: State, flame: Flame, at: int, size: Size) -> Pane:

@@ -58,7 +58,6 @@ class TreeListPage(ListPage, Generic[Tree]):
     """A list whose rows are the shown nodes of a tree, which are counted by their
     places in it."""
 
-    is_table = True
     # the figures that are shown even where they are 0
     zeros: ClassVar[Collection[str]] = ()
 

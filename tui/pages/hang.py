@@ -65,7 +65,6 @@ class HangPage(ListPage):
 
     name, title, key = HANG, "Hang", "7"
     help = "which rank is missing in which collective, by flight-recorder dumps"
-    is_table = True
     copies = "line"
     hints = (
         "help keys; row-down/row-up rank; hang-before/hang-after collective; "

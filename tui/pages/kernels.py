@@ -81,7 +81,6 @@ class KernelsPage(ListPage):
 
     name, title, key = NAME, "Kernels", "3"
     short = "Kern"
-    is_table = True
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
         "help keys; row-down/row-up move; show go to longest; group-by group by; "

@@ -111,7 +111,6 @@ class MemoryPage(ListPage):
     name, title, key = MEMORY, "Memory", "9"
     short = "Mem"
     help = "who holds the memory of a GPU, by a snapshot or a trace"
-    is_table = True
     hints = (
         "help keys; memory-in/memory-out zoom; memory-left/memory-right pan; "
         "memory-before/memory-after cursor; memory-peak highest; memory-turn open; show stack; "

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
@@ -39,11 +40,11 @@ from fusetui.tui.layout.text_layout import (
     titles,
 )
 from fusetui.tui.layout.view import GapAt, Side
-from fusetui.tui.pages.page import ListPage, Pane
-from fusetui.tui.state import replays, search
+from fusetui.tui.pages.page import ListPage, Pane, page_table
+from fusetui.tui.state import hang, replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
-from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.session import Range
@@ -59,6 +60,7 @@ from fusetui.tui.state.state import (
     Outcome,
     Prompt,
     Replayed,
+    ShownCommand,
     Size,
     State,
     overlaid,
@@ -67,9 +69,11 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tables.public import Table
     from fusetui.trace.program.functions import Functions
 
-Texts = Help | Details | Replayed | OverlayLines  # overlays to read
+# overlays to read
+Texts = Help | Details | Replayed | OverlayLines | ShownCommand
 IN_ARGS = "in args of "
 BAR_CELLS = 10
 CELLS_BEFORE_NAME = 27 + BAR_CELLS
@@ -170,11 +174,13 @@ MAX_TREND_CELLS = 60  # of the durations from step to step
 BAR_COLUMN = ListColumn("", BAR_CELLS, left=True, from_width=70)
 WHERE_COLUMN = ListColumn("where", 18, left=True, from_width=60)
 MICROSECONDS = Unit(1000, "us", 1)
+BEYOND_ANY_LINE = 1 << 30  # cells
 
 
-def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
+def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows:
     """A row for each hit of a search, or for each step: when it starts, how long it
-    takes, where it is and what it is. `keys`: what keys do, beside the last title."""
+    takes, where it is and what it is. `notes`: what keys do or did, beside the last
+    title."""
     columns = (
         ListColumn(f"at {start_unit(overlay.side.trace).name}", 12),
         ListColumn(MICROSECONDS.name, 10),
@@ -194,19 +200,22 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
         return row_parts(columns, texts, width, last=_hit_token(overlay, index))
 
     return Rows(
-        identity=overlay,
+        identity=(overlay, notes),
         count=len(overlay.hits.rows),
-        titles=partial(_hit_titles, columns, keys),
+        titles=partial(_hit_titles, columns, notes),
         format=formatted,
     )
 
 
-def _hit_titles(columns: Sequence[ListColumn], keys: Sequence[str], width: int) -> str:
-    """The titles of the columns, in that of the last one as many keys as fit."""
+def _hit_titles(columns: Sequence[ListColumn], notes: Sequence[str], width: int) -> str:
+    """The titles of the columns, in that of the last one as many notes as fit."""
     room = width
     for index in shown(columns, width - 1):
         room -= columns[index].width + 1
-    last = replace(columns[-1], title=joined(["hit", *keys], room))
+    title = joined(["hit", *notes[:1]], BEYOND_ANY_LINE)
+    if len(notes) > 1:
+        title = joined(["hit", *notes], room)
+    last = replace(columns[-1], title=clip(title, room))
     return titles([*columns[:-1], last], width)
 
 
@@ -280,6 +289,31 @@ def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
     return trace.start[rows], trace.dur[rows]
 
 
+def _hits_table(overlay: HitList, indices: Int64s) -> Table:
+    """The hits at these indices with their lanes, or the steps with their numbers, as
+    the tables of slices and steps have them; in ns after the start of the trace."""
+    trace = overlay.side.trace
+    begins, dur = _times(overlay)
+    start_ns = begins[indices] - trace.begin_ns
+    steps = overlay.steps
+    if steps is not None:
+        return page_table(
+            "steps",
+            {"name": [steps.names[index] for index in indices.tolist()]},
+            number=np.array(steps.numbers, dtype=np.int64)[indices],
+            start_ns=start_ns,
+            dur_ns=dur[indices],
+        )
+    rows = overlay.hits.rows[indices]
+    texts = {
+        "name": [trace.name_of(row) for row in rows.tolist()],
+        "lane": [trace.track_of(row).label for row in rows.tolist()],
+    }
+    return page_table(
+        "hits", texts, row=rows.astype(np.int64), start_ns=start_ns, dur_ns=dur[indices]
+    )
+
+
 def spark(values: Sequence[int], levels: str) -> str:
     """A level for each value, from the lowest for the least to the highest for the most
     of them; in the middle where they hardly differ, a blank where there is none (-1)."""
@@ -310,6 +344,8 @@ RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 NARROW = "help-filter type to narrow"
+COPIES = "copy copies it"
+HITS = "show shows it", CLOSE, "copy copies it"
 SECOND = "second shows the replay beside the recording"
 MAX_GAP_LINES = 50
 KEYS_CELLS = 20
@@ -333,8 +369,11 @@ class OverlayList(ListPage):
         if isinstance(overlay, Chooser):
             return _choices(state, offered(state), overlay.summaries)
         if isinstance(overlay, HitList):
-            keys = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
-            return hit_rows(overlay, state.ascii_only, [key for key in keys if key])
+            said = _said_over(state)
+            notes = [said] if said else [hint_text(hint, state) for hint in HITS]
+            return hit_rows(
+                overlay, state.ascii_only, tuple(note for note in notes if note)
+            )
         if isinstance(overlay, SourceShown):
             from fusetui.tui.drawing.source import source_rows  # rarely needed
 
@@ -347,8 +386,12 @@ class OverlayList(ListPage):
             hints.insert(0, SECOND)
         if is_slice(state):
             hints.insert(0, RAW)
+        if isinstance(overlay, ShownCommand):
+            hints.insert(0, COPIES)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
+        if isinstance(overlay, ShownCommand):
+            keys_text = _said_over(state) or keys_text
         shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
         place = "" if isinstance(overlay, Help) else self._place(state, shown)
         heading = " " + "   ".join(filter(None, (shown.title, place, keys_text)))
@@ -384,8 +427,31 @@ class OverlayList(ListPage):
         now = closed(state)
         if offer.is_tour:
             now = replace(now, tour=0)
+        if offer.are_dumps:
+            return hang.read(now, offer.paths, alone=not now.is_open)
+        if offer.is_job and len(offer.paths) > 1:
+            job = RankedJob(offer.paths, comes_first=True)
+            return read(replace(now, job=job), offer.paths[:1])
         now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """The hits, or the steps; None where the overlay lists neither."""
+        overlay = state.overlay
+        if not isinstance(overlay, HitList):
+            return None
+        all_rows = np.arange(len(overlay.hits.rows))
+        return _hits_table(overlay, all_rows if rows is None else all_rows[[*rows]])
+
+    def copied(self, state: State) -> str:
+        """The hit or the step under the cursor, or the command line."""
+        if isinstance(state.overlay, ShownCommand):
+            return state.overlay.line
+        return super().copied(state)
+
+    def table_name(self, state: State) -> str:
+        is_steps = isinstance(state.overlay, HitList) and state.overlay.steps
+        return "steps" if is_steps else "hits"
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """Of hits, a line about their durations."""
@@ -396,6 +462,12 @@ class OverlayList(ListPage):
 
 
 OVERLAYS = OverlayList()
+
+
+def _said_over(state: State) -> str:
+    """What was done over the page, because the last line of the screen is not drawn
+    below an overlay. A sentence with keys is about what the page shows."""
+    return "" if state.hint_keys else narrow(state.hint)
 
 
 closed = partial(replace, overlay=None)
@@ -431,7 +503,12 @@ def close(state: State) -> Outcome:
 
 def offered(state: State) -> tuple[Offer, ...]:
     """What the list of choices offers: programs, if these are listed, else traces."""
-    return getattr(state.overlay, "programs", ()) or tuple(state.offers)
+    chooser = state.overlay
+    if not isinstance(chooser, Chooser):
+        return state.offers
+    if chooser.programs:
+        return chooser.programs
+    return chooser.recent if chooser.only_recent else (*state.offers, *chooser.recent)
 
 
 def beside(state: State) -> Outcome:
@@ -440,6 +517,8 @@ def beside(state: State) -> Outcome:
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
+    if offer.are_dumps:
+        return hang.read(closed(state), offer.paths, alone=False)
     return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 
@@ -497,6 +576,9 @@ def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
         return _help(overlay, width)
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
+    if isinstance(overlay, ShownCommand):
+        lines = [overlay.line, *(("", *overlay.notes) if overlay.notes else ())]
+        return _Text("the same in a shell", _wrapped(lines, width))
     if isinstance(overlay, Replayed):
         return _replayed(overlay, width)
     return _details(overlay, width, glyphs)

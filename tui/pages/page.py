@@ -72,7 +72,6 @@ class Page(ABC):
     """The last line of the screen, what matters most first, with `; ` between: `down/up
     line` names two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
-    is_table: ClassVar[bool] = False  # whether `table` gives one
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
     @abstractmethod
@@ -102,9 +101,17 @@ class Page(ABC):
         return ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """These rows of its list, or all, with figures in full; None where the page is
-        no table."""
+        """These rows of its list, or all, with figures in full; None where there are
+        none, for the reason `why_no_table`."""
         return None
+
+    def why_no_table(self, state: State) -> str:
+        """Why there is nothing to save."""
+        return "this table is not known yet"
+
+    def table_name(self, state: State) -> str:
+        """What a file of the table is called at first, without its ending."""
+        return self.name
 
     def subject(self, state: State) -> int:
         """The row of the active side that the page describes, and that Enter shows; -1

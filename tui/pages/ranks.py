@@ -259,7 +259,6 @@ class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
     name, title, key = RANKS, "Ranks", "7"
-    is_table = True
     help = "which rank of a job is late, and who waits for it"
     hints = (
         "help keys; row-down/row-up move; show open its longest wait; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -31,14 +32,19 @@ from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, Side, View, first_views
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
-from fusetui.tui.state.action import action, hints_text, on_timeline
+from fusetui.tui.pages.page import Page, Pane, page_table, slice_details, slice_text
+from fusetui.tui.state.action import action, hints_text, on_timeline, with_keys
 from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
+
+NO_MARKS = "there is no mark to save: {mark} and a letter sets one"
 
 
 def clicked(
@@ -209,6 +215,41 @@ class TimelinePage(Page):
             )
             return "\n".join(line.text for line in lines)
         return slice_text(state.side, row) if row >= 0 else ""
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """The marks, by their letters."""
+        letters = sorted(state.session.bookmarks)
+        if not letters:
+            return None
+        if rows is not None:
+            letters = [letters[row] for row in rows]
+        return _marks_table(state, letters)
+
+    def why_no_table(self, state: State) -> str:
+        return with_keys(NO_MARKS, state)
+
+    def table_name(self, state: State) -> str:
+        return "marks"
+
+
+def _marks_table(state: State, letters: Sequence[str]) -> Table:
+    """The marks of these letters, with the slices that were selected there."""
+    marks = [state.session.bookmarks[letter] for letter in letters]
+    traces = [state.sides[mark.side].trace for mark in marks]
+    names = []
+    for mark, trace in zip(marks, traces, strict=True):
+        row = mark.selected_in(trace)
+        names.append(trace.name_of(row) if row >= 0 else "")
+    return page_table(
+        "marks",
+        {"mark": letters, "note": [mark.note for mark in marks], "slice": names},
+        trace=[mark.side + 1 for mark in marks],
+        start_ns=[
+            mark.begin - trace.begin_ns
+            for mark, trace in zip(marks, traces, strict=True)
+        ],
+        dur_ns=[mark.end - mark.begin for mark in marks],
+    )
 
 
 def _shares(lines: int, sides: int) -> list[int]:

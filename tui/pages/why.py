@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,10 +40,19 @@ from fusetui.tui.layout.answer import WORTH, inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import MAX_COPIED_CHARS, NO_MORE, ListPage, Pane
+from fusetui.tui.pages.page import (
+    MAX_COPIED_CHARS,
+    NO_MORE,
+    ListPage,
+    Pane,
+    page_table,
+)
 from fusetui.tui.state import jumping, search
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Details, Overlay, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 MAX_TEXT_CELLS = 110  # of a wrapped text
 BAR_CELLS = 10
@@ -157,6 +166,29 @@ class WhyPage(ListPage):
 
         why = _why(state.side)
         return clip(why_markdown(why), MAX_COPIED_CHARS) if why else ""
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """The findings, the longest gaps, and what was not recorded."""
+        entries = _entries(state.side)
+        if not entries:
+            return None
+        records = []
+        for index in range(len(entries)) if rows is None else rows:
+            entry = entries[index]
+            if not isinstance(entry, Heading):
+                records.append(_record(entry))
+        return page_table(
+            self.name,
+            {
+                "what": [record.what for record in records],
+                "name": [record.name for record in records],
+                "text": [record.text for record in records],
+                "try": [record.remedy for record in records],
+            },
+            bound_ns=[record.bound_ns for record in records],
+            estimated_gain_ns=[record.gain_ns for record in records],
+            start_ns=[record.start_ns for record in records],
+        )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """A few lines about the entry under the cursor."""
@@ -403,6 +435,45 @@ def _text_cells(sentence: str, token: str) -> _Cells:
     """A row of text without figures."""
     return _Cells(
         at_stake="", share="", part=0, whole=SHARE_PARTS, text=sentence, token=token
+    )
+
+
+class _Record(NamedTuple):
+    """A row of the saved table; a gap has a start."""
+
+    what: str
+    name: str
+    text: str
+    remedy: str = ""
+    bound_ns: int | None = None
+    gain_ns: int | None = None
+    start_ns: int | None = None
+
+
+def _record(entry: Finding | Gap | Unknown) -> _Record:
+    """What a saved table has of an entry."""
+    if isinstance(entry, Finding):
+        return _Record(
+            what="finding",
+            name=entry.rule,
+            text=entry.text,
+            remedy=entry.try_ or "",
+            bound_ns=entry.at_stake_ns,
+            gain_ns=entry.worth_ns,
+        )
+    if isinstance(entry, Gap):
+        return _Record(
+            what="gap",
+            name=say.main_reason(entry),
+            text=inside(entry),
+            bound_ns=entry.dur_ns,
+            start_ns=entry.start_ns,
+        )
+    return _Record(
+        what="not recorded",
+        name=entry.rule,
+        text=entry.missing,
+        remedy=entry.record_with,
     )
 
 

@@ -29,12 +29,15 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import (
     Chooser,
     Cut,
+    HitList,
     Order,
     Outcome,
     Prompt,
     Record,
     Reproduce,
+    SavePicture,
     SaveTable,
+    ShowCommand,
     State,
     told,
 )
@@ -48,6 +51,8 @@ EXAMPLES = (
     "diff FILE",
     "save FILE",
     "cut FILE",
+    "picture FILE",
+    "shell",
     "path",
     "whatif x0.5",
     "record",
@@ -59,10 +64,11 @@ NOT_RECORDED = (
     "again needs a trace recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
+OVER_HITS = ("save", "shell")  # commands about a list of hits that lies over the page
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
 MAX_NOTE_CHARS = 200
-MAX_WRONG_WORD_CHARS = 30  # of a wrong word that are repeated
+MAX_WRONG_WORD_CHARS = 16  # of a wrong word that are repeated
 NO_RANGE = "This needs a time range: press {range} at its start and at its end"
 SCRIPT_SUFFIX = ".py"
 NO_SLICE = "This needs a slice: select one in the timeline"
@@ -81,11 +87,14 @@ def obeyed(state: State, line: str) -> Outcome:
         return state
     command = line.strip().removeprefix(":").strip()
     verb, _, rest = command.partition(" ")
+    if verb not in OVER_HITS and isinstance(state.overlay, HitList):
+        state = replace(state, overlay=None)
     if verb not in COMMANDS:
         word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
         return told(state, f"{word} is not a command: {', '.join(VERBS)}")
-    has_table = verb == "save" and state.is_open  # a memory snapshot has tables too
-    if state.sides or has_table or verb in WITHOUT_TRACE:
+    # a memory snapshot has tables and pages too
+    is_about_page = verb in ("save", "picture", "shell") and state.is_open
+    if state.sides or is_about_page or verb in WITHOUT_TRACE:
         return COMMANDS[verb](state, rest.strip())
     return told(state, f"{verb} needs a trace, and none is open")
 
@@ -166,6 +175,21 @@ def _save(state: State, rest: str) -> Outcome:
     return told(state, "saving the table"), SaveTable(state, path)
 
 
+def _picture(state: State, rest: str) -> Outcome:
+    """Draws the page in front into a new file."""
+    if not rest:
+        return told(state, "picture takes the name of a new file: picture page.svg")
+    path = str(Path(rest).expanduser())
+    return told(state, "drawing the page"), SavePicture(state, path)
+
+
+def shell(state: State, rest: str = "") -> Outcome:
+    """Shows the command line of what is on the screen, ready to be copied."""
+    if rest:
+        return told(state, "shell takes no argument")
+    return state, ShowCommand(state)
+
+
 def _cut(state: State, rest: str) -> Outcome:
     """Writes the selected range of time to a new file, as a trace of its own."""
     time_range = state.time_range
@@ -243,6 +267,8 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     "open": _open,
     "diff": partial(_open, verb="diff", of="another", beside=1),
     "save": _save,
+    "picture": _picture,
+    "shell": shell,
     "cut": _cut,
     "path": replays.rows,
     "whatif": replays.whatif,
@@ -253,9 +279,10 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 
 
 def asked(state: State, typed: str = "") -> State:
-    """Asks for a command. What lies over the page is closed, unless nothing is open:
-    then it is all that there is, and stays."""
-    overlay = None if state.is_open else state.overlay
+    """Asks for a command. A list of hits stays, and a list to choose from where nothing
+    is open: then it is all that there is."""
+    is_kept = isinstance(state.overlay, HitList) or not state.is_open
+    overlay = state.overlay if is_kept else None
     return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
 
 
@@ -264,8 +291,12 @@ def is_choosing(state: State) -> bool:
     return isinstance(state.overlay, Chooser)
 
 
+def on_page_or_hits(state: State) -> bool:
+    return everywhere(state) or isinstance(state.overlay, HitList)
+
+
 def on_page_or_list(state: State) -> bool:
-    return everywhere(state) or is_choosing(state)
+    return on_page_or_hits(state) or is_choosing(state)
 
 
 def _anything_open_or_list(state: State) -> str:

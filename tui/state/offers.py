@@ -28,6 +28,7 @@ class Offer(msgspec.Struct, frozen=True):
     is_tour: bool = False
     is_job: bool = False  # all traces, as the ranks of one job
     pid: int = 0  # a program that runs, to be recorded
+    are_dumps: bool = False  # of the flight recorder
 
 
 def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:

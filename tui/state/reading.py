@@ -20,6 +20,7 @@ from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.session import carried, start
 from fusetui.tui.state.state import (
     DIFF,
@@ -72,6 +73,7 @@ def replaced(state: State, sides: tuple[Side, ...]) -> State:
 
 
 FIRST = State()
+NO_OTHERS = "No other trace was named, and none was opened recently"
 ANEW = (
     "page",
     "active",
@@ -179,10 +181,17 @@ def choose(state: State) -> Outcome:
     """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
-    if state.memory and not state.offers:
-        return told(
-            state, "no trace was named to choose from", "command open FILE opens one"
-        )
+    open_paths = set(state.paths)
+    others = [offer for offer in state.offers if not open_paths.issuperset(offer.paths)]
+    if state.is_open and not others and len(state.offers) < 2:
+        return state, effects.Summarize((), known=state.paths, is_alone=True)
+    return _choose_named(state)
+
+
+def _choose_named(state: State) -> Outcome:
+    """The traces that were named when the app was started, to choose from."""
+    if not state.offers:
+        return told(state, NO_OTHERS, "command open FILE opens one")
     summaries = []
     to_summarize = []  # index and path
     for index, offer in enumerate(state.offers):
@@ -190,7 +199,27 @@ def choose(state: State) -> Outcome:
         if not offer.about:
             to_summarize.append((index, offer.paths[0]))
     overlay = Chooser(tuple(summaries))
-    return overlaid(state, overlay), effects.Summarize(tuple(to_summarize))
+    listed = [path for offer in state.offers for path in offer.paths]
+    known = (*state.paths, *listed)
+    return overlaid(state, overlay), effects.Summarize(tuple(to_summarize), known)
+
+
+def recalled(state: State, recent: tuple[Offer, ...], is_alone: bool) -> Outcome:
+    """Recent traces are known: they follow those that were named, or are a list of
+    their own (`is_alone`)."""
+    abouts = tuple(offer.about for offer in recent)
+    chooser = state.overlay
+    if is_alone:
+        if chooser is not None or state.prompt is not None:
+            return state
+        if not recent:
+            return _choose_named(state)
+        return overlaid(state, Chooser(abouts, recent=recent, only_recent=True))
+    if not isinstance(chooser, Chooser) or chooser.programs or chooser.recent:
+        return state
+    summaries = (*chooser.summaries, *abouts)
+    listed = replace(chooser, summaries=summaries, recent=recent)
+    return replace(state, overlay=listed)
 
 
 def summarized(state: State, index: int, text: str) -> State:
@@ -247,7 +276,7 @@ CHOOSE = action(
     name="choose",
     title="Other traces",
     written="o",
-    help="the other variants or ranks that were named",
+    help="the others that were named, and recent ones",
     run=choose,
     needs=nothing,
 )

@@ -45,6 +45,11 @@ class Bookmark(msgspec.Struct, frozen=True):
     note: str = ""  # what a person wrote about it
     side: int = 0
 
+    def selected_in(self, trace: Trace) -> int:
+        """The row of the slice that was selected in the trace of the side; -1 for
+        none."""
+        return _index_of(trace.order, self.order)
+
 
 class Range(msgspec.Struct, frozen=True):
     """[begin, end) on one side, in ns of the file; `ended` after the second press."""
@@ -242,7 +247,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
             mark.side,
             begin=mark.begin - side.origin,
             end=mark.end - side.origin,
-            selected=_index_of(side.trace.order, mark.order),
+            selected=mark.selected_in(side.trace),
         )
 
     def ranged(self, index: int) -> ViewSession:

@@ -63,12 +63,14 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known; or
-    programs. `before`: the first list, to which a list of programs leads back while
-    nothing is open."""
+    """The traces to choose from, with a line of summary for each; or programs.
+    `before`: the first list, to which a list of programs leads back while nothing is
+    open."""
 
     summaries: tuple[str, ...]
     programs: tuple[Offer, ...] = ()
+    recent: tuple[Offer, ...] = ()  # traces, behind those of State.offers
+    only_recent: bool = False  # those of State.offers are left out
     before: Chooser | None = None
 
 
@@ -89,7 +91,23 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     form: str = ""
 
 
-Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines | SourceShown
+class ShownCommand(msgspec.Struct, frozen=True):
+    """The command line of what is on the screen, and what it leaves out."""
+
+    line: str
+    notes: tuple[str, ...] = ()
+
+
+Overlay = (
+    HitList
+    | Help
+    | Details
+    | Chooser
+    | Replayed
+    | OverlayLines
+    | SourceShown
+    | ShownCommand
+)
 
 
 class Prompt(Enum):
@@ -191,6 +209,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
+    light: bool = False  # drawn on a light background
+    # captures of graphs, and the log of torch.compile, that were named at the start
+    captured_by: tuple[str, ...] = ()
+    compile_log: str = ""
     # by the name of an action: keys that a person chose
     keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
@@ -324,9 +346,11 @@ class Compare(Effect, frozen=True, eq=False):
 
 
 class Summarize(Effect, frozen=True):
-    """Summarize these traces in a thread, one after the other."""
+    """Look up recent traces in a thread, then summarize traces one after the other."""
 
     wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
+    known: tuple[str, ...] = ()  # traces that are not listed as recent ones
+    is_alone: bool = False  # there is no list yet
 
 
 class ReadRanks(Effect, frozen=True):
@@ -361,6 +385,19 @@ class SaveTable(Effect, frozen=True, eq=False):
 
     state: State
     path: str
+
+
+class SavePicture(Effect, frozen=True, eq=False):
+    """Draw the page in front into a new file."""
+
+    state: State
+    path: str
+
+
+class ShowCommand(Effect, frozen=True, eq=False):
+    """Show the command line of what is on the screen."""
+
+    state: State
 
 
 class Cut(Effect, frozen=True):

@@ -56,7 +56,7 @@ COMMANDS = (
             *(*LOOK, *GRAPHS, COMPILE_LOG, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
-        "runs in this folder, the lessons and the samples.",
+        "runs in this folder, what was recorded or opened recently, the lessons and the samples.",
     ),
     Command(
         "summary",

@@ -46,7 +46,8 @@ def record_dumps(args: Namespace, folder: Path) -> int:
     """Takes the dumps of a job from its debug server into `folder`; returns 1 if a rank
     gave none. Raises NoDebugServerError."""
     is_complete = take_from_server(server_of(args), folder)
-    return DONE if _shown(folder, opens=args.open) and is_complete else NO
+    is_any = _shown(folder, opens=args.open, command="record")
+    return DONE if is_any and is_complete else NO
 
 
 def take_from_server(address: str, folder: Path) -> bool:
@@ -86,11 +87,15 @@ def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
     return not missing
 
 
-def _shown(folder: Path, opens: bool) -> bool:
-    """Lists the dumps, or opens them on a terminal; returns whether there are any."""
+def _shown(folder: Path, opens: bool, command: str) -> bool:
+    """Lists the dumps that a command took, or opens them on a terminal; returns whether
+    there are any."""
     files = _dumps_in(folder)
     if not files:
         return False
+    from fusetui.tui.recent_traces import remember_written
+
+    remember_written(list(map(str, files)), command, str(folder), are_dumps=True)
     if opens and has_terminal():
         from fusetui.commands.open import browse
 
@@ -154,7 +159,7 @@ class JobWithDumps:
 
     def report(self) -> bool:
         """Says what was written; returns whether all was that was wanted."""
-        if _shown(self._folder, opens=self._opens):
+        if _shown(self._folder, opens=self._opens, command="run"):
             return True
         if self._was_asked:
             say("No dump was written.")

@@ -30,9 +30,11 @@ from fusetui.commands.loading import captures_named
 from fusetui.commands.sources import (
     ENDINGS,
     LESSON,
+    RECORDED_PREFIX,
     SAMPLE,
     NamedFiles,
     changed,
+    dumps_in,
     folders_below,
     is_run,
     listed,
@@ -47,6 +49,11 @@ from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.source import is_remote
+from fusetui.tui.recent_traces import (
+    offer_of_written,
+    offers_of_recent,
+    recent_traces,
+)
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 
@@ -61,6 +68,9 @@ MAX_OFFERS = 200
 
 MAX_LOOKED_AT = 50
 """Of the newest files: not every .json is a trace."""
+
+RECORDERS = "run or record"
+"""The commands that make folders of RECORDED_PREFIX."""
 
 DEMO_RUNS = "runs"
 """The folder in which make demo puts its runs."""
@@ -223,7 +233,7 @@ def show(
 def start(**look: Any) -> int:
     """Lets the user choose in the app, or lists what there is; returns the exit
     code."""
-    offers = list(found_in(Path()))
+    offers = start_offers(Path())
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
     lines: list[str] = []
@@ -233,8 +243,23 @@ def start(**look: Any) -> int:
     return DONE
 
 
+def start_offers(folder: Path) -> list[Offer]:
+    """What is in a folder, then recent traces from anywhere, what was recorded first,
+    then what ships with fusetui."""
+    offers = list(found_in(folder))
+    known = [path for offer in offers for path in offer.paths]
+    entries = recent_traces()
+    written = [entry for entry in entries if entry.written_by]
+    opened = [entry for entry in entries if not entry.written_by]
+    for some in (written, opened):
+        recent = offers_of_recent(some, known)[:MAX_NEWEST]
+        offers += recent
+        known += [path for offer in recent for path in offer.paths]
+    return [*offers, *_shipped()]
+
+
 def found_in(folder: Path) -> Iterator[Offer]:
-    """The newest traces and runs of a folder, then what ships with fusetui."""
+    """The newest traces, runs and recordings of a folder."""
     newest_files = _by_age(folder)[:MAX_LOOKED_AT]
     newest_traces = (path for path in newest_files if looks_like_a_trace(str(path)))
     for path in islice(newest_traces, MAX_NEWEST):
@@ -243,7 +268,9 @@ def found_in(folder: Path) -> Iterator[Offer]:
     runs = [path for path in entries if is_run(str(path))]
     for path in heapq.nlargest(MAX_NEWEST, runs, key=changed):
         yield from _run(path)
-    yield from _shipped()
+    recorded = [path for path in entries if _is_recorded(path)]
+    for path in heapq.nlargest(MAX_NEWEST, recorded, key=changed):
+        yield from _recording(path)
 
 
 def found_below(folders: Sequence[str]) -> list[Offer]:
@@ -290,6 +317,26 @@ def _run(path: Path) -> Iterator[Offer]:
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
         yield Offer(f"{path}/", paths, f"{_when(path)}   run: {names}")
+
+
+def _is_recorded(folder: Path) -> bool:
+    """Whether it is named as the folders that `run` and `record` make, and is no
+    run."""
+    is_named_so = folder.name.startswith(RECORDED_PREFIX)
+    return is_named_so and folder.is_dir() and not is_run(str(folder))
+
+
+def _recording(folder: Path) -> Iterator[Offer]:
+    """What `run` or `record` wrote into a folder, its traces or its dumps, with the
+    command that opens it; nothing if there is neither."""
+    name = f"{folder}{os.sep}"
+    dumps = dumps_in(str(folder))
+    if dumps:
+        yield offer_of_written(name, dumps, changed(folder), RECORDERS, are_dumps=True)
+        return
+    with suppress(CommandError):
+        paths = traces(str(folder))
+        yield offer_of_written(name, paths, changed(folder), RECORDERS, are_dumps=False)
 
 
 def _shipped() -> Iterator[Offer]:

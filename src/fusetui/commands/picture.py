@@ -5,7 +5,7 @@ CommandError, or what it says beside that."""
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,15 +29,11 @@ from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.flame import TIMES, Flame, flame_of
 from fusetui.tui.layout.op_tree import call_tree, frame_tree
 
-PICTURE_SUFFIXES = (".svg", ".png", ".html")
 REPORT_SUFFIXES = (".html", ".htm")
 TIMELINE = "timeline"
 DIFF = "diff"
 """Pages of the app, as TIMELINE."""
 
-SVG_OF_A_LETTER = (
-    '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
-)
 MAX_REPORT_BYTES = 1_000_000
 ROWS_OF_A_TABLE = (200, 100, 50, 20, 5)
 """Each table of a report has as many rows as keep it below MAX_REPORT_BYTES."""
@@ -45,11 +41,9 @@ ROWS_OF_A_TABLE = (200, 100, 50, 20, 5)
 
 def run_picture(args: Namespace) -> int:
     """A page of the app as an SVG, a PNG or an HTML document. Raises Error."""
-    suffix = Path(args.out).suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise CommandError(f"{args.out} must end in .svg, .png or .html.")
-    check_new(args.out)
-    rasterizer = _rasterizer() if suffix == ".png" else None
+    from fusetui.tui.pictures import check_picture, save_picture, shown
+
+    check_picture(args.out)
     names = [args.trace] if args.other is None else [args.trace, args.other]
     page = args.page or (DIFF if len(names) > 1 else TIMELINE)
     loaded = [load(name, args.captured_by) for name in names]
@@ -62,50 +56,14 @@ def run_picture(args: Namespace) -> int:
             "page can be drawn."
         )
     from fusetui.tui.layout.view import short_label
-    from fusetui.tui.pictures import drawn, shown
     from fusetui.tui.state.state import Size
 
     labels = [short_label(trace.report.file) for trace in traces]
     state = shown(traces, labels, page, Size(*args.size), window)
-    title = f"{' and '.join(labels)}: {page}"
     is_light = args.light is not False
-    svg = drawn(state, is_light, title, pixels=args.pixels)
-    if rasterizer is not None:
-        content = rasterizer(svg)
-    elif suffix == ".html":
-        from fusetui.commands.web.html import document
-
-        style = "body{margin:0}svg{max-width:100%;height:auto}"
-        content = document(
-            f"fusetui: {args.trace}", svg, style, light=is_light
-        ).encode()
-    else:
-        content = svg.encode()
-    with new_file(args.out) as file:
-        file.write(content)
+    save_picture(state, args.out, is_light, args.pixels)
     emit(f"{printable(args.out)}: the page {page}.")
     return max(one.code for one in loaded)
-
-
-def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackageError; CommandError without a font
-    for its texts."""
-    from fusetui.tables.files import needed
-    from fusetui.tui.pictures import FAMILY
-
-    svg_to_bytes = needed("resvg_py", "A PNG", "picture").svg_to_bytes
-
-    def png(svg: str) -> bytes:
-        return bytes(svg_to_bytes(svg_string=svg))
-
-    letter = f'<text y="15" font-family="{FAMILY}">M</text>'
-    with_letter = SVG_OF_A_LETTER.format(letter)
-    without_letter = SVG_OF_A_LETTER.format("")
-    if png(with_letter) == png(without_letter):
-        raise CommandError(
-            "No font is installed, so a PNG would have no text: write an SVG."
-        )
-    return png
 
 
 def run_report(args: Namespace) -> int:

@@ -28,6 +28,7 @@ from fusetui.attach.recording import (
     check_name,
 )
 from fusetui.commands.errors import DONE, NO, CommandError, say
+from fusetui.commands.sources import RECORDED_PREFIX
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
 from fusetui.text.figures import plural, several, size
@@ -77,6 +78,7 @@ def run_record(args: Namespace) -> int:
             )
         jobs = list(recording.jobs.values())
         say(*forks_left_out(recording.forks.values()))
+        remember(jobs, folder, "record")
         files = opened(jobs, folder) if args.open else whole(jobs)
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
@@ -188,7 +190,7 @@ def trace_folder(out: Path | None) -> Iterator[Path]:
     this user's alone to write. One that was made and stays empty is removed. Raises
     CommandError for any other, and CannotRecordError for a name with characters that the
     request to libkineto cannot hold."""
-    folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = out or Path(f"{RECORDED_PREFIX}{datetime.now():%Y%m%d-%H%M%S}")
     check_name(folder)
     is_made = False
     try:
@@ -301,6 +303,13 @@ def whole(jobs: Iterable[AttachedProcess]) -> list[str]:
     ]
 
 
+def remember(jobs: Iterable[AttachedProcess], folder: Path, command: str) -> None:
+    """Puts what `command` recorded into the list of recent traces."""
+    from fusetui.tui.recent_traces import remember_written
+
+    remember_written(whole(jobs), command, str(folder))
+
+
 def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
     """The traces; in a terminal, once the app that opens them was left."""
     files = whole(jobs)
@@ -330,6 +339,7 @@ def run_capture(args: Namespace) -> int:
     outcome = command.capture(
         args.workload, options, out=args.out, prints_json=args.json
     )
+    _remember_run(str(outcome.folder))
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         # the table has already said why
@@ -340,3 +350,12 @@ def run_capture(args: Namespace) -> int:
     from fusetui.commands.open import browse
 
     return max(code, browse([str(outcome.folder)]))
+
+
+def _remember_run(folder: str) -> None:
+    """Puts the traces of a run folder into the list of recent traces."""
+    from fusetui.commands.sources import traces
+    from fusetui.tui.recent_traces import remember_written
+
+    with suppress(CommandError):  # all variants failed
+        remember_written(traces(folder), "capture", folder)

@@ -39,6 +39,7 @@ from fusetui.commands.record import (
     follow,
     forks_left_out,
     opened,
+    remember,
     request_of,
     trace_folder,
 )
@@ -115,6 +116,7 @@ def run_run(args: Namespace) -> int:
                     # whatever became of the recording, the program goes on
                     child.wait()
         is_recorded = watched.report()
+        remember(watched.jobs, folder, "run")
         if args.open and watched.jobs:
             opened(watched.jobs, folder)
     return _exit_code(child, is_recorded)

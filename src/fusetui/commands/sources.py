@@ -21,6 +21,9 @@ SAMPLE = "sample:"
 LESSON = "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
+RECORDED_PREFIX = "recorded-"
+"""How `run` and `record` name a folder, before the time."""
+
 ENDINGS = (
     ".json",
     ".json.gz",

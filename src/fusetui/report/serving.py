@@ -15,6 +15,7 @@ from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.limit import Limit, Loss
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.roofline.inputs import NS
+from fusetui.text.cutting import with_capital
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -133,7 +134,12 @@ def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
     for losses in _losses(limit.losses):
         yield f"  {losses}"
     if limit.cannot_tell:
-        yield f"  Inconclusive: {'; '.join(limit.cannot_tell)}."
+        first, *others = limit.cannot_tell
+        sentences = [
+            f"Inconclusive: {first}.",
+            *(f"{with_capital(of)}." for of in others),
+        ]
+        yield f"  {' '.join(sentences)}"
 
 
 def _losses(losses: Sequence[Loss]) -> Iterator[str]:
@@ -216,7 +222,7 @@ def _layers(layers: Layers) -> str:
         slow_layers = "none is 5 % slower"  # see MIN_EXCESS
     return (
         f"{plural(layers.count, 'layer')} of {layers.kernels} kernels (layers that alternate"
-        f" count as one), median {duration(median_ns)}; {slow_layers}."
+        f" count as one), median {duration(median_ns)}. {with_capital(slow_layers)}."
         f" {plural(layers.others, 'other kernel')}: {duration(layers.others_ns)}."
     )
 

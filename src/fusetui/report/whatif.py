@@ -211,7 +211,7 @@ def row_text(row: PathRow, alone: set[str], width: int) -> str:
 
 def limit_sentence(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
     """`After the change the CPU is the bottleneck: 71 % of the critical path is work of
-    CPU threads, most of it zoom_shift.` `when`: how the sentence begins. `steps`: of
+    CPU threads. Most of it is zoom_shift.` `when`: how the sentence begins. `steps`: of
     how many steps the path is."""
     ns_by_kind = dict.fromkeys(KINDS, 0)
     for row in rows:
@@ -227,9 +227,9 @@ def limit_sentence(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
     most = ""
     if largest.what and 2 * largest.ns > kind_ns:
-        most = f", most of it {row_text(largest, set(), UNKNOWN_WIDTH)}"
+        most = f" Most of it is {row_text(largest, set(), UNKNOWN_WIDTH)}."
     text = f"{when}{limit} is the bottleneck: {share} of {path} is {KINDS[kind].time}"
-    return f"{text[0].upper()}{text[1:]}{most}."
+    return f"{text[0].upper()}{text[1:]}.{most}"
 
 
 def _answer(answer: WhatIf) -> str:

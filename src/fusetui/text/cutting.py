@@ -158,3 +158,8 @@ def _char_width(char: str) -> int:
     from wcwidth import wcwidth
 
     return max(0, wcwidth(char))
+
+
+def with_capital(sentence: str) -> str:
+    """A sentence with a capital at its begin."""
+    return sentence[:1].upper() + sentence[1:]

@@ -121,8 +121,8 @@ def test_a_replay_cut_at_the_edge_is_refused(tmp_path: Path) -> None:
     assert ops_of(trace).count("") == 9
     assert (found.replays, found.of_replays) == (1, 2)
     assert found.refused == (
-        "1 graph replay cannot be joined: it has only the first 9 of 13 nodes of the capture, as if"
-        " cut at the edge of the recorded window.",
+        "1 graph replay cannot be joined: it has only the first 9 of 13 nodes of the capture. It"
+        " may have been cut at the edge of the recorded window.",
     )
 
 

@@ -194,7 +194,7 @@ def test_no_key_needs_a_trace(state: State) -> None:
     for line in EXAMPLES:
         if "needs a trace" not in after(state, partial(obeyed, line=line)).hint:
             obeyed_verbs.add(line.partition(" ")[0])
-    assert obeyed_verbs == {*WITHOUT_TRACE, "save"}  # the table of the page
+    assert obeyed_verbs == {*WITHOUT_TRACE, "save", "picture", "shell"}  # of the page
 
 
 def test_another_process_reads_it(tmp_path: Path) -> None:

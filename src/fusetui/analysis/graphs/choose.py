@@ -507,8 +507,8 @@ def _refusal(
         which = _which_part(trace, nodes, capture, capture_trace)
         if which:
             return (
-                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
-                " if cut at the edge of the recorded window"
+                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture."
+                " It may have been cut at the edge of the recorded window"
             )
     return f"the replay has {len(nodes)} nodes, and the capture {_lengths(captures)}"
 

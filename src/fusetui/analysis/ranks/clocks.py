@@ -464,9 +464,8 @@ def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
     started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.of_row[worst.ended]]
     return (
-        f"ranks {ended.rank} and {started.rank} ran on one host ({ended.host}), and yet one {name} "
-        f"ends on rank {ended.rank} before it starts on rank {started.rank}: collectives are "
-        "matched wrongly, or two hosts have this name"
+        f"one {name} ends on rank {ended.rank} before it starts on rank {started.rank}, both on "
+        f"the host {ended.host}. Collectives are matched wrongly, or two hosts have this name"
     )
 
 
@@ -673,8 +672,8 @@ def _refusal(bounds: _Bounds) -> str:
     if not bounds.contradict(SLACK_NS):
         return ""
     return (
-        "the clocks contradict each other: no offsets of clocks explain all collectives, nor "
-        f"do drifts of up to {MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second, so some of them are "
+        "the clocks contradict each other. Neither offsets of clocks nor drifts of up to "
+        f"{MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second explain all collectives. Some of them are "
         "matched wrongly, or a clock was set meanwhile"
     )
 

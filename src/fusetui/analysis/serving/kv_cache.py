@@ -170,7 +170,7 @@ def _of_another_model(model: ModelConfig) -> str:
     """Why the configuration does not fit the products of the pass, in a sentence."""
     width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
     return (
-        "the configuration is of another model: no matrix product of the step is"
+        "the configuration is of another model. No matrix product of the step is"
         f" its projection to q, k and v ({model.hidden} x {width})"
     )
 

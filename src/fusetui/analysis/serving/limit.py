@@ -26,6 +26,7 @@ from fusetui.analysis.serving.products import Product, Products, products_of
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak, peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
+from fusetui.text.cutting import with_capital
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Rows, distinct
@@ -271,7 +272,7 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
     """What the limit leaves out, but for keys and values."""
     products = needs.products
     if not products.known:
-        reason = f" ({why_no_weights})" if why_no_weights else ""
+        reason = f". {with_capital(why_no_weights)}" if why_no_weights else ""
         yield (
             "weights are not counted, because no matrix product has recorded shapes"
             + reason

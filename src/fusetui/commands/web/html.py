@@ -1,22 +1,17 @@
-"""HTML: documents whose policy forbids the browser all but the style and the script
-written here (Content Security Policy, level 3), in which whatever comes from a trace is
-escaped; and tables, with a caption, heads with a scope, and of each figure the exact
-value too."""
+"""HTML: tables, with a caption, heads with a scope, and of each figure the exact value
+too. Whatever comes from a trace is escaped."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from fusetui.report.html_document import text
 from fusetui.tables.drawn import first_columns, value_texts, without_unit
 from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
-from fusetui.text.printable import printable
 
 MAX_TEXT_CELLS = 160
 """The widest text of a table."""
@@ -28,47 +23,6 @@ SECTION_LEVEL = 2
 def asset(name: str) -> str:
     """The text of a file of this package."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
-
-
-def text(value: str) -> str:
-    """What a name is in HTML."""
-    return escape(printable(value))
-
-
-def document(
-    title: str, body: str, style: str, script: str = "", light: bool | None = None
-) -> str:
-    """A whole document. `body`, `style` and `script` are HTML, CSS and JavaScript;
-    `light`: on white (True), on black (False), or as the browser has it (None)."""
-    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash(style)}"
-    script_element = ""
-    if script:
-        policy += f"; script-src {_hash(script)}"
-        script_element = f"<script>{script}</script>\n"
-    if light is None:
-        scheme = "light dark"
-    else:
-        scheme = "light" if light else "dark"
-    return (
-        "<!DOCTYPE html>\n"
-        '<html lang="en">\n'
-        "<head>\n"
-        '<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="{scheme}">\n'
-        f"<title>{text(title)}</title>\n"
-        f"<style>{style}</style>\n"
-        "</head>\n"
-        f"<body>\n{body}\n{script_element}</body>\n"
-        "</html>\n"
-    )
-
-
-def _hash(content: str) -> str:
-    """The source expression of a policy that allows this style or script."""
-    digest = b64encode(sha256(content.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 class Figure(NamedTuple):

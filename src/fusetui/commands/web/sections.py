@@ -18,14 +18,13 @@ from fusetui.commands.web.html import (
     asset,
     column_table,
     contents,
-    document,
     heading,
     table,
-    text,
 )
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, closing, largest, lines
+from fusetui.report.html_document import document, text
 from fusetui.report.output import notes_of
 from fusetui.report.why_answer import (
     account_columns,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.idle_time import IdleTime, idle_times
 from fusetui.analysis.why.model import IDLE
-from fusetui.commands.web.html import scrolling, text
+from fusetui.commands.web.html import scrolling
+from fusetui.report.html_document import text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, tick
 from fusetui.timeline.cells import DepthRow, cells, edges

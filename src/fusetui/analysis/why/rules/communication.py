@@ -69,7 +69,7 @@ MAY_MOVE_MORE: Final = (
 @Rule(
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
-    "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
+    "communicates. In tensor parallelism: an all-reduce fused with the norm that follows, or fewer "
     "ranks}. Compare the ranks to shorten waiting for another rank.",
     thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,

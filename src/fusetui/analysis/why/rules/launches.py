@@ -367,7 +367,7 @@ SLOW_NS: Final = LONG_NS
 
 
 @Rule(
-    remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
+    remedy="See whether they recur at the same place. Allocation inside the call, a full queue of "
     "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
     by_launches=True,

@@ -51,7 +51,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of "
-        f"{VARIES} (p90 / p10): what took longer than the median adds up to "
+        f"{VARIES} (p90 / p10). What took longer than the median adds up to "
         f"{of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         rows=the_most(slower_rows, variation.slower_ns[is_slower]),

@@ -1,0 +1,23 @@
+"""The folder for what is kept between two runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
+OF_TRACES = "traces"  # below the user's state folder: what is kept about traces
+
+
+def kept_folder(below: str = "") -> Path | None:
+    """The folder that the environment names, else the user's state folder, or the
+    folder `below` that; None where nothing is kept by request. Raises RuntimeError for
+    a user without a home."""
+    folder_name = os.environ.get(FOLDER_VARIABLE, "")
+    if folder_name == "off":
+        return None
+    if folder_name:
+        return Path(folder_name)
+    from platformdirs import user_state_path
+
+    return user_state_path("fusetui", appauthor=False) / below
