@@ -252,6 +252,8 @@ def _filled_tensor(
     None if no rule does; `arguments` are all of the call."""
     if tensor.filling is Filling.INTEGERS and tensor.below is not None:
         return tensor  # an index whose bound is known already
+    if tensor.filling is Filling.QUANTIZED:
+        return tensor
     if tensor.dtype == "bool":
         return replace(tensor, filling=Filling.FLAGS)
     if tensor.dtype not in INTEGERS:
@@ -272,7 +274,8 @@ def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArg
     is_positive = position in POSITIVE_LISTS.get(op, ())
     new_tensors: list[TensorArgument | None] = []
     for tensor in tensors.tensors:
-        if tensor is None or tensor.below is not None:
+        is_filled = tensor is not None and tensor.filling is Filling.QUANTIZED
+        if tensor is None or tensor.below is not None or is_filled:
             new_tensors.append(tensor)
             continue
         if tensor.dtype == "bool":
