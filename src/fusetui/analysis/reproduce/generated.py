@@ -120,8 +120,12 @@ def _joins_at(joined: JoinedKernels, row: int) -> Sequence[GraphJoin]:
     around = int(calls_of_rows(regions, np.array([row]))[0])
     if around != NONE:
         return [joined.calls.of_call(around)]
+    trace = regions.trace
     rows = regions.calls.rows
-    is_inside = (rows >= row) & (rows < int(regions.trace.end_row[row]))
+    thread = trace.thread_of_track[trace.track]
+    is_inside = thread[rows] == thread[row]
+    is_inside &= trace.start[rows] >= trace.start[row]
+    is_inside &= trace.end[rows] <= trace.end[row]
     return [joined.calls.of_call(place) for place in np.flatnonzero(is_inside).tolist()]
 
 
