@@ -16,7 +16,6 @@ from fusetui.analysis.reproduce.arguments import (
 )
 from fusetui.analysis.reproduce.model import (
     Argument,
-    Filling,
     NothingArgument,
     NumberArgument,
     NumbersArgument,
@@ -150,9 +149,7 @@ def test_a_refused_argument_is_named() -> None:
 def test_a_quantized_tensor_has_a_remark() -> None:
     parsed = parsed_inputs("aten::a", texts(args(tensor(2, 3, type="c10::qint8"))))
     (given,) = parsed.arguments
-    assert given == TensorArgument(
-        shape=(2, 3), dtype="qint8", strides=(3, 1), filling=Filling.QUANTIZED
-    )
+    assert given == TensorArgument(shape=(2, 3), dtype="qint8", strides=(3, 1))
     assert [remark.kind for remark in parsed.remarks] == [RemarkKind.QUANTIZED]
 
 

@@ -15,11 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from fusetui.analysis.reproduce.model import (
     Argument,
-    Filling,
     NothingArgument,
     NumberArgument,
     NumbersArgument,
@@ -264,8 +261,7 @@ def _tensor(entry: _Entry) -> TensorArgument:
     a trace that has them: a sparse tensor, for instance."""
     quantized = _quantized_type(entry.type)
     if quantized:
-        tensor = _tensor_of(quantized, entry.dims, entry.strides)
-        return replace(tensor, filling=Filling.QUANTIZED)
+        return _tensor_of(quantized, entry.dims, entry.strides)
     dtype = TORCH_DTYPES.get(type_of(entry.type) or "")
     if dtype is None:
         raise RefusedError(Refusal.DTYPE)
@@ -321,7 +317,7 @@ def _remarks_of(argument: Argument, entry: _Entry) -> list[RemarkKind]:
         return [RemarkKind.NOTHING] if entry.value is not None else []
     if isinstance(argument, TensorsArgument):
         return [RemarkKind.LIST_DTYPE]
-    if isinstance(argument, TensorArgument) and argument.filling is Filling.QUANTIZED:
+    if isinstance(argument, TensorArgument) and argument.dtype in QUANTIZED_BYTES:
         return [RemarkKind.QUANTIZED]
     if isinstance(argument, TensorArgument) and _is_expanded(argument):
         return [RemarkKind.EXPANDED]

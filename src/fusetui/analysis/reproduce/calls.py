@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.reproduce.arguments import (
+    QUANTIZED_BYTES,
     ParsedInputs,
     RefusedError,
     bytes_of,
@@ -226,7 +227,9 @@ def _backward(trace: Trace, call: Call) -> Call:
     gradients = []
     for argument in node_inputs.arguments if node_inputs else ():
         if isinstance(argument, TensorArgument):
-            gradients.append(replace(argument, filling=Filling.NORMAL, below=None))
+            is_quantized = argument.dtype in QUANTIZED_BYTES
+            filling = Filling.QUANTIZED if is_quantized else Filling.NORMAL
+            gradients.append(replace(argument, filling=filling, below=None))
     inside_node = [other for other in inner if not _node_of(other.name)]
     return _checked(
         replace(

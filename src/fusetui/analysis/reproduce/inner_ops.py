@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from fusetui.analysis.reproduce.arguments import (
     ASSUMED_DTYPE,
     MAX_TENSORS_OF_LIST,
-    QUANTIZED_BYTES,
     ParsedInputs,
     RefusedError,
     parsed_inputs,
@@ -150,8 +149,6 @@ def _set_list_dtypes(
                 if tensor is not None:
                     dtype = _dtype_of(trace, tensor.shape, inner)
                     tensor = replace(tensor, dtype=dtype, dtype_is_assumed=True)
-                    if dtype in QUANTIZED_BYTES:
-                        tensor = replace(tensor, filling=Filling.QUANTIZED)
                 tensors.append(tensor)
             arguments[position] = TensorsArgument(tuple(tensors))
 
@@ -235,7 +232,7 @@ def _stacked(
             continue
         place = dimension % len(sizes)
         shape = sizes[:place] + sizes[place + 1 :]
-        tensor = TensorArgument(shape=shape, dtype=whole.dtype, filling=whole.filling)
+        tensor = TensorArgument(shape=shape, dtype=whole.dtype)
         return (tensor,) * count
     return ()
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from fusetui.analysis.reproduce.arguments import whole_number
+from fusetui.analysis.reproduce.arguments import QUANTIZED_BYTES, whole_number
 from fusetui.analysis.reproduce.model import (
     Argument,
     Filling,
@@ -252,8 +252,8 @@ def _filled_tensor(
     None if no rule does; `arguments` are all of the call."""
     if tensor.filling is Filling.INTEGERS and tensor.below is not None:
         return tensor  # an index whose bound is known already
-    if tensor.filling is Filling.QUANTIZED:
-        return tensor
+    if tensor.dtype in QUANTIZED_BYTES:
+        return replace(tensor, filling=Filling.QUANTIZED)
     if tensor.dtype == "bool":
         return replace(tensor, filling=Filling.FLAGS)
     if tensor.dtype not in INTEGERS:
@@ -274,12 +274,13 @@ def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArg
     is_positive = position in POSITIVE_LISTS.get(op, ())
     new_tensors: list[TensorArgument | None] = []
     for tensor in tensors.tensors:
-        is_filled = tensor is not None and tensor.filling is Filling.QUANTIZED
-        if tensor is None or tensor.below is not None or is_filled:
+        if tensor is None or tensor.below is not None:
             new_tensors.append(tensor)
             continue
         if tensor.dtype == "bool":
             filling = Filling.FLAGS
+        elif tensor.dtype in QUANTIZED_BYTES:
+            filling = Filling.QUANTIZED
         elif is_positive:
             filling = Filling.POSITIVE
         elif tensor.dtype in INTEGERS:
