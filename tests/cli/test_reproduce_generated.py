@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -370,3 +371,35 @@ async def test_without_a_log_the_server_says_what_to_record(tmp_path: Path) -> N
         refused = await client.call_tool("reproduce", {**asked, "generated": True})
         assert refused.is_error
         assert "record with TORCH_TRACE=DIR" in refused.content[0].text
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs have these")
+def test_code_for_other_vectors_than_this_cpu_has_is_refused(
+    fusetui: Run, tmp_path: Path
+) -> None:
+    """It would write beyond the outputs of its kernels."""
+    pytest.importorskip("torch")
+    written(fusetui, tmp_path, f"{MODULE}# at::vec:: x0+=static_cast<int64_t>(4L)\n")
+    done = ran(tmp_path / "out.py")
+    assert done.returncode == 2
+    assert "for a processor with vectors of 128 bits" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CompiledFunctionBackward",
+        "autograd::engine::evaluate_function: CompiledFunctionBackward",
+    ],
+)
+def test_a_compiled_backward_pass_is_generated_code(
+    fusetui: Run, tmp_path: Path, name: str
+) -> None:
+    recording = Recording()
+    recording.slice(name, "cpu_op", 0, 10)
+    (call,) = fusetui("reproduce", recording.write(tmp_path), "--json").json["calls"]
+    assert (call["kind"], "--with-generated-code" in call["why_not"]) == (
+        "compiled",
+        True,
+    )
