@@ -12,10 +12,12 @@ from typing import Any
 from fuzz.campaign import Kind
 from fuzz.checks import check
 from fuzz.commands import answer
+from tests.compile_logs import Kernel, Log, wrapper
 from tests.hostile import PAYLOADS
 from tests.plain_scripts import check_plain
 
 from fusetui.commands.errors import DONE
+from fusetui.report.reproduce.script import GENERATED_ENDING
 
 CODE = (
     "__import__('os').system('id')",
@@ -59,8 +61,19 @@ OPS = (
     "c10d::allreduce_",
     "triton_poi_fused_0",
     "my::custom.out",
+    "aten::stack",
+    "aten::_foreach_add_",
 )
-TYPES = ("float", "c10::BFloat16", "long int", "bool", "Scalar", "ScalarList", "")
+TYPES = (
+    "float",
+    "c10::BFloat16",
+    "c10::quint8",
+    "long int",
+    "bool",
+    "Scalar",
+    "ScalarList",
+    "",
+)
 LISTS = ("TensorList", "GenericList")
 ODD: tuple[Any, ...] = (
     *(None, True, -1, 0, 1 << 62, 1 << 80, 0.5, [], {}, [[]], [-1], [1 << 40] * 3),
@@ -68,6 +81,9 @@ ODD: tuple[Any, ...] = (
 )
 VALUES = ("", "0.", "1", "True", "[1, 1]", "[]", "-inf", "1e-05")
 SEEDS_OF_GRADIENTS = 3
+KEY = "fkey"
+KERNEL = "triton_poi_fused_add_0"
+_ODD_PATH = "../../../etc/passwd\n.py"
 
 
 def trace(seed: int, number: int) -> str:
@@ -76,9 +92,42 @@ def trace(seed: int, number: int) -> str:
     events: list[dict[str, Any]] = []
     for place in range(chance.randint(1, 6)):
         events += _call(chance, place)
+    events += _compiled()
     return json.dumps(
         {"deviceProperties": [{"id": 0, "name": _text(chance)}], "traceEvents": events}
     )
+
+
+def _compiled() -> list[dict[str, Any]]:
+    """A compiled graph that calls a generated kernel."""
+    plain = {"ph": "X", "pid": 1, "tid": 1}
+    launch = {**plain, "cat": "cuda_runtime", "name": "cudaLaunchKernel"}
+    graph = f"## Call CompiledFxGraph {KEY} ##"
+    same = {"correlation": 1000}
+    kernel = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "dur": 20}
+    return [
+        {**plain, "cat": "user_annotation", "ts": 2000, "dur": 50, "name": graph},
+        {**plain, "cat": "cpu_op", "ts": 2010, "dur": 20, "name": KERNEL},
+        {**launch, "ts": 2015, "dur": 5, "args": same},
+        {**kernel, "ts": 2040, "name": KERNEL, "args": same},
+    ]
+
+
+def generated_code(seed: int, number: int) -> str:
+    """The generated module of the graph, which holds hostile texts."""
+    chance = Random(f"generated {seed}/{number}")
+    texts = "\n".join(_text(chance) for _ in range(3))
+    plain = texts.encode("utf-8", "replace").decode()  # torch writes UTF-8
+    kernel = Kernel(KERNEL, (), path="/tmp/k.py")
+    return f"{wrapper([kernel], '0_inference')}\n{plain}"
+
+
+def write_log(code: str, path: Path) -> None:
+    """A compile log with the code of the graph."""
+    log = Log()
+    log.record({"inductor_output_code": {"filename": _ODD_PATH}}, code)
+    log.artifact("fx_graph_cache_miss", json.dumps({"key": KEY}))
+    path.write_text(str(log), encoding="utf-8", newline="")
 
 
 def _call(chance: Random, place: int) -> list[dict[str, Any]]:
@@ -137,7 +186,9 @@ def _sizes(chance: Random, kind: str) -> Any:
     if kind in ("Scalar", "ScalarList", ""):
         return []
     sizes = [chance.choice((0, 1, 2, 64, 1000)) for _ in range(chance.randint(0, 4))]
-    return [sizes, sizes] if kind in LISTS else sizes
+    if kind in LISTS:  # an empty one stands for a list of more than 30 tensors
+        return [] if chance.random() < 0.3 else [sizes, sizes]
+    return sizes
 
 
 def _strides(chance: Random, sizes: Any) -> Any:
@@ -164,11 +215,23 @@ def attempt(seed: int, number: int) -> str:
         path = Path(folder, "trace.json")
         path.write_text(trace(seed, number), encoding="utf-8")
         scripts = Path(folder, "scripts")
-        told = answer(["reproduce", str(path), "--top", "50", "--out", str(scripts)])
+        log = Path(folder, "torch_trace.log")
+        code = generated_code(seed, number)
+        write_log(code, log)
+        told = answer(
+            [
+                *("reproduce", str(path), "--top", "50", "--out", str(scripts)),
+                *("--with-generated-code", "--compile-log", str(log)),
+            ]
+        )
         document = answer(["reproduce", str(path), "--json"])
         listed = answer(["reproduce", str(path)])
         check(listed.code == document.code, "text and JSON end differently")
         written = sorted(scripts.glob("*.py")) if told.code == DONE else []
+        copies = [path for path in written if path.name.endswith(GENERATED_ENDING)]
+        for copy in copies:
+            check(copy.read_bytes() == code.encode(), "the copied code is another one")
+        written = [path for path in written if path not in copies]
         for script in written:
             check_plain(script.read_text(encoding="utf-8"))
         count = max(len(written) - 1, 0)  # without the one that runs them

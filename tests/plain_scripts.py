@@ -10,9 +10,21 @@ from pathlib import Path
 
 import fusetui.report.reproduce as package
 
-TEMPLATES = tuple(Path(package.__path__[0]).glob("*.txt"))
+COMMON, COMMON_MARK = "measuring", "#@measuring\n"
+"""What several templates have in common, and where it stands in them."""
+TEMPLATES = tuple(
+    path for path in Path(package.__path__[0]).glob("*.txt") if path.stem != COMMON
+)
 HEAD, CALLS = "#@head\n", "#@calls\n"
-FUNCTIONS = {"floats", "integers", "flags", "offsets", "PythonNumber", "Device"}
+FUNCTIONS = {
+    "floats",
+    "integers",
+    "flags",
+    "offsets",
+    "quantized",
+    "PythonNumber",
+    "Device",
+}
 MODULES = {"torch", "math"}
 ATTRIBUTE = re.compile(r"float\d+\w*|bfloat16|complex\d+|u?int\d+|bool|inf|nan")
 CONSTANT = re.compile(r"[A-Z][A-Z_]*")
@@ -32,7 +44,9 @@ def recorded_part(script: str) -> str:
     """The part of a script that is written from the trace. Raises NotPlainError unless
     the rest is a template with comments before it."""
     for path in TEMPLATES:
-        before, after_head = path.read_text(encoding="utf-8").split(HEAD)
+        common = path.with_name(f"{COMMON}.txt").read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").replace(COMMON_MARK, common)
+        before, after_head = text.split(HEAD)
         between, rest = after_head.split(CALLS)
         if script.startswith(before) and script.endswith(rest) and between in script:
             head, _, recorded = script.removeprefix(before).partition(between)

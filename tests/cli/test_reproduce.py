@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Result
 from tests.plain_scripts import check_plain
-from tests.recorded_ops import kernel, op, tensor, tensors
+from tests.recorded_ops import Input, kernel, op, tensor, tensors
 
 from fusetui.sample_traces import path as sample
 
@@ -32,6 +32,8 @@ def trace(tmp_path: Path) -> Path:
         *kernel("cat_kernel", 61, 4, dur=2),
         op("triton_poi_fused_0", tensor(8), ts=80),
         *kernel("triton_poi_fused_0", 81, 5, dur=3),
+        op("aten::_sparse_mm", Input([4, 4], "float", []), tensor(4, 4), ts=95, dur=1),
+        op("aten::quarter", tensor(4, type="c10::\x1b{'\"}"), ts=97, dur=1),
     ]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
@@ -98,7 +100,12 @@ def test_json_has_what_a_script_is_made_of(fusetui: Run, trace: Path) -> None:
     ("options", "sentence"),
     [
         (("--op", "relu"), "aten::relu has no script: its inputs were not recorded"),
-        (("--op", "cat"), "it takes a list of more than 30 tensors"),
+        (
+            ("--op", "cat"),
+            "of which torch records nothing, or an empty one (argument 1)",
+        ),
+        (("--op", "_sparse_mm"), "a sparse or oneDNN one, of which neither the layout"),
+        (("--op", "quarter"), "scripts do not make (argument 1: c10::\\x1b{'\"})"),
         (("--op", "nothing"), "No op of this trace is named nothing"),
         (("--op", "mm", "--row", 1), "Use one of --op and --row, not both"),
         (("--out", "a.py"), "--out needs to know which calls"),

@@ -157,7 +157,12 @@ COMMANDS = (
                 default=0,
             ),
             argument("--out PATH", "The new script, or with --top the new folder."),
-            *(JSON, NO_CACHE, *GRAPHS),
+            flag(
+                "--with-generated-code",
+                "For a kernel of torch.compile: copy its generated code from the compile log "
+                "beside the script, which runs it.",
+            ),
+            *(COMPILE_LOG, JSON, NO_CACHE, *GRAPHS),
         ),
         "Without an option, lists the calls that took the most time. A script needs torch alone: "
         "it makes inputs with the recorded shapes, strides and types, profiles the call, and says "

@@ -7,6 +7,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from fusetui.analysis.reproduce.generated import (
+    GeneratedCode,
+    NoGeneratedCodeError,
+    generated_code,
+)
 from fusetui.analysis.reproduce.model import Call, CallKind
 from fusetui.analysis.reproduce.select import (
     ModuleCalls,
@@ -28,11 +33,18 @@ from fusetui.report.reproduce.documents import (
 from fusetui.report.reproduce.script import (
     RUN_ALL,
     ScriptSource,
+    generated_path,
+    generated_script,
     run_all_script,
     script,
     script_of,
 )
-from fusetui.report.reproduce.wording import name_of, recorded_text, why_not
+from fusetui.report.reproduce.wording import (
+    CODE_OF_LOG,
+    name_of,
+    recorded_text,
+    why_not,
+)
 from fusetui.text.figures import plural, several
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
@@ -51,9 +63,11 @@ def run_reproduce(args: Namespace) -> int:
         given.append("top")
     if len(given) > 1:
         raise CommandError(f"Use one of --{' and --'.join(given)}, not both.")
+    if args.with_generated_code:
+        _check_generated(args)
     if args.out and not args.json:
         check_new(args.out)
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
     if args.module is not None:
         _answer_module(trace, calls_of_module(trace, args.module), args)
@@ -61,10 +75,8 @@ def run_reproduce(args: Namespace) -> int:
     calls = _calls_asked(trace, args)
     if args.json:
         emit_json_of(trace, reproduce_document(calls))
-    elif args.top and args.out:
-        _write_folder(calls, trace, args.out)
-    elif given and not args.top:
-        _answer_call(calls, trace, args.out)
+    elif given:
+        _answer_calls(calls, trace, args)
     elif args.out:
         raise CommandError(
             "--out needs to know which calls: --op, --kernel, --row, --module or --top."
@@ -72,6 +84,32 @@ def run_reproduce(args: Namespace) -> int:
     else:
         emit_of(trace, calls_text(calls, width()))
     return loaded.code
+
+
+def _answer_calls(calls: Sequence[Call], trace: Trace, args: Namespace) -> None:
+    """The script of the first of the calls that were asked for, or of --top the list or
+    a folder of scripts. Raises Error."""
+    if args.top and args.out:
+        _write_folder(calls, trace, args.out, args.with_generated_code)
+    elif args.top:
+        emit_of(trace, calls_text(calls, width()))
+    elif args.with_generated_code:
+        _answer_generated(calls, trace, args.out)
+    else:
+        _answer_call(calls, trace, args.out)
+
+
+def _check_generated(args: Namespace) -> None:
+    """Raises CommandError for options that --with-generated-code does not go with."""
+    if args.json or args.module is not None:
+        other = "--json" if args.json else "--module"
+        raise CommandError(f"Use either --with-generated-code or {other}, not both.")
+    if not args.out:
+        raise CommandError(
+            "--with-generated-code needs --out: it writes a second file beside the script."
+        )
+    if not args.top:
+        check_new(generated_path(args.out))
 
 
 def _calls_asked(trace: Trace, args: Namespace) -> Sequence[Call]:
@@ -92,14 +130,42 @@ def _answer_call(calls: Sequence[Call], trace: Trace, out: str | None) -> None:
     call = calls[0]
     if call.kind is CallKind.NONE:
         raise CommandError(f"{name_of(call)} has no script: {why_not(call)}.")
+    _say_others(calls)
+    text = script_of(call, _file_of(trace))
+    _write(text, out, f"{printable(name_of(call))}, {recorded_text(call)}")
+
+
+def _say_others(calls: Sequence[Call]) -> None:
+    """Says that there are other calls than the first, if there are."""
     if len(calls) > 1:
         rows = several([str(other.row) for other in calls[1:]], MAX_ROWS_NAMED)
         say(
             f"This is the one of {plural(len(calls), 'distinct call')} that took the most "
             f"time in all; the others are those of --row {rows}."
         )
-    text = script_of(call, _file_of(trace))
-    _write(text, out, f"{printable(name_of(call))}, {recorded_text(call)}")
+
+
+def _answer_generated(calls: Sequence[Call], trace: Trace, out: str) -> None:
+    """Writes the script that runs the generated code of the first call, and that code
+    beside it. Raises NoGeneratedCodeError and CannotWriteError."""
+    call = calls[0]
+    generated = generated_code(trace, call)
+    _say_others(calls)
+    _write_generated(call, generated, _file_of(trace), out)
+    name = printable(name_of(call))
+    emit(f"{printable(out)}: {name}, {recorded_text(call)}.")
+
+
+def _write_generated(
+    call: Call, generated: GeneratedCode, trace_name: str, out: str
+) -> None:
+    """Writes a script and the generated code that it runs: both or none. Says where the
+    code is from. Raises CannotWriteError."""
+    beside = generated_path(out)
+    with new_file(out) as script_file, new_file(beside) as code_file:
+        script_file.write(generated_script(call, generated, trace_name).encode())
+        code_file.write(generated.code)
+    say(CODE_OF_LOG.format(printable(beside), printable(generated.log)))
 
 
 def _answer_module(trace: Trace, module: ModuleCalls, args: Namespace) -> None:
@@ -133,7 +199,9 @@ def _write(text: str, out: str | None, what: str) -> None:
     emit(f"{printable(out)}: {what}.")
 
 
-def _write_folder(calls: Sequence[Call], trace: Trace, out: str) -> None:
+def _write_folder(
+    calls: Sequence[Call], trace: Trace, out: str, with_generated_code: bool
+) -> None:
     """Writes a script for each call that has one, and one that runs them all. Raises
     CommandError if none has one, and CannotWriteError."""
     made = [call for call in calls if call.kind is not CallKind.NONE]
@@ -144,10 +212,13 @@ def _write_folder(calls: Sequence[Call], trace: Trace, out: str) -> None:
     except OSError as error:
         raise CommandError(f"{out} cannot be made: {error.strerror}.") from None
     names = [file_name(call, number) for number, call in enumerate(made, 1)]
-    texts = [script_of(call, _file_of(trace)) for call in made]
-    for name, text in zip(names, texts, strict=True):
-        with new_file(str(Path(out, name))) as file:
-            file.write(text.encode())
+    for name, call in zip(names, made, strict=True):
+        path = str(Path(out, name))
+        if with_generated_code and call.kind is CallKind.COMPILED:
+            _write_compiled(call, trace, path)
+        else:
+            with new_file(path) as file:
+                file.write(script_of(call, _file_of(trace)).encode())
     with new_file(str(Path(out, RUN_ALL))) as file:
         file.write(run_all_script(names, _file_of(trace)).encode())
     emit(
@@ -157,6 +228,19 @@ def _write_folder(calls: Sequence[Call], trace: Trace, out: str) -> None:
     left_out = [call for call in calls if call.kind is CallKind.NONE]
     for call in left_out:
         say(f"Left out: {name_of(call)}: {why_not(call)}.")
+
+
+def _write_compiled(call: Call, trace: Trace, path: str) -> None:
+    """Writes the script of a call of generated code, with that code if the log has it;
+    else the script only says what to record. Raises CannotWriteError."""
+    try:
+        generated = generated_code(trace, call)
+    except NoGeneratedCodeError as error:
+        say(str(error))
+        with new_file(path) as file:
+            file.write(script_of(call, _file_of(trace)).encode())
+        return
+    _write_generated(call, generated, _file_of(trace), path)
 
 
 def _file_of(trace: Trace) -> str:

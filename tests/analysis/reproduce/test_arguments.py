@@ -24,6 +24,7 @@ from fusetui.analysis.reproduce.model import (
     ScalarTensorArgument,
     TensorArgument,
     TensorsArgument,
+    UnrecordedListArgument,
 )
 from fusetui.gpu.roofline.many import INPUTS
 
@@ -37,6 +38,10 @@ def texts(recorded: dict[str, Any]) -> list[bytes]:
 
 def arguments(op: str, *inputs: Input) -> tuple[Argument, ...]:
     return parsed_inputs(op, texts(args(*inputs))).arguments
+
+
+LONG = Input([], "TensorList", [])
+"""A list of more than 30 tensors."""
 
 
 def refusal(*inputs: Input, **changed: Any) -> Refusal:
@@ -130,7 +135,23 @@ def test_why_not() -> None:
     assert refusal(tensor(2), **{"Input type": []}) is Refusal.DAMAGED
     assert refusal(tensor(2), **{"Input Dims": [[-1]]}) is Refusal.DAMAGED
     assert refusal(Input([2, 2], "float", [])) is Refusal.LAYOUT
-    assert refusal(Input([2, 2], "c10::quint8", [2, 1])) is Refusal.DTYPE
-    assert refusal(Input([], "TensorList", [])) is Refusal.LONG_LIST
+    assert refusal(Input([2, 2], "c10::quint4x2", [2, 1])) is Refusal.DTYPE
     assert refusal(tensor(1 << 30, 1 << 30)) is Refusal.TOO_LARGE
     assert refusal(tensor(2, 2, strides=[1 << 60, 1])) is Refusal.TOO_LARGE
+
+
+def test_a_refused_argument_is_named() -> None:
+    with pytest.raises(RefusedError) as raised:
+        parsed_inputs("aten::a", texts(args(tensor(2), Input([2], "c10::odd", [1]))))
+    assert (raised.value.position, raised.value.type_name) == (1, "c10::odd")
+
+
+def test_a_quantized_tensor_has_a_remark() -> None:
+    parsed = parsed_inputs("aten::a", texts(args(tensor(2, 3, type="c10::qint8"))))
+    (given,) = parsed.arguments
+    assert given == TensorArgument(shape=(2, 3), dtype="qint8", strides=(3, 1))
+    assert [remark.kind for remark in parsed.remarks] == [RemarkKind.QUANTIZED]
+
+
+def test_nothing_is_recorded_of_a_long_list() -> None:
+    assert arguments("aten::a", LONG) == (UnrecordedListArgument(),)

@@ -8,6 +8,7 @@ import pytest
 from tests.recorded_ops import (
     NOTHING,
     Event,
+    Input,
     kernel,
     number,
     numbers,
@@ -20,6 +21,8 @@ from fusetui.analysis.reproduce.model import (
     Call,
     DeviceArgument,
     NothingArgument,
+    Refusal,
+    RemarkKind,
     TensorArgument,
     TensorsArgument,
 )
@@ -146,3 +149,82 @@ def test_the_storage_of_as_strided_holds_its_result(trace_of: TraceOf) -> None:
     viewed = call.arguments[0]
     assert isinstance(viewed, TensorArgument)
     assert viewed.storage == 18
+
+
+LONG = Input([], "TensorList", [])
+"""A list of more than 30 tensors, of which nothing is recorded."""
+
+
+def test_a_long_list_is_what_the_ops_of_a_foreach_take(trace_of: TraceOf) -> None:
+    half = {"type": "c10::Half"}
+    parts = []
+    for place in range(31):
+        ts = 1 + 3 * place
+        parts.append(
+            op("aten::add_", tensor(place + 1, **half), number("1."), ts=ts, dur=2)
+        )
+        # one that another op makes is none of the list
+        parts.append(
+            op("aten::add_", tensor(2), tensor(type="double"), ts=ts + 0.5, dur=1)
+        )
+    given = (LONG, number("1."))
+    call = call_of(
+        trace_of, "_foreach_add_", op("aten::_foreach_add_", *given, dur=200), *parts
+    )
+    tensors_of_list = call.arguments[0]
+    assert isinstance(tensors_of_list, TensorsArgument)
+    assert [given.shape for given in tensors_of_list.tensors if given] == [
+        (size,) for size in range(1, 32)
+    ]
+    assert {given.dtype for given in tensors_of_list.tensors if given} == {"float16"}
+    assert RemarkKind.LONG_LIST in {remark.kind for remark in call.remarks}
+
+
+@pytest.mark.parametrize(
+    ("dimension", "sizes"), [("0", "[40, 3, 4]"), ("-2", "[3, 40, 4]")]
+)
+def test_a_stack_and_its_cat_show_a_long_list(
+    trace_of: TraceOf, dimension: str, sizes: str
+) -> None:
+    events = [
+        op("aten::stack", LONG, number(dimension), dur=50),
+        op("aten::cat", LONG, number(dimension), ts=5, dur=20),
+        op("aten::view", tensor(120, 4), numbers(sizes), ts=30, dur=5),
+    ]
+    for name in ("stack", "cat"):
+        call = call_of(trace_of, name, *events)
+        tensors_of_list = call.arguments[0]
+        assert isinstance(tensors_of_list, TensorsArgument)
+        assert (
+            tensors_of_list.tensors
+            == (TensorArgument(shape=(3, 4), dtype="float32"),) * 40
+        )
+
+
+@pytest.mark.parametrize(
+    "sizes", ["[]", "[1000000000000, 3, 4]", "[-40, -3, 4]", "[40, 3, 5]", "[x]"]
+)
+def test_sizes_of_no_stack_show_nothing(trace_of: TraceOf, sizes: str) -> None:
+    events = [
+        op("aten::stack", LONG, number("0"), dur=50),
+        op("aten::view", tensor(120, 4), numbers(sizes), ts=30, dur=5),
+    ]
+    (call,) = calls_of_op(trace_of(events), "stack")
+    assert call.refusal is Refusal.LONG_LIST
+    assert call.refused_position == 0
+
+
+def test_a_long_list_that_nothing_shows_is_refused(trace_of: TraceOf) -> None:
+    for name in ("aten::_fused_adamw_", "aten::cat", "aten::_foreach_mul"):
+        (call,) = calls_of_op(trace_of([op(name, LONG, LONG)]), name)
+        assert call.refusal is Refusal.LONG_LIST
+
+
+def test_parts_of_which_one_takes_no_tensor_are_no_list(trace_of: TraceOf) -> None:
+    parts = [
+        op("aten::mul", tensor(2), tensor(2), ts=1, dur=1),
+        op("aten::mul", tensor(2), number("2"), ts=3, dur=1),
+    ]
+    events = [op("aten::_foreach_mul", LONG, LONG, dur=50), *parts]
+    (call,) = calls_of_op(trace_of(events), "_foreach_mul")
+    assert (call.refusal, call.refused_position) == (Refusal.LONG_LIST, 1)

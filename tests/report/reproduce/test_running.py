@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.recorded_ops import op, tensor
+from tests.recorded_ops import Input, kernel, number, op, tensor
 
 from fusetui.analysis.reproduce.select import calls_of_module, calls_of_op
 from fusetui.report.reproduce.script import ScriptSource, script, script_of
@@ -83,7 +83,25 @@ def number_of_python() -> None:
     torch.arange(10) * 2.5
 
 
+def quantized_transposed() -> None:
+    numbers = torch.randn(4, 5)
+    torch.quantize_per_tensor(numbers, 0.1, 3, torch.quint8).t().int_repr()
+
+
+def long_foreach() -> None:
+    tensors = [torch.ones(size, 2) for size in range(1, 41)]
+    torch._foreach_addcdiv_(tensors, tensors, tensors, 0.5)
+
+
+def long_stack() -> None:
+    torch.stack([torch.ones(3, 4)] * 40, 1)
+
+
 PROGRAMS = {
+    "int_repr": quantized_transposed,
+    "_foreach_addcdiv_": long_foreach,
+    "stack": long_stack,
+    "cat": long_stack,
     "mm": transposed_product,
     "embedding_bag": embedding_of_a_bag,
     "index": rows_and_columns,
@@ -92,6 +110,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_op_runs_with_the_same_inputs(name: str, tmp_path: Path) -> None:
     run = ran(recorded(PROGRAMS[name], tmp_path), name, tmp_path)
@@ -165,6 +184,39 @@ def test_the_meta_device_computes_nothing(trace_of: TraceOf, tmp_path: Path) -> 
     trace = trace_of([op("aten::relu", tensor(1 << 20, 1 << 10))])
     run = ran(trace, "relu", tmp_path, "--device", "meta")
     assert (run.code, run.results[0]["device"]) == (0, "meta")
+
+
+def test_what_is_read_back_runs_on_the_meta_device(
+    trace_of: TraceOf, tmp_path: Path
+) -> None:
+    """The meta device has no values; the script copies from the CPU to it instead."""
+    for name, given in (
+        ("aten::_local_scalar_dense", (tensor(),)),
+        ("aten::copy_", (tensor(4), tensor(4), number("False"))),
+    ):
+        copy = kernel("Memcpy DtoH (Device -> Pageable)", 2, 1, cat="gpu_memcpy")
+        trace = trace_of([op(name, *given), *copy])
+        run = ran(trace, name, tmp_path, "--device", "meta")
+        assert (run.code, run.results[0]["same_op"]) == (0, True)
+
+
+def test_types_of_2021_that_are_no_tensors_are_not_compared(
+    trace_of: TraceOf, tmp_path: Path
+) -> None:
+    event = op("aten::add", tensor(4), tensor(4), Input([], "Int", []))
+    for name in ("Concrete Inputs", "Input Strides"):
+        del event["args"][name]
+    run = ran(trace_of([event]), "aten::add", tmp_path)
+    assert (run.code, run.results[0]["same_op"]) == (0, True)
+
+
+def test_quantized_tensors_need_a_device_that_has_them(
+    trace_of: TraceOf, tmp_path: Path
+) -> None:
+    trace = trace_of([op("aten::int_repr", tensor(4, type="c10::qint32"))])
+    run = ran(trace, "int_repr", tmp_path, "--device", "meta")
+    assert run.code == 2
+    assert "makes no quantized tensors on meta" in run.err
 
 
 def test_the_ops_of_a_module_run_in_order(tmp_path: Path) -> None:

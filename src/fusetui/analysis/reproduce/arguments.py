@@ -28,6 +28,7 @@ from fusetui.analysis.reproduce.model import (
     Shape,
     TensorArgument,
     TensorsArgument,
+    UnrecordedListArgument,
 )
 from fusetui.gpu.dtypes import ELEMENT_BYTES
 from fusetui.gpu.roofline.inputs import type_of
@@ -58,9 +59,15 @@ TORCH_DTYPES: Final = {
 }
 """torch's names of element types, by ours."""
 
+QUANTIZED_BYTES: Final = {"quint8": 1, "qint8": 1, "qint32": 4}
+"""Bytes of an element of a quantized tensor, by torch's name of its type."""
+
+QUANTIZED_TYPE: Final = "c10::"
+"""What the profiler prints before the name of a quantized type."""
+
 DTYPE_BYTES: Final = {
     name: ELEMENT_BYTES[dtype] for dtype, name in TORCH_DTYPES.items()
-}
+} | QUANTIZED_BYTES
 """Bytes of an element, by torch's name of its type."""
 
 ASSUMED_DTYPE: Final = "float32"
@@ -90,11 +97,16 @@ PYTHON_NUMBER_DTYPES: Final = ("float64", "int64", "complex128")
 
 
 class RefusedError(Exception):
-    """The call cannot be made again."""
+    """The call cannot be made again. `position` is that of the argument that is
+    refused, -1 for none, and `type_name` its recorded type, if that is why."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(
+        self, refusal: Refusal, position: int = -1, type_name: str = ""
+    ) -> None:
         super().__init__(refusal.value)
         self.refusal = refusal
+        self.position = position
+        self.type_name = type_name
 
 
 class ParsedInputs(NamedTuple):
@@ -123,7 +135,11 @@ def parsed_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
     arguments: list[Argument] = []
     remarks: list[Remark] = []
     for position, entry in enumerate(entries):
-        argument = _argument(entry)
+        try:
+            argument = _argument(entry)
+        except RefusedError as error:
+            type_name = entry.type if error.refusal is Refusal.DTYPE else ""
+            raise RefusedError(error.refusal, position, type_name) from None
         arguments.append(argument)
         for kind in _remarks_of(argument, entry):
             remarks.append(Remark(kind, position))
@@ -217,7 +233,7 @@ def _argument(entry: _Entry) -> Argument:
     """Raises RefusedError."""
     if entry.type == "TensorList" or (entry.type == "GenericList" and entry.dims):
         return _tensors(entry)
-    if type_of(entry.type) is not None:
+    if type_of(entry.type) is not None or _quantized_type(entry.type):
         return _tensor(entry)
     if _is_shape_with_sizes(entry.dims):
         # a tensor, and not one of the element types that have a name here
@@ -243,10 +259,19 @@ def _plain(text: str) -> Argument:
 def _tensor(entry: _Entry) -> TensorArgument:
     """Raises RefusedError for sizes that no tensor has, and for one without strides in
     a trace that has them: a sparse tensor, for instance."""
+    quantized = _quantized_type(entry.type)
+    if quantized:
+        return _tensor_of(quantized, entry.dims, entry.strides)
     dtype = TORCH_DTYPES.get(type_of(entry.type) or "")
     if dtype is None:
         raise RefusedError(Refusal.DTYPE)
     return _tensor_of(dtype, entry.dims, entry.strides)
+
+
+def _quantized_type(recorded: str) -> str:
+    """torch's name of a recorded quantized type; "" for any other."""
+    name = recorded.removeprefix(QUANTIZED_TYPE)
+    return name if name in QUANTIZED_BYTES else ""
 
 
 def _tensor_of(dtype: str, dims: Any, strides: Any) -> TensorArgument:
@@ -267,11 +292,11 @@ def _tensor_of(dtype: str, dims: Any, strides: Any) -> TensorArgument:
     return tensor
 
 
-def _tensors(entry: _Entry) -> TensorsArgument:
-    """A list of tensors, whose element types are assumed. Raises RefusedError if it was
-    too long to be recorded."""
+def _tensors(entry: _Entry) -> TensorsArgument | UnrecordedListArgument:
+    """A list of tensors, whose element types are assumed, if it was short enough to be
+    recorded. Raises RefusedError."""
     if not isinstance(entry.dims, list) or not entry.dims:
-        raise RefusedError(Refusal.LONG_LIST)
+        return UnrecordedListArgument()
     if len(entry.dims) > MAX_TENSORS_OF_LIST:
         raise RefusedError(Refusal.DAMAGED)
     strides = entry.strides
@@ -292,6 +317,8 @@ def _remarks_of(argument: Argument, entry: _Entry) -> list[RemarkKind]:
         return [RemarkKind.NOTHING] if entry.value is not None else []
     if isinstance(argument, TensorsArgument):
         return [RemarkKind.LIST_DTYPE]
+    if isinstance(argument, TensorArgument) and argument.dtype in QUANTIZED_BYTES:
+        return [RemarkKind.QUANTIZED]
     if isinstance(argument, TensorArgument) and _is_expanded(argument):
         return [RemarkKind.EXPANDED]
     return []

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.reproduce.arguments import (
+    QUANTIZED_BYTES,
     ParsedInputs,
     RefusedError,
     bytes_of,
@@ -34,6 +35,7 @@ from fusetui.analysis.reproduce.model import (
     RemarkKind,
     TensorArgument,
     TensorsArgument,
+    UnrecordedListArgument,
 )
 from fusetui.analysis.reproduce.values import filled
 from fusetui.gpu.kernel_names import decode
@@ -51,7 +53,10 @@ OP_NAME: Final = lazy_pattern(
     r"[A-Za-z_][A-Za-z0-9_]*::[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)?", re.ASCII
 )
 NODE_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*Backward[0-9]*", re.ASCII)
-COMPILED_NAME: Final = lazy_pattern(r"triton_|CompiledFunction|## Call CompiledFxGraph")
+COMPILED_NAME: Final = lazy_pattern(
+    r"triton_|graph_[0-9]+_cpp_|CompiledFunction|Torch-Compiled Region"
+    r"|## Call CompiledFxGraph"
+)
 MAX_NAME_CHARS: Final = 200
 
 MAX_INNER_OPS: Final = 100
@@ -95,7 +100,13 @@ def call_of_rows(trace: Trace, rows: Rows) -> Call:
     try:
         return _with_arguments(trace, call)
     except RefusedError as error:
-        return replace(call, kind=CallKind.NONE, refusal=error.refusal)
+        return replace(
+            call,
+            kind=CallKind.NONE,
+            refusal=error.refusal,
+            refused_position=error.position,
+            refused_type=error.type_name,
+        )
 
 
 def call_without_op(trace: Trace, rows: Rows) -> Call:
@@ -137,12 +148,13 @@ def _with_arguments(trace: Trace, call: Call) -> Call:
     if COLLECTIVE_NAME.match(name):
         facts = collective_facts(trace, call.row)
         return replace(call, kind=CallKind.COLLECTIVE, collective=facts)
+    if COMPILED_NAME.match(name.removeprefix(ENGINE)):
+        recorded = _recorded_of(trace, call.row, name)
+        return replace(call, kind=CallKind.COMPILED, recorded=recorded)
     if _node_of(name):
         return _backward(trace, call)
     if OP_NAME.fullmatch(name):
         return _forward(trace, call)
-    if COMPILED_NAME.match(name):
-        return replace(call, kind=CallKind.COMPILED)
     raise RefusedError(Refusal.NOT_AN_OP if name else Refusal.NO_NAME)
 
 
@@ -168,6 +180,9 @@ def _inputs_of_row(trace: Trace, row: int) -> _Inputs:
     parsed_of_row = parsed_inputs(op, table.inputs_at(table.place_of(row)))
     inner = inner_calls(trace, row)
     complete = completed(trace, row, op, parsed_of_row, inner)
+    for position, argument in enumerate(complete.arguments):
+        if isinstance(argument, UnrecordedListArgument):
+            raise RefusedError(Refusal.LONG_LIST, position)
     with_values = filled(op, complete.arguments)
     return _Inputs(
         arguments=with_values.arguments,
@@ -212,7 +227,9 @@ def _backward(trace: Trace, call: Call) -> Call:
     gradients = []
     for argument in node_inputs.arguments if node_inputs else ():
         if isinstance(argument, TensorArgument):
-            gradients.append(replace(argument, filling=Filling.NORMAL, below=None))
+            is_quantized = argument.dtype in QUANTIZED_BYTES
+            filling = Filling.QUANTIZED if is_quantized else Filling.NORMAL
+            gradients.append(replace(argument, filling=filling, below=None))
     inside_node = [other for other in inner if not _node_of(other.name)]
     return _checked(
         replace(
@@ -245,6 +262,16 @@ def _inputs_of_node(
         return parsed_inputs(node, table.inputs_at(table.place_of(row)))
     except RefusedError:
         return None
+
+
+def _recorded_of(trace: Trace, row: int, name: str) -> RecordedInputs:
+    """What was recorded of the inputs of the op in a row; nothing if it cannot be
+    used."""
+    table = call_table(trace)
+    try:
+        return parsed_inputs(name, table.inputs_at(table.place_of(row))).recorded
+    except RefusedError:
+        return RecordedInputs()
 
 
 def with_gradients(arguments: Sequence[Argument]) -> tuple[Argument, ...]:

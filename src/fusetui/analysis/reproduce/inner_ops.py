@@ -3,6 +3,7 @@ lists of tensors, the indices of `index`, and which memory tensors are in."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.reproduce.arguments import (
     ASSUMED_DTYPE,
+    MAX_TENSORS_OF_LIST,
     ParsedInputs,
     RefusedError,
     parsed_inputs,
@@ -29,6 +31,7 @@ from fusetui.analysis.reproduce.model import (
     Shape,
     TensorArgument,
     TensorsArgument,
+    UnrecordedListArgument,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -50,6 +53,14 @@ DEVICE_POSITIONS: Final = {
     ("aten::_to_copy", 7): 3,
 }
 """Where the device stands among so many arguments of an op."""
+
+ATEN: Final = "aten::"
+FOREACH: Final = "aten::_foreach_"
+"""Ops on lists of tensors. Their slow path calls the op of the same name for each
+tensor (ForeachOpsKernels.cpp)."""
+
+STACK: Final = "aten::stack"
+CAT: Final = "aten::cat"
 
 INDEX_DTYPES: Final = ("int64", "int32")
 
@@ -99,6 +110,7 @@ def completed(
     arguments = [*parsed.arguments]
     remarks = [*parsed.remarks]
     _set_list_dtypes(trace, arguments, inner)
+    _set_long_lists(trace, row, op, arguments, remarks, inner)
     if op in WITH_INDICES:
         _set_indices(arguments, remarks, inner)
     _set_memories(trace, row, op, arguments, remarks)
@@ -151,6 +163,93 @@ def _dtype_of(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
     if not shape:  # a number of steps, most often; counts say nothing about it
         return ASSUMED_DTYPE
     return dtype_of_shapes(trace).get(shape, ASSUMED_DTYPE)
+
+
+def _set_long_lists(
+    trace: Trace,
+    row: int,
+    op: str,
+    arguments: list[Argument],
+    remarks: list[Remark],
+    inner: Sequence[InnerCall],
+) -> None:
+    """Fills in lists that were too long to be recorded, where the ops around or inside
+    the call show their tensors; changes both lists in place."""
+    for position, argument in enumerate(arguments):
+        if not isinstance(argument, UnrecordedListArgument):
+            continue
+        tensors: tuple[TensorArgument, ...] = ()
+        if op.startswith(FOREACH):
+            parts_name = op.replace(FOREACH, ATEN, 1)
+            tensors = _tensors_at(_directly_inside(trace, row, parts_name), position)
+        elif op == STACK:
+            tensors = _stacked(inner, whole_number(arguments[-1]))
+        elif op == CAT:
+            tensors = _stacked_around(trace, row, whole_number(arguments[-1]))
+        if tensors:
+            arguments[position] = TensorsArgument(tensors)
+            remarks.append(Remark(RemarkKind.LONG_LIST, position))
+
+
+def _directly_inside(trace: Trace, row: int, name: str) -> list[InnerCall]:
+    """The calls of an op that a call makes itself; [] if they are more than a list
+    holds."""
+    calls = []
+    for call in inner_calls(trace, row):
+        if call.name == name and int(trace.parent[call.row]) == row:
+            calls.append(call)
+    return calls if len(calls) <= MAX_TENSORS_OF_LIST else []
+
+
+def _stacked_around(
+    trace: Trace, row: int, dimension: int | None
+) -> tuple[TensorArgument, ...]:
+    """The tensors of a cat that a stack makes; () for any other."""
+    parent = int(trace.parent[row])
+    if parent < 0 or trace.name_of(parent) != STACK:
+        return ()
+    return _stacked(inner_calls(trace, parent), dimension)
+
+
+def _stacked(
+    inner: Sequence[InnerCall], dimension: int | None
+) -> tuple[TensorArgument, ...]:
+    """The tensors of a stack along a dimension, which concatenates them and then views
+    the result with its sizes (TensorShape.cpp): all have the same sizes. Their strides
+    are not recorded. () if the ops inside do not show them."""
+    for call in inner:
+        arguments = call.inputs.arguments if call.inputs else ()
+        if call.name != "aten::view" or len(arguments) != 2 or dimension is None:
+            continue
+        whole, sizes = arguments[0], whole_numbers(arguments[1])
+        if not isinstance(whole, TensorArgument) or sizes is None:
+            continue
+        is_dimension = -len(sizes) <= dimension < len(sizes)
+        if not is_dimension or math.prod(sizes) != math.prod(whole.shape):
+            continue
+        count = sizes[dimension]
+        if not 0 < count <= MAX_TENSORS_OF_LIST or min(sizes) < 0:
+            continue
+        place = dimension % len(sizes)
+        shape = sizes[:place] + sizes[place + 1 :]
+        tensor = TensorArgument(shape=shape, dtype=whole.dtype)
+        return (tensor,) * count
+    return ()
+
+
+def _tensors_at(
+    parts: Sequence[InnerCall], position: int
+) -> tuple[TensorArgument, ...]:
+    """The tensor that each of some calls takes at a position; () unless all take
+    one."""
+    tensors = []
+    for call in parts:
+        arguments = call.inputs.arguments if call.inputs else ()
+        argument = arguments[position] if position < len(arguments) else None
+        if not isinstance(argument, TensorArgument):
+            return ()
+        tensors.append(argument)
+    return tuple(tensors)
 
 
 def _set_indices(

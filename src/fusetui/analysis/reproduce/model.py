@@ -34,7 +34,7 @@ class Refusal(StrEnum):
     DAMAGED = "damaged"  # the recorded lists are not those of one call
     LONG_LIST = "long_list"  # torch leaves out the tensors of lists longer than 30
     LAYOUT = "layout"  # a sparse or other tensor without strides
-    DTYPE = "dtype"  # an element type that has no name here
+    DTYPE = "dtype"  # an element type of which no script makes tensors
     TOO_LARGE = "too_large"  # the inputs need more memory than any device has
     NOT_AN_OP = "not_an_op"  # an annotation or a step of a runtime
 
@@ -47,6 +47,7 @@ class Filling(StrEnum):
     INTEGERS = "integers"
     FLAGS = "flags"
     OFFSETS = "offsets"  # ascending, from 0 to `below`
+    QUANTIZED = "quantized"  # with a scale that is not recorded
 
 
 class TensorArgument(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
@@ -104,6 +105,11 @@ class TensorsArgument(msgspec.Struct, frozen=True, tag="tensors"):
     tensors: tuple[TensorArgument | None, ...]
 
 
+class UnrecordedListArgument(msgspec.Struct, frozen=True, tag="unrecorded_list"):
+    """A list of tensors of which nothing was recorded: it is longer than 30, or
+    empty."""
+
+
 Argument = (
     TensorArgument
     | NumberArgument
@@ -112,6 +118,7 @@ Argument = (
     | NothingArgument
     | DeviceArgument
     | TensorsArgument
+    | UnrecordedListArgument
 )
 
 
@@ -126,6 +133,8 @@ class RemarkKind(StrEnum):
     INDICES = "indices"  # a list of indices, known by the ops inside the call
     MACHINE = "machine"  # a tensor in the memory of the machine, by what was copied
     EXPANDED = "expanded"  # stride 0: elements are repeated
+    LONG_LIST = "long_list"  # a list, known by the ops inside the call
+    QUANTIZED = "quantized"  # the scale is not recorded
     GRADIENTS = "gradients"  # which inputs needed gradients is not recorded
     VALUES_UNKNOWN = "values_unknown"  # plain values were not recorded at all
 
@@ -200,3 +209,5 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
     input_bytes: int = 0
     refusal: Refusal | None = None
+    refused_position: int = -1  # of the argument that is refused, from 0 on; -1: none
+    refused_type: str = ""  # its type as recorded, if that is why

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from fusetui.analysis.reproduce.arguments import whole_number
+from fusetui.analysis.reproduce.arguments import QUANTIZED_BYTES, whole_number
 from fusetui.analysis.reproduce.model import (
     Argument,
     Filling,
@@ -252,6 +252,8 @@ def _filled_tensor(
     None if no rule does; `arguments` are all of the call."""
     if tensor.filling is Filling.INTEGERS and tensor.below is not None:
         return tensor  # an index whose bound is known already
+    if tensor.dtype in QUANTIZED_BYTES:
+        return replace(tensor, filling=Filling.QUANTIZED)
     if tensor.dtype == "bool":
         return replace(tensor, filling=Filling.FLAGS)
     if tensor.dtype not in INTEGERS:
@@ -277,6 +279,8 @@ def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArg
             continue
         if tensor.dtype == "bool":
             filling = Filling.FLAGS
+        elif tensor.dtype in QUANTIZED_BYTES:
+            filling = Filling.QUANTIZED
         elif is_positive:
             filling = Filling.POSITIVE
         elif tensor.dtype in INTEGERS:

@@ -3,6 +3,7 @@ much of."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,17 @@ from fusetui.commands.agents.opened import CANCELLED, KeptTrace, Opener
 from fusetui.commands.agents.tools import FEW, LISTS, ROWS_OF
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
+from fusetui.text.printable import is_printable
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Stop
 
 if TYPE_CHECKING:
+    from fusetui.analysis.reproduce.model import Call
+    from fusetui.trace.model.columns import Trace
     from fusetui.trace.snapshot.columns import Snapshot
+
+MAX_CALLS = 100
+"""That are listed to be made again."""
 
 MAX_SLACK = 20
 """So many kernels and ops are given with their slack."""
@@ -211,6 +218,82 @@ def _check(asked: Any, opened: KeptTrace) -> Answer:
     return Answer(head=head, items=every("guesses", rows))
 
 
+def _reproduce(asked: Any, opened: KeptTrace) -> Answer:
+    """The calls that took the most time, or the lines of the script of one, or of the
+    generated code that it runs."""
+    from fusetui.analysis.reproduce.select import call_asked, most_expensive_calls
+    from fusetui.report.reproduce.documents import reproduce_document
+
+    trace = opened.trace
+    if not asked.op and not asked.kernel and asked.row is None:
+        if asked.generated:
+            raise CommandError("generated needs a kernel, an op or a row.")
+        calls = most_expensive_calls(trace, MAX_CALLS)
+        document = reproduce_document(calls)
+        return Answer(head=head_of(opened), items=every("calls", document.calls))
+    call = call_asked(
+        trace, op=asked.op or "", kernel=asked.kernel or "", row=asked.row
+    )
+    written = _script_asked(trace, call, asked.generated)
+    (about,) = reproduce_document([call]).calls
+    head: dict[str, object] = {
+        **head_of(opened),
+        "call": about,
+        "file": written.file_name,
+        "about_file": written.about,
+    }
+    return Answer(head=head, items=every("lines", written.text.split("\n")))
+
+
+class _Script(NamedTuple):
+    """The text of a file to be written, and what its reader has to know."""
+
+    file_name: str
+    text: str
+    about: str
+
+
+SCRIPT_NAME = "reproduced.py"
+
+
+def _script_asked(trace: Trace, call: Call, is_code: bool) -> _Script:
+    """The script of a call, or the generated code that it runs. Raises Error."""
+    from fusetui.analysis.reproduce.generated import (
+        NoGeneratedCodeError,
+        generated_code,
+    )
+    from fusetui.analysis.reproduce.model import CallKind
+    from fusetui.report.reproduce.script import (
+        generated_path,
+        generated_script,
+        script_of,
+    )
+    from fusetui.report.reproduce.wording import CODE_OF_LOG, name_of, why_not
+
+    if call.kind is CallKind.NONE:
+        raise CommandError(f"{name_of(call)} has no script: {why_not(call)}.")
+    file = os.path.basename(trace.report.file)
+    if call.kind is not CallKind.COMPILED and not is_code:
+        return _Script(SCRIPT_NAME, script_of(call, file), "")
+    code_name = generated_path(SCRIPT_NAME)
+    try:
+        generated = generated_code(trace, call)
+    except NoGeneratedCodeError as error:
+        if is_code:
+            raise
+        return _Script(SCRIPT_NAME, script_of(call, file), str(error))
+    warning = CODE_OF_LOG.format(code_name, os.path.basename(generated.log))
+    if is_code:
+        text = generated.code.decode("utf-8", "replace")
+        if not all(map(is_printable, text.split("\n"))):
+            warning += (
+                " Some of its characters are escaped here: --with-generated-code "
+            )
+            warning += "copies them as they are."
+        return _Script(code_name, text, warning)
+    return _Script(SCRIPT_NAME, generated_script(call, generated, file), warning)
+
+
 WITH_TRACES: dict[str, Callable[..., Answer]] = {
     "open": _open,
     "why": _why,
@@ -218,6 +301,7 @@ WITH_TRACES: dict[str, Callable[..., Answer]] = {
     "slice": _slice,
     "whatif": _whatif,
     "path": _path,
+    "reproduce": _reproduce,
     "check": _check,
 }
 """What answers with the traces that were asked about."""

@@ -132,6 +132,27 @@ TOOLS: Final = {
         "device=NAME.",
         TRACE | STEP | {"changes": NAMES},
     ),
+    "reproduce": Tool(
+        "A Python script that makes an op of the trace again, checks and times it; or, without op, "
+        "kernel and row, which calls took the most time. Its lines go into a new file; it needs "
+        "torch.",
+        TRACE
+        | {
+            "op": _optional(str, "aten::mm, mm, AddmmBackward0"),
+            "kernel": _optional(str, "the op that launched it"),
+            "row": _optional(Annotated[int, Meta(ge=0)], "of the table slices"),
+            "generated": Parameter(
+                Annotated[
+                    bool,
+                    Meta(
+                        description="of a kernel of torch.compile: the code from the log beside "
+                        "the trace, which the script runs; unchecked"
+                    ),
+                ],
+                default=False,
+            ),
+        },
+    ),
     "path": Tool("The critical path, and the slack of what is not on it.", TRACE),
     "memory": Tool(
         "Who holds GPU memory, by a memory snapshot (.pickle) or a trace with memory events.",

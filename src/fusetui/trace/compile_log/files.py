@@ -170,16 +170,22 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
 def text_in(folder: str, name: str, most: int) -> str:
     """The text of a regular file in a folder, at most so many bytes of it; "" where
     there is none. A link is never followed."""
+    return bytes_in(folder, name, most).decode("utf-8", "replace")
+
+
+def bytes_in(folder: str, name: str, most: int) -> bytes:
+    """The first bytes of a regular file in a folder, at most so many; b"" where there
+    is none. A link is never followed."""
     path = os.path.join(folder, name)
     no_follow = getattr(os, "O_NOFOLLOW", 0)
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            return ""
+            return b""
         number = os.open(path, os.O_RDONLY | no_follow)
         with os.fdopen(number, "rb") as file:
-            return file.read(most).decode("utf-8", "replace")
+            return file.read(most)
     except OSError:
-        return ""
+        return b""
 
 
 def why_empty(files: LogFiles) -> str:

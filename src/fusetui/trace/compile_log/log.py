@@ -8,7 +8,9 @@ last attempt wrote the generated code, and the attempt that broke the reason.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -17,8 +19,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fusetui.text.figures import size
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.compile_log.files import LogFiles, files_of, text_in, why_empty
+from fusetui.trace.compile_log.files import (
+    LogFiles,
+    bytes_in,
+    files_of,
+    text_in,
+    why_empty,
+)
 from fusetui.trace.compile_log.records import (
     MAX_PAYLOAD_BYTES,
     UNKNOWN,
@@ -227,6 +236,13 @@ class CompileLog(msgspec.Struct, frozen=True, eq=False, dict=True):
             return text_in(payload.folder, payload.file, MAX_PAYLOAD_BYTES)
         return self.logs[payload.log].text(payload.record)
 
+    def exact_bytes(self, payload: Payload, most: int) -> bytes:
+        """What is behind a payload, as it was logged. Raises CannotReadError for more
+        than so many bytes, and for what is not what torch wrote."""
+        if payload.folder:
+            return _bytes_of_file(payload, most)
+        return _bytes_of_record(self.logs[payload.log], payload, most)
+
     def _compilations(self, number: int) -> Iterator[Compilation]:
         log = self.logs[number]
         reasons = _failed_guards(log)
@@ -249,6 +265,36 @@ class CompileLog(msgspec.Struct, frozen=True, eq=False, dict=True):
                         guards=() if is_backward else reasons.get(compile_id, ()),
                         cache=caches.get((compile_id, is_backward), ""),
                     )
+
+
+def _bytes_of_file(payload: Payload, most: int) -> bytes:
+    """A file of torch_compile_debug. Raises CannotReadError."""
+    path = os.path.join(payload.folder, payload.file)
+    content = bytes_in(payload.folder, payload.file, most + 1)
+    if not content:
+        raise CannotReadError(f"{path} is empty, or no regular file.")
+    if len(content) > most:
+        raise CannotReadError(
+            f"{path} has more than {size(most)}, which are the limit."
+        )
+    return content
+
+
+def _bytes_of_record(log: LogRecords, payload: Payload, most: int) -> bytes:
+    """The payload of a record, whose MD5 torch wrote beside it. Raises
+    CannotReadError."""
+    stored_bytes = log.stored_bytes(payload.record)
+    if stored_bytes > most:
+        raise CannotReadError(
+            f"{log.path}: the text has {size(stored_bytes)}, and {size(most)} are the limit."
+        )
+    content = log.bytes_of(payload.record, most)
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if payload.digest and payload.digest != digest:
+        raise CannotReadError(
+            f"{log.path} was cut or changed: a text in it is not the one that torch wrote."
+        )
+    return content
 
 
 def read_compile_log(path: str, progress: Progress = silent) -> CompileLog:

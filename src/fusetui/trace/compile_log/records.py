@@ -145,18 +145,25 @@ class LogRecords(msgspec.Struct, frozen=True, eq=False):
     def text(self, record: int) -> str:
         """The payload of a record, without the tabs before its lines. Bytes that are
         no UTF-8 become replacement characters. Raises CannotReadError."""
+        return self.bytes_of(record, MAX_PAYLOAD_BYTES).decode("utf-8", "replace")
+
+    def stored_bytes(self, record: int) -> int:
+        """The size of the payload of a record, with the tabs before its lines."""
+        return int(self.end[record] - self.payload[record])
+
+    def bytes_of(self, record: int, most: int) -> bytes:
+        """The payload of a record as it was logged, without the tabs before its lines;
+        of at most so many bytes of the file. Raises CannotReadError."""
         start = int(self.payload[record])
-        size = min(int(self.end[record]) - start, MAX_PAYLOAD_BYTES)
+        size = min(self.stored_bytes(record), most)
         try:
             payload = self.document[start : start + size]
         except OSError as error:
             raise CannotReadError(
                 f"{self.path} can no longer be read: {reason(error)}."
             ) from None
-        if payload[:1] == b"\t":
-            payload = payload[1:]
-        payload = payload.replace(b"\n\t", b"\n")
-        return payload.decode("utf-8", "replace").removesuffix("\n")
+        payload = payload.removeprefix(b"\t").replace(b"\n\t", b"\n")
+        return payload.removesuffix(b"\n")
 
 
 class _Line(NamedTuple):
