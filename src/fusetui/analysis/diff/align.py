@@ -26,10 +26,10 @@ MAX_PAIRS_WITHOUT_NUMPY = 10_000
 calls would cost more than the work on so few."""
 
 MAX_COMPARED_LANES = 64
-"""Lanes of each side, the largest, whose work is compared to find partners."""
+"""AlignedLanes of each side, the largest, whose work is compared to find partners."""
 
 
-class Lanes(msgspec.Struct, frozen=True, eq=False):
+class AlignedLanes(msgspec.Struct, frozen=True, eq=False):
     """A lane of A and its partner of B, aligned. A lane without a partner has no items
     on the other side."""
 
@@ -43,7 +43,7 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
 
 def align(
     a: WorkItems, b: WorkItems, places_a: Sequence[object], places_b: Sequence[object]
-) -> list[Lanes]:
+) -> list[AlignedLanes]:
     """Every lane of both sides once: those of A in their order, each with its partner,
     then those of B that have none.
 
@@ -65,7 +65,7 @@ def align(
         keys_a = _keys(a, kept_a, place_keys_a)
         keys_b = _keys(b, kept_b, place_keys_b)
         pairs = _pairs(keys_a, keys_b)
-        aligned.append(Lanes(a=kept_a, b=kept_b, pairs=pairs, blocks=own_blocks))
+        aligned.append(AlignedLanes(a=kept_a, b=kept_b, pairs=pairs, blocks=own_blocks))
     return aligned
 
 
@@ -79,7 +79,7 @@ def _place_keys(
         number_of_place.setdefault(place, len(number_of_place)) for place in places
     ]
     keys = np.array(numbers, dtype=np.int64) * PLACE_FACTOR
-    return np.where(items.by_kernel, 0, keys)
+    return np.where(items.is_without_op, 0, keys)
 
 
 def _blocks_of_lanes(
@@ -101,7 +101,9 @@ def _blocks_of_lanes(
             in_blocks_a = _in_blocks(0, blocks_of)
             in_blocks_b = _in_blocks(1, blocks_of)
             beside = _beside(sides, partners, block, (in_blocks_a, in_blocks_b))
-            blocks_of[number].append(msgspec.structs.replace(block, beside=beside))
+            blocks_of[number].append(
+                msgspec.structs.replace(block, items_on_other_lanes=beside)
+            )
     return blocks_of
 
 
@@ -129,7 +131,7 @@ def _beside(
         launched_here = [item for item in own_lane if item in launched]
         times_launched = _times_by_op(own, launched_here)
         for item in launched_here:
-            key = int(own.by_op[item])
+            key = int(own.op_keys[item])
             if times_launched[key] <= more[key]:
                 beside.append(item)
     return tuple(sorted(beside))
@@ -137,14 +139,14 @@ def _beside(
 
 def _times_by_op(items: WorkItems, members: Sequence[int]) -> Counter[int]:
     """How many of these items have each key `by_op`."""
-    return Counter(items.by_op[[*members]].tolist())
+    return Counter(items.op_keys[[*members]].tolist())
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
     """These items of a lane as what blocks are searched in."""
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
-        keys=items.by_op[members], features=items.features[members], items=members
+        keys=items.op_keys[members], features=items.features[members], items=members
     )
 
 
@@ -154,7 +156,7 @@ def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
     for blocks_of_lane in blocks_of:
         for block in blocks_of_lane:
             if block.side == side:
-                members.update(block.items, block.beside)
+                members.update(block.items, block.items_on_other_lanes)
     return members
 
 
@@ -169,24 +171,24 @@ class _Keys(msgspec.Struct, frozen=True, eq=False):
     """The keys of the items of a lane by which they can be paired; arrays of shape
     [items]. See WorkItems."""
 
-    exact: Int64s
-    by_op: Int64s
-    by_single_kernel: Int64s
-    by_class: Int64s
+    exact_keys: Int64s
+    op_keys: Int64s
+    single_kernel_keys: Int64s
+    class_keys: Int64s
     place: Int64s  # to be added to a key so that it is equal within a place only
 
     def __len__(self) -> int:
-        return len(self.exact)
+        return len(self.exact_keys)
 
 
 def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
     """The keys of these items of a lane; `place_keys` has the shape of all items."""
     members = np.array(lane, dtype=np.intp)
     return _Keys(
-        exact=items.exact[members],
-        by_op=items.by_op[members],
-        by_single_kernel=items.by_single_kernel[members],
-        by_class=items.by_class[members],
+        exact_keys=items.exact_keys[members],
+        op_keys=items.op_keys[members],
+        single_kernel_keys=items.single_kernel_keys[members],
+        class_keys=items.class_keys[members],
         place=place_keys[members],
     )
 
@@ -219,11 +221,11 @@ def _keys_in_order(a: _Keys, b: _Keys) -> list[tuple[Int64s, Int64s]]:
     both have by op are such. Otherwise (other hardware, another library) the op comes
     first, so that names that agree by chance do not mislead.
     """
-    by_kernel = (a.exact, b.exact)
-    by_op = (a.by_op, b.by_op)
-    by_single_kernel = (a.by_single_kernel, b.by_single_kernel)
-    by_class = (a.by_class, b.by_class)
-    if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
+    by_kernel = (a.exact_keys, b.exact_keys)
+    by_op = (a.op_keys, b.op_keys)
+    by_single_kernel = (a.single_kernel_keys, b.single_kernel_keys)
+    by_class = (a.class_keys, b.class_keys)
+    if 2 * _in_common(a.exact_keys, b.exact_keys) < _in_common(a.op_keys, b.op_keys):
         return [by_op, by_kernel, by_single_kernel, by_class]
     return [by_kernel, by_op, by_single_kernel, by_class]
 
@@ -324,8 +326,8 @@ def _common_work(a: WorkItems, b: WorkItems, lane_a: range, lane_b: range) -> in
     once more those that are the same kernel under the same op."""
     span_a = slice(lane_a.start, lane_a.stop)
     span_b = slice(lane_b.start, lane_b.stop)
-    same_ops = _in_common(a.by_op[span_a], b.by_op[span_b])
-    same_kernels = _in_common(a.exact[span_a], b.exact[span_b])
+    same_ops = _in_common(a.op_keys[span_a], b.op_keys[span_b])
+    same_kernels = _in_common(a.exact_keys[span_a], b.exact_keys[span_b])
     return same_ops + same_kernels
 
 

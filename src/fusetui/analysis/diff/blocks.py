@@ -51,7 +51,9 @@ class Block(msgspec.Struct, frozen=True):
     a: int  # how often it occurs in A
     b: int
     items: tuple[int, ...]  # what that side has more of, ascending
-    beside: tuple[int, ...] = ()  # what it launched for that on other lanes
+    items_on_other_lanes: tuple[
+        int, ...
+    ] = ()  # what it launched for that on other lanes
 
 
 class Repeat(msgspec.Struct, frozen=True, eq=False):

@@ -43,13 +43,13 @@ def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool
     """Whether a group has a kernel or an op on both sides, or was matched by other
     evidence than its sort or its place. A convolution is one op, whichever library's
     name it has."""
-    kernels_a = {a.kernel_number(item) for item in group.a}
-    if any(b.kernel_number(item) in kernels_a for item in group.b):
+    kernels_a = {a.kernel_id(item) for item in group.a}
+    if any(b.kernel_id(item) in kernels_a for item in group.b):
         return True
-    ops_a = {a.op_number(item) for item in group.a} - {0}
-    if any(b.op_number(item) in ops_a for item in group.b):
+    ops_a = {a.op_id(item) for item in group.a} - {0}
+    if any(b.op_id(item) in ops_a for item in group.b):
         return True
-    if group.why and not group.by_sort_or_place:
+    if group.why and not group.by_sort_or_position:
         return True
     convolutions_a = _convolutions(a.op_names[item] for item in group.a)
     convolutions_b = _convolutions(b.op_names[item] for item in group.b)

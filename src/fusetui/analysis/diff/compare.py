@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
-from fusetui.analysis.diff.align import Lanes, align
-from fusetui.analysis.diff.dispatch import dispatched
+from fusetui.analysis.diff.align import AlignedLanes, align
+from fusetui.analysis.diff.dispatch import dispatch_ns_by_step
 from fusetui.analysis.diff.evidence import Evidence, comparable
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems, with_usual_steps
 from fusetui.analysis.diff.model import (
     Accounting,
@@ -35,12 +35,12 @@ from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
     FEW_STEPS,
     mean,
-    middle,
+    median_of_usual_work,
     paired_interval,
     ratio_interval,
 )
 from fusetui.analysis.diff.story import with_summary
-from fusetui.analysis.diff.surplus import rows_for_surplus, surplus
+from fusetui.analysis.diff.surplus import rows_for_surplus_blocks, surplus_groups
 from fusetui.analysis.diff.work import (
     Work,
     lacks_gpu_events,
@@ -163,7 +163,7 @@ class _Matched(msgspec.Struct, frozen=True, eq=False):
     b: WorkItems
     places_a: ProgramPlaces
     places_b: ProgramPlaces
-    lanes: Sequence[Lanes]
+    lanes: Sequence[AlignedLanes]
     groups: list[WorkGroup]
     step: StepChange
     outliers: list[outlier_steps.SingleStepOutlier]
@@ -175,7 +175,7 @@ def _matched(evidence: Evidence) -> _Matched:
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a = ProgramPlaces(a)
     places_b = ProgramPlaces(b)
-    lanes = align(a, b, places_a.starred, places_b.starred)
+    lanes = align(a, b, places_a.starred_places, places_b.starred_places)
     groups = _groups(places_a, places_b, lanes)
     step = step_change(a, b, groups)
     outliers = outlier_steps.single_step_outliers(a, b, groups)
@@ -204,7 +204,7 @@ def _rows(matched: _Matched, renamed_dispatch: Mapping[str, str]) -> tuple[Row, 
     groups = matched.groups
     of_single_steps = outlier_work.rows(a, b, groups)
     of_single_steps += [outlier.row for outlier in matched.outliers]
-    for_surplus = rows_for_surplus(a, b, matched.lanes)
+    for_surplus = rows_for_surplus_blocks(a, b, matched.lanes)
     return (
         *explain.rows(a, b, groups, (matched.places_a, matched.places_b)),
         *outlier_steps.with_joined_parts(a, b, of_single_steps),
@@ -223,7 +223,7 @@ def _verdict_with_lacking(
 
 
 def _groups(
-    a: ProgramPlaces, b: ProgramPlaces, aligned: Sequence[Lanes]
+    a: ProgramPlaces, b: ProgramPlaces, aligned: Sequence[AlignedLanes]
 ) -> list[WorkGroup]:
     """What does the same work on both sides, and what only one side does: every item of
     both sides is in exactly one group. Groups are found within two aligned lanes first,
@@ -234,7 +234,7 @@ def _groups(
         groups += group(a.items, b.items, lanes)
     groups = moved(a.items, b.items, groups)
     groups = by_region(a, b, groups)
-    return groups + surplus(a.items, b.items, aligned)
+    return groups + surplus_groups(a.items, b.items, aligned)
 
 
 def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
@@ -247,8 +247,10 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     times = _step_times(items, on_cpu)
     devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
     work_ns = int(items.ns.sum())
-    dispatch_ns = int(mean(dispatched(items)[items.usual])) if on_cpu else 0
-    crossing = _crossing_work(work, _busy_rows(work, on_cpu), items.usual)
+    dispatch_ns = (
+        int(mean(dispatch_ns_by_step(items)[items.usual_steps])) if on_cpu else 0
+    )
+    crossing = _crossing_work(work, _busy_rows(work, on_cpu), items.usual_steps)
     spent_ns = work_ns + dispatch_ns + crossing.earlier_ns - crossing.later_ns
     return DiffSide(
         label=work.label,
@@ -265,7 +267,7 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
         later_ns=crossing.later_ns,
         earlier_ns=crossing.earlier_ns,
         odd_ns=_odd_ns(items),
-        usual=tuple(items.usual.tolist()),
+        usual=tuple(items.usual_steps.tolist()),
         idle=times.idle_by_cause,
     )
 
@@ -283,11 +285,11 @@ def _step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     """The times of the usual steps of a side; see `side_figures`."""
     work = items.work
     trace = items.trace
-    begins = work.windows.start[items.usual]
-    ends = work.windows.end[items.usual]
+    begins = work.windows.start[items.usual_steps]
+    ends = work.windows.end[items.usual_steps]
     busy_rows = _busy_rows(work, on_cpu)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
-    idle_ns = int(mean(work.windows.dur[items.usual])) - busy_ns
+    idle_ns = int(mean(work.windows.dur[items.usual_steps])) - busy_ns
     cpu_ns = int(mean(any_busy_ns(trace, _top_op_rows(trace), begins, ends)))
     return _StepTimes(
         busy_ns=busy_ns,
@@ -311,7 +313,7 @@ def _odd_ns(items: WorkItems) -> int:
     step_ns = items.work.windows.dur
     if not len(step_ns):
         return 0
-    return int(np.median(step_ns) - middle(step_ns, items.plain))
+    return int(np.median(step_ns) - median_of_usual_work(step_ns, items.plain_steps))
 
 
 def accounting(
@@ -479,8 +481,8 @@ def _undisturbed(
     limits_a = limits_of(pieces_a.ns)
     limits_b = limits_of(pieces_b.ns)
     if len(pieces_a.ns) and len(pieces_b.ns):
-        items_a, items_b = pairs_of(groups)
-        is_same_work = a.exact[items_a] == b.exact[items_b]
+        items_a, items_b = paired_items(groups)
+        is_same_work = a.exact_keys[items_a] == b.exact_keys[items_b]
         # column 0 is what comes before all work
         columns_a = np.append(pieces_a.column_of_item[items_a[is_same_work]], 0)
         columns_b = np.append(pieces_b.column_of_item[items_b[is_same_work]], 0)
@@ -502,7 +504,7 @@ def _without_interruptions(
     total_ns = int(durations_ns.sum())
     excess_ns = np.maximum(pieces.ns - limits, 0).sum(axis=1)  # of each step alike
     if len(pieces.ns):
-        durations_ns[items.alike] -= excess_ns
+        durations_ns[items.alike_steps] -= excess_ns
     interrupted_share = int(excess_ns.sum()) / total_ns if total_ns else 0.0
     return _Undisturbed(durations_ns=durations_ns, interrupted_share=interrupted_share)
 
@@ -526,16 +528,16 @@ def _pieces(items: WorkItems) -> _Pieces:
         ns=np.zeros((0, size + 1), dtype=np.int64),
         column_of_item=np.arange(1, size + 1),
     )
-    if not len(items.alike) or not size:
+    if not len(items.alike_steps) or not size:
         return no_steps
-    spans = [work.of_window(step) for step in items.alike.tolist()]
+    spans = [work.slice_of_window(step) for step in items.alike_steps.tolist()]
     begins = np.stack([work.trace.start[work.row[span]] for span in spans])
     orders = np.argsort(begins, axis=1, kind="stable")
     order = orders[0]
     if (orders != order).any():
         return no_steps
-    step_begins = work.windows.start[items.alike]
-    step_ends = work.windows.end[items.alike]
+    step_begins = work.windows.start[items.alike_steps]
+    step_ends = work.windows.end[items.alike_steps]
     cuts = np.column_stack([step_begins, begins[:, order], step_ends])
     ns: Int64s = np.diff(cuts, axis=1)
     if (ns < 0).any():

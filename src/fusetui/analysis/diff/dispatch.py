@@ -131,11 +131,11 @@ def rows(
     return changed
 
 
-def dispatched(items: WorkItems) -> Int64s:
+def dispatch_ns_by_step(items: WorkItems) -> Int64s:
     """The self time of all dispatch of a side that is part of the sum, in each step
     (ns); shape [steps]."""
     total_ns = np.zeros(len(items.work.windows), dtype=np.int64)
-    for dispatch in by_label(items).values():
+    for dispatch in dispatch_by_label(items).values():
         if dispatch.adds_up:
             total_ns += dispatch.ns
     return total_ns
@@ -151,8 +151,10 @@ def _of_both_sides(
     """The dispatch of each label that either side has, A's first. `is_in_sum`: dispatch
     is part of the sum, so that no rows are left out, and other calls of an op do not
     matter. See `rows` for the other arguments."""
-    of_a = by_label(a, None if is_in_sum else without.a)
-    of_b = _by_label_of_a(by_label(b, None if is_in_sum else without.b), renamed)
+    of_a = dispatch_by_label(a, None if is_in_sum else without.a)
+    of_b = _by_label_of_a(
+        dispatch_by_label(b, None if is_in_sum else without.b), renamed
+    )
     calls_a: Calls = {}
     calls_b: Calls = {}
     if not is_in_sum:
@@ -335,7 +337,9 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
     return _Total(ns=ns, share=share)
 
 
-def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
+def dispatch_by_label(
+    items: WorkItems, without: Flags | None = None
+) -> dict[str, Dispatch]:
     """All dispatch of a side, {label: dispatch}, as far as it is in the steps used.
     `without` flags rows of the trace that are left out. Empty without steps."""
     dispatches: dict[str, Dispatch] = {}
@@ -349,7 +353,7 @@ def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispat
 def _by_label_of(
     slices: _Population, items: WorkItems, without: Flags | None
 ) -> dict[str, Dispatch]:
-    """See `by_label`, of some slices of the side; there is at least one step."""
+    """See `dispatch_by_label`, of some slices of the side; there is at least one step."""
     trace = items.trace
     counted = slices
     if without is not None:
@@ -369,8 +373,8 @@ def _by_label_of(
             names=tuple(names),
             count=np.bincount(step, minlength=steps),
             ns=summed(step, ns[members], steps),
-            usual=items.usual,
-            rows=tuple(rows[step == items.window].tolist()),
+            usual=items.usual_steps,
+            rows=tuple(rows[step == items.representative_step].tolist()),
             rows_of_all_steps=rows,
             step=step,
             adds_up=slices.adds_up,

@@ -23,7 +23,7 @@ from fusetui.analysis.diff.items import (
 from fusetui.analysis.diff.names import identity
 from fusetui.analysis.diff.sequences import occurrences
 from fusetui.analysis.diff.streams import alternating, as_one, shared
-from fusetui.analysis.diff.work import Work, by_graph
+from fusetui.analysis.diff.work import Work, is_launched_by_graph
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.op_names import stem
@@ -86,7 +86,9 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     a = _steady(work_a, words, KnownNames())
     b = _steady(work_b, words, KnownNames())
     renamed = _renamed(a, b)
-    names_of_a = {words.text_of(op.after): words.text_of(op.before) for op in renamed}
+    names_of_a = {
+        words.word_of_id(op.after): words.word_of_id(op.before) for op in renamed
+    }
     if names_of_a:
         b = items(b.work, words, KnownNames(names_on_other_side=names_of_a))
     swapped = _swapped(a, b)
@@ -105,7 +107,7 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
         a=a,
         b=b,
         renamed=_with_full_names(a, b, words, renamed),
-        swapped=frozenset(words.text_of(op) for op in swapped.ops),
+        swapped=frozenset(words.word_of_id(op) for op in swapped.ops),
         streams_a=as_one(work_a, a.work),
         streams_b=as_one(work_b, b.work),
     )
@@ -119,8 +121,8 @@ def _with_full_names(
     for op in renamed:
         ops.append(
             RenamedOp(
-                before=_full_name(a, words.text_of(op.before)),
-                after=_full_name(b, words.text_of(op.after)),
+                before=_full_name(a, words.word_of_id(op.before)),
+                after=_full_name(b, words.word_of_id(op.after)),
                 kernels=op.kernels,
             )
         )
@@ -138,7 +140,7 @@ def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
     merged = items(merged_work, words, known)
 
     def steadiness(side: WorkItems) -> tuple[int, int]:
-        return len(side.alike), _in_common_with_usual(side)
+        return len(side.alike_steps), _in_common_with_usual(side)
 
     return max(separate, merged, key=steadiness)
 
@@ -146,10 +148,12 @@ def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
 def _in_common_with_usual(side: WorkItems) -> int:
     """How many pieces of work the unusual steps, of which the first MAX_UNUSUAL_STEPS
     count, together have in common with the usual one, by kernel, op and lane."""
-    usual = Counter(side.keys_of(side.work.of_window(side.window)).tolist())
+    usual = Counter(
+        side.keys_of(side.work.slice_of_window(side.representative_step)).tolist()
+    )
     common_pieces = 0
     for step in _unusual_steps(side):
-        keys = side.keys_of(side.work.of_window(step)).tolist()
+        keys = side.keys_of(side.work.slice_of_window(step)).tolist()
         common_pieces += (usual & Counter(keys)).total()
     return common_pieces
 
@@ -157,7 +161,7 @@ def _in_common_with_usual(side: WorkItems) -> int:
 def _unusual_steps(side: WorkItems) -> list[int]:
     """The first steps that do other work than the usual ones, no more than
     MAX_UNUSUAL_STEPS."""
-    steps = np.setdiff1d(np.arange(len(side.work.windows)), side.alike)
+    steps = np.setdiff1d(np.arange(len(side.work.windows)), side.alike_steps)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
 
 
@@ -276,21 +280,21 @@ def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
         role = role_of_kernel(name)
         tells_op = role.part not in PARTS_UNDER_ANY_OP and not role.is_helper
         if tells_op and side.computes[item]:
-            kernels.add(side.kernel_number(item))
+            kernels.add(side.kernel_id(item))
     return kernels
 
 
 def _launches_of(side: WorkItems, kernels: set[int]) -> Counter[int]:
     """How often the step launches each of these kernels under each op: {exact key:
     times}."""
-    keys = side.exact.tolist()
+    keys = side.exact_keys.tolist()
     return Counter(key for key in keys if key & KERNEL_MASK in kernels)
 
 
 def _ops_of(side: WorkItems) -> set[int]:
     """The numbers of the ops of the step that launch work; with 0 if some work is under
     no op."""
-    return {*(side.exact >> OP_SHIFT).tolist()}
+    return {*(side.exact_keys >> OP_SHIFT).tolist()}
 
 
 def _ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
@@ -307,7 +311,7 @@ def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
     in the order of time of their first kernels. The op 0 stands for none."""
     kernels_by_op: defaultdict[int, Counter[int]] = defaultdict(Counter)
     order = np.argsort(side.trace.start[side.row], kind="stable")
-    for key in side.exact[order].tolist():
+    for key in side.exact_keys[order].tolist():
         kernels_by_op[key >> OP_SHIFT][key & KERNEL_MASK] += 1
     return dict(kernels_by_op)
 
@@ -324,26 +328,26 @@ def _full_name(side: WorkItems, word: str) -> str:
 class _Step(msgspec.Struct, frozen=True, eq=False):
     """The pieces of work of a step; arrays of shape [pieces]."""
 
-    exact: Int64s  # the key of its kernel under its op
+    exact_keys: Int64s  # the key of its kernel under its op
     by_graph: Flags  # whether a graph launched it
 
     @property
     def op(self) -> Int64s:
         """The numbers of the ops, 0 for none."""
-        return self.exact >> OP_SHIFT
+        return self.exact_keys >> OP_SHIFT
 
     @property
     def kernel(self) -> Int64s:
         """The numbers of the kernels."""
-        return self.exact & KERNEL_MASK
+        return self.exact_keys & KERNEL_MASK
 
 
 def _step_of(side: WorkItems, number: int) -> _Step:
     """The step of a side that has this number."""
-    span = side.work.of_window(number)
+    span = side.work.slice_of_window(number)
     return _Step(
-        exact=side.exact_of_all_steps[span],
-        by_graph=by_graph(side.work, side.work.row[span]),
+        exact_keys=side.exact_keys_of_all_steps[span],
+        by_graph=is_launched_by_graph(side.work, side.work.row[span]),
     )
 
 
@@ -351,8 +355,8 @@ def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     """The numbers of the kernels that are to be compared without regard to their op,
     ascending: by the usual steps of both sides, or by the usual step of a side and one
     of its unusual steps. See `_without_evidence`."""
-    usual_a = _step_of(a, a.window)
-    usual_b = _step_of(b, b.window)
+    usual_a = _step_of(a, a.representative_step)
+    usual_b = _step_of(b, b.representative_step)
     kernels = [_without_evidence(usual_a, usual_b)]
     for side, usual in ((a, usual_a), (b, usual_b)):
         for step in _unusual_steps(side):
@@ -404,9 +408,9 @@ class _Surplus(msgspec.Struct, frozen=True, eq=False):
 def _surplus(one: _Step, other: _Step) -> _Surplus:
     """What the step `one` has more often than the step `other`."""
     keys, key_of_piece, times = np.unique(
-        one.exact, return_inverse=True, return_counts=True
+        one.exact_keys, return_inverse=True, return_counts=True
     )
-    is_more_often = times > occurrences(keys, other.exact)
+    is_more_often = times > occurrences(keys, other.exact_keys)
     more = is_more_often[key_of_piece]
     is_of_unknown_op = (one.op == 0) | ~np.isin(one.op, other.op) | one.by_graph
     return _Surplus(more=more, doubtful=more & is_of_unknown_op)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, avoided_tensors, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, avoided_tensors, paired_items
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.model import (
     ELSEWHERE,
@@ -78,9 +78,9 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
     their items are of one."""
     program, members = (a, group.a) if group.a else (b, group.b)
     compiled = ""
-    if any(a.compiled(item) for item in group.a):
+    if any(a.is_compiled(item) for item in group.a):
         compiled += "a"
-    if any(b.compiled(item) for item in group.b):
+    if any(b.is_compiled(item) for item in group.b):
         compiled += "b"
     first = members[0]
     if not group.title:
@@ -145,7 +145,7 @@ def _row(
     else:
         op = group.title or _op(a, b, group)
         why = _why(a, b, group, kind)
-        together = group.together
+        together = group.matched_as_whole
     return row_of(
         RowKind.MOVED if group.why == ELSEWHERE else kind,
         op,
@@ -173,7 +173,7 @@ def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
         count=len(members),
         median_ns=sum(items.medians[item] for item in members),
         rows=tuple(items.row[[*members]].tolist()),
-        hidden_ns=sum(items.hidden[item] for item in members),
+        hidden_ns=sum(items.hidden_times[item] for item in members),
     )
 
 
@@ -233,7 +233,7 @@ def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """The evidence for a group that is no pair. Where a library chose other kernels for
     one op, it begins with their numbers: `another algorithm: 2 kernels -> 1; ...`, or
     `2 helpers -> 1; ...` if A's are no main work."""
-    if kind is not RowKind.REPLACED or group.together:
+    if kind is not RowKind.REPLACED or group.matched_as_whole:
         return group.why
     if not _other_algorithm(a, b, group):
         return group.why
@@ -247,14 +247,14 @@ def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
 def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowKind]:
     """What happened to the work of each group; shape [groups]. Pairs are of one kernel or
     replaced; times are judged by the noise of all pairs of one kernel."""
-    items_a, items_b = pairs_of(groups)
-    kernel_a = a.exact[items_a] & KERNEL_MASK
-    kernel_b = b.exact[items_b] & KERNEL_MASK
+    items_a, items_b = paired_items(groups)
+    kernel_a = a.exact_keys[items_a] & KERNEL_MASK
+    kernel_b = b.exact_keys[items_b] & KERNEL_MASK
     is_same_kernel = kernel_a == kernel_b
     noise = noise_of(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
-        same_steps=np.array_equal(a.alike, b.alike),
+        same_steps=np.array_equal(a.alike_steps, b.alike_steps),
     )
     timed = _timed(a, b, a.samples[:, items_a], b.samples[:, items_b], noise)
     kinds = []
@@ -273,9 +273,9 @@ def _kind_of_several(
 ) -> RowKind:
     """What happened to the work of a group that is no pair. One that is matched as a
     whole and runs one kernel is judged by its time, like a pair."""
-    if group.together:
-        kernels = {a.kernel_number(item) for item in group.a}
-        kernels |= {b.kernel_number(item) for item in group.b}
+    if group.matched_as_whole:
+        kernels = {a.kernel_id(item) for item in group.a}
+        kernels |= {b.kernel_id(item) for item in group.b}
         if len(kernels) > 1:
             return RowKind.REPLACED
         before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
@@ -307,7 +307,7 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> bool:
     """Whether all items are under one op for which a library has several algorithms."""
-    ops = {items.op_number(item) for item in members}
+    ops = {items.op_id(item) for item in members}
     first_op = items.stems[members[0]]
     return len(ops) == 1 and _OPS_WITH_ALGORITHMS.search(first_op) is not None
 
@@ -329,8 +329,8 @@ def _timed(
     tick_ns = resolution(a.samples, b.samples)
     is_changed = beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
-    usual_a = np.isin(a.alike, a.usual)
-    usual_b = np.isin(b.alike, b.usual)
+    usual_a = np.isin(a.alike_steps, a.usual_steps)
+    usual_b = np.isin(b.alike_steps, b.usual_steps)
     if usual_a.any() and usual_b.any():
         change_ns = mean(after[usual_b]) - mean(before[usual_a])
         is_changed &= np.where(is_faster, change_ns < 0, change_ns > 0)
@@ -349,13 +349,13 @@ def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     that side knows none of its ops."""
     has_more_a = len(group.a) >= len(group.b)
     items, members = (a, group.a) if has_more_a else (b, group.b)
-    if group.together and not any(items.op_number(item) for item in members):
+    if group.matched_as_whole and not any(items.op_id(item) for item in members):
         items, members = (b, group.b) if has_more_a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
     name_of_call = {}  # by the row of the call of the op, or by the item without one
     for item in members:
-        call = int(items.op[item]) if items.op_number(item) else -item - 1
+        call = int(items.op[item]) if items.op_id(item) else -item - 1
         name_of_call[call] = items.op_names[item]
     texts = []
     for name, calls in Counter(name_of_call.values()).items():

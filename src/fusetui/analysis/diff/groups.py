@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.align import Lanes
+from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
 from fusetui.gpu.dtypes import scalar_bytes
@@ -40,9 +40,9 @@ class WorkGroup(msgspec.Struct, frozen=True):
     b: tuple[int, ...]
     why: str = ""  # the evidence, where the names alone do not give it
     # matched as a whole: which item does the work of which is unknown
-    together: bool = False
+    matched_as_whole: bool = False
     # no name of an op or a kernel says that it is the same work
-    by_sort_or_place: bool = False
+    by_sort_or_position: bool = False
     title: str = ""  # what to call it, where the names of its ops would say less
 
 
@@ -55,7 +55,7 @@ class Alignment:
     taken it apart. An item is in a pair, open in a gap, or in a group.
     """
 
-    def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
+    def __init__(self, a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> None:
         """`lanes`: a lane of A and its partner of B, aligned."""
         self.items = (a, b)
         self.lane_items = (lanes.a, lanes.b)
@@ -78,16 +78,16 @@ class Alignment:
         one: int,
         gap: int,
         why: str,
-        by_sort_or_place: bool = False,
+        by_sort_or_position: bool = False,
     ) -> None:
         """Groups open items of `side`, from gaps near number `gap`, with one open item
         of the other side, from that gap. Does nothing where one side has main work and
         the other only what helps such work."""
         members = tuple(sorted(many))
-        of_a, of_b = oriented(side, members, (one,))
+        of_a, of_b = as_a_and_b(side, members, (one,))
         if not self._may_correspond(of_a, of_b):
             return
-        self.add(side, members, one, why, by_sort_or_place)
+        self.add(side, members, one, why, by_sort_or_position)
         self.gaps[gap][1 - side].remove(one)
         self.close(side, set(members), self.gaps_near(gap))
 
@@ -112,7 +112,7 @@ class Alignment:
             a=members_a,
             b=members_b,
             why=why if is_matched else "",
-            together=together,
+            matched_as_whole=together,
         )
         self.groups.append(group)
 
@@ -156,13 +156,13 @@ class Alignment:
         many: tuple[int, ...],
         one: int,
         why: str,
-        by_sort_or_place: bool = False,
+        by_sort_or_position: bool = False,
     ) -> None:
         """Groups items of `side` with one of the other side, whatever they are. The
         caller takes them out of the pairs and gaps that they are in."""
-        of_a, of_b = oriented(side, many, (one,))
+        of_a, of_b = as_a_and_b(side, many, (one,))
         self.groups.append(
-            WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_place=by_sort_or_place)
+            WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_position=by_sort_or_position)
         )
 
     def finish(self) -> list[WorkGroup]:
@@ -218,18 +218,18 @@ def _only_helps(roles: Sequence[KernelRole]) -> bool:
     return all(role.is_helper or role.part == "elementwise" for role in roles)
 
 
-def oriented(side: int, own: T, other: T) -> tuple[T, T]:
+def as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
     """What a side has and what the other side has, in the order (A's, B's)."""
     return (own, other) if side == 0 else (other, own)
 
 
 def _unmatched(side: int, item: int) -> WorkGroup:
     """The group of an item of a side that has no counterpart."""
-    of_a, of_b = oriented(side, (item,), ())
+    of_a, of_b = as_a_and_b(side, (item,), ())
     return WorkGroup(a=of_a, b=of_b)
 
 
-def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
+def paired_items(groups: Iterable[WorkGroup]) -> Rows:
     """The items of A and of B that are matched one to one; shape [2, pairs]."""
     pairs = []
     for group in groups:

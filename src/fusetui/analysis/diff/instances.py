@@ -11,7 +11,7 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-from fusetui.analysis.diff.groups import Alignment, oriented
+from fusetui.analysis.diff.groups import Alignment, as_a_and_b
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
@@ -81,7 +81,10 @@ def _pairs_by_call(alignment: Alignment, side: int) -> dict[_Call, list[int]]:
     other = alignment.items[1 - side]
     pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for number, pair in enumerate(alignment.pairs):
-        if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
+        if (
+            pair is not None
+            and mine.exact_keys[pair[side]] == other.exact_keys[pair[1 - side]]
+        ):
             pairs_by_call[_call_of(mine, pair[side])].append(number)
     return pairs_by_call
 
@@ -116,14 +119,14 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
 
 def _call_of(items: WorkItems, item: int) -> _Call:
     """The kernel of an item under its call of an op; see `_Call`."""
-    kernel = items.kernel_number(item)
+    kernel = items.kernel_id(item)
     op = int(items.op[item])
     if op >= 0:
         return _Call(op=op, kernel=kernel)
     first = item
     while first > 0:
         before = first - 1
-        if items.op[before] >= 0 or items.kernel_number(before) != kernel:
+        if items.op[before] >= 0 or items.kernel_id(before) != kernel:
             break
         first = before
     return _Call(op=-1 - first, kernel=kernel)
@@ -167,7 +170,7 @@ def _join_pair(
         return
     a, b = alignment.items
     item_a, item_b = pair
-    is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
+    is_other_kernel = a.kernel_id(item_a) != b.kernel_id(item_b)
     rest_a_adds_up = _all_add_up(a, item_a, rest_a)
     rest_b_adds_up = _all_add_up(b, item_b, rest_b)
     if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
@@ -185,11 +188,11 @@ def with_reduction(alignment: Alignment, side: int) -> None:
             continue
         main = pair[side]
         after = following[0]
-        if after != main + 1 or items.op_number(after):
+        if after != main + 1 or items.op_id(after):
             continue
         if _adds_up(items.names[main], items.names[after]):
             alignment.pairs[number] = None
-            of_a, of_b = oriented(side, [main, after], [pair[1 - side]])
+            of_a, of_b = as_a_and_b(side, [main, after], [pair[1 - side]])
             why = "with the kernel that adds up its parts"
             alignment.claim_both(of_a, of_b, why)
 
@@ -237,8 +240,8 @@ def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
     a, b = alignment.items
     keys: list[int | None] = []
     for pair in alignment.pairs:
-        if pair is not None and a.exact[pair[0]] == b.exact[pair[1]]:
-            keys.append(int(a.exact[pair[0]]))
+        if pair is not None and a.exact_keys[pair[0]] == b.exact_keys[pair[1]]:
+            keys.append(int(a.exact_keys[pair[0]]))
         else:
             keys.append(None)
     return keys
@@ -247,7 +250,7 @@ def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
 def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
     """The open items of a side, in the gaps beside and between the pairs of a run, that
     are the kernel of the run under the same op."""
-    exact = alignment.items[side].exact
+    exact = alignment.items[side].exact_keys
     open_items = []
     for gap in alignment.gaps[run.first : run.last + 1]:
         open_items += [item for item in gap[side] if exact[item] == run.key]
@@ -270,7 +273,7 @@ def _pair_closest(
     many = sorted(partners_before + open_items)
     if not is_feasible(len(few), len(many)):
         alignment.pairs[run.first : run.last] = [None] * (run.last - run.first)
-        of_a, of_b = oriented(side, many, few)
+        of_a, of_b = as_a_and_b(side, many, few)
         alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
         return
     features_few = alignment.items[1 - side].features[few]
@@ -279,7 +282,7 @@ def _pair_closest(
     if partners == partners_before:
         return
     for n, number in enumerate(range(run.first, run.last)):
-        alignment.pairs[number] = oriented(side, partners[n], few[n])
+        alignment.pairs[number] = as_a_and_b(side, partners[n], few[n])
     alignment.close(side, set(open_items), alignment.gaps[run.first : run.last + 1])
     without_partner = sorted(set(many) - set(partners))
     _open_again(alignment, side, run, partners, without_partner)
@@ -327,7 +330,7 @@ def _links(alignment: Alignment) -> Iterator[_Link]:
     order. A call may be in several links."""
     a, b = alignment.items
     for number, pair in enumerate(alignment.pairs):
-        if pair is None or not a.op_number(pair[0]):
+        if pair is None or not a.op_id(pair[0]):
             continue
         if _is_of_one_op(alignment, pair):
             op_a = int(a.op[pair[0]])
@@ -358,18 +361,18 @@ def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
     """Whether both items of a pair are under an op of one name, or under ops of one
     kind of work as two vendors name it (`cudnn_convolution`, `miopen_convolution`)."""
     a, b = alignment.items
-    if a.op_number(pair[0]) == b.op_number(pair[1]):
+    if a.op_id(pair[0]) == b.op_id(pair[1]):
         return True
     kind_a = work_class(a.op_names[pair[0]], "")
     kind_b = work_class(b.op_names[pair[1]], "")
-    return kind_a != "" and kind_a == kind_b and b.op_number(pair[1]) > 0
+    return kind_a != "" and kind_a == kind_b and b.op_id(pair[1]) > 0
 
 
 def _numbers_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
     """{row of an op: the number of its name}, of the ops that some items come from."""
     number_of_op = {}
     for item in members:
-        number = items.op_number(item)
+        number = items.op_id(item)
         if number:
             number_of_op[int(items.op[item])] = number
     return number_of_op

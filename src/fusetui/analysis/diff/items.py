@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
-from fusetui.analysis.diff.work import Work, behind_compute
+from fusetui.analysis.diff.work import Work, hidden_behind_compute
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
@@ -51,7 +51,7 @@ class Vocabulary(dict[str, int]):
         self.setdefault("", 0)  # so that no other word gets this number
         return self.setdefault(word, len(self))
 
-    def text_of(self, number: int) -> str:
+    def word_of_id(self, number: int) -> str:
         """The word that has this number."""
         return next(word for word, known in self.items() if known == number)
 
@@ -65,28 +65,28 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     """
 
     work: Work
-    window: int  # the number of the representative step
+    representative_step: int  # the number of the representative step
     # the numbers of the steps that do the same work as that one, and of some of them:
-    alike: Rows
-    usual: Rows  # those that all figures are averaged over
-    plain: Rows  # those without anything that the others lack
+    alike_steps: Rows
+    usual_steps: Rows  # those that all figures are averaged over
+    plain_steps: Rows  # those without anything that the others lack
     # those by whose times pieces of one kernel are told apart: the same ones on both
     # sides, where these have equally many steps
-    compared: Rows
+    compared_steps: Rows
     # whether the n-th of these steps are the same ones on both sides
     has_same_steps: bool
     row: Rows  # of its event
     op: Rows  # the row of the innermost CPU op around its launch, -1 for none
     lane: Rows
-    exact: Int64s  # a key: the same kernel under the same op
-    by_op: Int64s  # a key: the same part of the same op
-    by_single_kernel: Int64s  # a key: the only kernel of the same op; 0 for none
-    by_class: Int64s  # a key: the same kind of work; 0 where the kind says too little
+    exact_keys: Int64s  # a key: the same kernel under the same op
+    op_keys: Int64s  # a key: the same part of the same op
+    single_kernel_keys: Int64s  # a key: the only kernel of the same op; 0 for none
+    class_keys: Int64s  # a key: the same kind of work; 0 where the kind says too little
     samples: Int64s  # the time of each (ns), of shape [steps alike, items]
     # `exact` of every piece of work; shape [pieces of all steps]
-    exact_of_all_steps: Int64s
+    exact_keys_of_all_steps: Int64s
     # whether the kernel alone is compared, because its op is no evidence
-    by_kernel: Flags
+    is_without_op: Flags
 
     def __len__(self) -> int:
         return len(self.row)
@@ -100,9 +100,9 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     def ns(self) -> Int64s:
         """The time of each in a usual step (ns): a mean, so that the parts of a step
         add up."""
-        if not len(self.usual):
+        if not len(self.usual_steps):
             return medians(self.samples)
-        return mean(self.samples[np.isin(self.alike, self.usual)])
+        return mean(self.samples[np.isin(self.alike_steps, self.usual_steps)])
 
     @cached_property
     def names(self) -> list[str]:
@@ -125,8 +125,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     def op_or_kernel(self) -> list[int]:
         """The number of the op of each item or, where it has none, minus the number of
         its kernel."""
-        op = self.exact >> OP_SHIFT
-        kernel = self.exact & KERNEL_MASK
+        op = self.exact_keys >> OP_SHIFT
+        kernel = self.exact_keys & KERNEL_MASK
         return [*np.where(op > 0, op, -kernel).tolist()]
 
     @cached_property
@@ -135,20 +135,22 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [stem(name) for name in self.op_names]
 
     @cached_property
-    def outer(self) -> list[int]:
+    def outermost_ops(self) -> list[int]:
         """The row of the outermost op of the program around each item, -1 when
         unknown."""
         return [*outermost(self.trace, self.op).tolist()]
 
     @cached_property
-    def hidden(self) -> list[int]:
+    def hidden_times(self) -> list[int]:
         """How long kernels computed during each item in a usual step (ns); 0 for items
         that compute, which leaves communication, copies and sets."""
         work = self.work
-        if not work.gpu or not len(self.usual):
+        if not work.gpu or not len(self.usual_steps):
             return [0] * len(self)
-        steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
-        hidden_ns = behind_compute(self.trace, np.stack(steps))
+        steps = [
+            work.row[work.slice_of_window(step)] for step in self.usual_steps.tolist()
+        ]
+        hidden_ns = hidden_behind_compute(self.trace, np.stack(steps))
         return [*mean(hidden_ns).tolist()]
 
     @cached_property
@@ -161,9 +163,9 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The time of each (ns) by which pieces of one kernel are told apart: the mean
         of the middle half of the steps compared. The usual steps may be others on the
         other side, and what did not change takes another time in other steps."""
-        if not len(self.compared):
+        if not len(self.compared_steps):
             return medians(self.samples)
-        return midmean(self.samples[np.isin(self.alike, self.compared)])
+        return midmean(self.samples[np.isin(self.alike_steps, self.compared_steps)])
 
     @cached_property
     def compared_times(self) -> list[int]:
@@ -183,7 +185,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         features = self.compared_ns[:, None]
         if not self.has_same_steps:
             return features
-        by_step = self.samples[np.isin(self.alike, self.compared)].T
+        by_step = self.samples[np.isin(self.alike_steps, self.compared_steps)].T
         return np.concatenate([WEIGHT_OF_ALL_STEPS * features, by_step], axis=1)
 
     @cached_property
@@ -198,15 +200,15 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         lanes = self.work.lane
         first_lane = lanes.min() if len(lanes) else 0
         lane_numbers = (lanes[span] - first_lane).astype(np.int64)
-        return self.exact_of_all_steps[span] ^ (lane_numbers << LANE_SHIFT)
+        return self.exact_keys_of_all_steps[span] ^ (lane_numbers << LANE_SHIFT)
 
-    def op_number(self, item: int) -> int:
+    def op_id(self, item: int) -> int:
         """The number of the op of an item; 0 when there is none."""
-        return int(self.exact[item]) >> OP_SHIFT
+        return int(self.exact_keys[item]) >> OP_SHIFT
 
-    def kernel_number(self, item: int) -> int:
+    def kernel_id(self, item: int) -> int:
         """The number of the kernel of an item."""
-        return int(self.exact[item]) & KERNEL_MASK
+        return int(self.exact_keys[item]) & KERNEL_MASK
 
     def _named(self, rows: Rows) -> list[str]:
         """The names of the slices in these rows; "" for -1."""
@@ -236,29 +238,31 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     exact = numbers.kernel + (numbers.op << OP_SHIFT)
     alike = _steps_alike(work, exact)
     window = _median_window(work, alike)
-    span = work.of_window(window)
+    span = work.slice_of_window(window)
     kernel = numbers.kernel[span]
     op = numbers.op[span]
-    samples = np.array([work.ns[work.of_window(n)] for n in alike], dtype=np.int64)
+    samples = np.array(
+        [work.ns[work.slice_of_window(n)] for n in alike], dtype=np.int64
+    )
     steps = np.array(alike, dtype=np.intp)
     return WorkItems(
         work=work,
-        window=window,
-        alike=steps,
-        usual=steps,
-        plain=steps,
-        compared=steps,
+        representative_step=window,
+        alike_steps=steps,
+        usual_steps=steps,
+        plain_steps=steps,
+        compared_steps=steps,
         has_same_steps=False,
         row=work.row[span],
         op=work.op[span],
         lane=work.lane[span],
-        exact=exact[span],
-        by_op=_keys_by_op(work, span, kernel, op, words),
-        by_single_kernel=_keys_by_single_kernel(work, span, op),
-        by_class=_keys_by_class(work, span, words),
+        exact_keys=exact[span],
+        op_keys=_keys_by_op(work, span, kernel, op, words),
+        single_kernel_keys=_keys_by_single_kernel(work, span, op),
+        class_keys=_keys_by_class(work, span, words),
         samples=samples.reshape(max(1, len(alike)), span.stop - span.start),
-        exact_of_all_steps=exact,
-        by_kernel=numbers.is_without_op[span],
+        exact_keys_of_all_steps=exact,
+        is_without_op=numbers.is_without_op[span],
     )
 
 
@@ -299,30 +303,30 @@ def with_usual_steps(
     sides, if there are such; else of the steps alike of each side. The plain and the
     usual ones are without the steps in `without`, if others are left.
     """
-    alike_a = a.alike
-    alike_b = b.alike
+    alike_a = a.alike_steps
+    alike_b = b.alike_steps
     has_same_steps = False
     if len(a.work.windows) == len(b.work.windows):
-        alike_on_both = np.intersect1d(a.alike, b.alike)
+        alike_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
         if len(alike_on_both):
             alike_a = alike_on_both
             alike_b = alike_on_both
             has_same_steps = True
-    plain_a = _steps_without(alike_a, without, a.alike)
-    plain_b = _steps_without(alike_b, without, b.alike)
+    plain_a = _steps_without(alike_a, without, a.alike_steps)
+    plain_b = _steps_without(alike_b, without, b.alike_steps)
     usual = usual_steps(a.work.windows.dur, b.work.windows.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
-        usual=usual.a,
-        plain=plain_a,
-        compared=alike_a,
+        usual_steps=usual.a,
+        plain_steps=plain_a,
+        compared_steps=alike_a,
         has_same_steps=has_same_steps,
     )
     with_steps_b = msgspec.structs.replace(
         b,
-        usual=usual.b,
-        plain=plain_b,
-        compared=alike_b,
+        usual_steps=usual.b,
+        plain_steps=plain_b,
+        compared_steps=alike_b,
         has_same_steps=has_same_steps,
     )
     return with_steps_a, with_steps_b
@@ -353,7 +357,7 @@ def _steps_alike(work: Work, exact: Int64s) -> list[int]:
     on a tie, the sequence that comes first. Empty without windows."""
     sequences = []
     for window in range(len(work.windows)):
-        span = work.of_window(window)
+        span = work.slice_of_window(window)
         sequences.append(exact[span].tobytes() + work.lane[span].tobytes())
     if not sequences:
         return []

@@ -12,11 +12,11 @@ import numpy as np
 
 from fusetui.analysis.diff.common_work import CommonWork, common_work
 from fusetui.analysis.diff.evidence import Evidence, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
-from fusetui.analysis.diff.work import by_graph
+from fusetui.analysis.diff.work import is_launched_by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
@@ -289,14 +289,14 @@ def _launches(side: str, items: WorkItems, members: Rows) -> _Launches:
     return _Launches(
         side=side,
         call=items.trace.launch[rows].astype(np.intp),
-        is_by_graph=by_graph(items.work, rows),
+        is_by_graph=is_launched_by_graph(items.work, rows),
     )
 
 
 def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
     """How many kernels one side launches by calls of their own and the other one by
     graphs: a note for each direction in which there are any."""
-    items_a, items_b = pairs_of(groups)
+    items_a, items_b = paired_items(groups)
     of_a = _launches("A", a, items_a)
     of_b = _launches("B", b, items_b)
     return [_moved_to_graphs(of_a, of_b), _moved_to_graphs(of_b, of_a)]
@@ -351,7 +351,7 @@ def _longest_of_one_op(
 ) -> list[tuple[int, int]]:
     """An item of A and one of B for each of the MAX_COMPARED_PAIRS pairs that take the
     longest on both sides together, of those whose items are of one op."""
-    items_a, items_b = pairs_of(groups)
+    items_a, items_b = paired_items(groups)
     both_ns = a.ns[items_a] + b.ns[items_b]
     longest_first = np.argsort(-both_ns, kind="stable")
     of_one_op: list[tuple[int, int]] = []
@@ -421,7 +421,7 @@ def _few_usual_steps(items: WorkItems) -> str:
     """That the figures of a side with FEW_STEPS or more steps are of fewer than
     MIN_USUAL_STEPS of them, because the others do other work."""
     steps = len(items.work.windows)
-    usual = len(items.usual)
+    usual = len(items.usual_steps)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
     note = f"its figures are of {usual} of {steps} steps, because few do the usual work"
@@ -430,7 +430,7 @@ def _few_usual_steps(items: WorkItems) -> str:
 
 def _steps_alike(items: WorkItems) -> str:
     """That not all steps of a side do the same work."""
-    alike = len(items.alike)
+    alike = len(items.alike_steps)
     steps = len(items.work.windows)
     if alike == steps:
         return ""

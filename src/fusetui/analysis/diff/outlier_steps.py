@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.outlier_work import rows_of
+from fusetui.analysis.diff.outlier_work import rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
@@ -62,7 +62,7 @@ def single_step_outliers(
     steps = len(a.work.windows)
     if steps < MIN_STEPS or len(b.work.windows) != steps:
         return []
-    usual_on_both = np.intersect1d(a.alike, b.alike)
+    usual_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
     if len(usual_on_both) < MIN_STEPS - 1:
         return []
     if not _vary_alike(a, b, groups, usual_on_both):
@@ -162,9 +162,9 @@ def _paired_times(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> _PairedTimes:
     """The times of the kernels that are pairs in these groups."""
-    items_a, items_b = pairs_of(groups)
-    rows_a = rows_of(a, b)[:, items_a]
-    rows_b = rows_of(b, a)[:, items_b]
+    items_a, items_b = paired_items(groups)
+    rows_a = rows_by_step(a, b)[:, items_a]
+    rows_b = rows_by_step(b, a)[:, items_b]
     is_missing = (rows_a < 0) | (rows_b < 0)
     medians_a = np.array(a.medians)[items_a]
     medians_b = np.array(b.medians)[items_b]
@@ -185,7 +185,7 @@ def _outlying_kernels(
     """The kernels, farthest apart first and at most MAX_KERNELS, whose times in A and B
     are farther apart in one step than in all others. Where a step lacks a kernel, its
     median time stands for it."""
-    if not len(pairs_of(groups)[0]):
+    if not len(paired_items(groups)[0]):
         return []
     times = _paired_times(a, b, groups)
     outliers = _outliers(times.before, times.after, times.is_missing)
@@ -253,9 +253,9 @@ def _vary_alike(
     """Whether the times of most kernels vary far more from step to step than their
     differences between the two sides do. `steps`: those that do the usual work on both
     sides."""
-    items_a, items_b = pairs_of(groups)
-    before = a.samples[np.isin(a.alike, steps)][:, items_a]
-    after = b.samples[np.isin(b.alike, steps)][:, items_b]
+    items_a, items_b = paired_items(groups)
+    before = a.samples[np.isin(a.alike_steps, steps)][:, items_a]
+    after = b.samples[np.isin(b.alike_steps, steps)][:, items_b]
     if not before.size:
         return False
     differences_spread = _spread(after - before)
@@ -355,8 +355,8 @@ def _idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     """The idle times of both sides in the steps that at least one of them does as
     usual."""
     every_step = np.arange(len(a.work.windows))
-    is_usual_a = np.isin(every_step, a.alike)
-    is_usual_b = np.isin(every_step, b.alike)
+    is_usual_a = np.isin(every_step, a.alike_steps)
+    is_usual_b = np.isin(every_step, b.alike_steps)
     idle_a = _idle(a)
     idle_b = _idle(b)
     by_work = _idle_change_by_work(a, b, idle_b - idle_a)
@@ -404,7 +404,7 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     """How much of the change of the idle time of each step (`change_ns`, B less A) is
     because its work differs, in ns; shape [steps]. Work that is gone or faster leaves a
     gap of at most its time, and more work fills one: that is no change of its own."""
-    exact_keys = np.concatenate([a.exact_of_all_steps, b.exact_of_all_steps])
+    exact_keys = np.concatenate([a.exact_keys_of_all_steps, b.exact_keys_of_all_steps])
     keys = np.unique(exact_keys)
     less_ns = _work_by_key(a, keys) - _work_by_key(b, keys)
     gone_ns = np.maximum(less_ns, 0).sum(axis=1)
@@ -423,7 +423,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     # each run is cut where a step begins or ends
     inside, piece = pieces(runs, Cover(windows.start, windows.end))
     step = windows.index_of(inside.start)
-    number_of_key = np.searchsorted(keys, items.exact_of_all_steps[piece])
+    number_of_key = np.searchsorted(keys, items.exact_keys_of_all_steps[piece])
     shape = (len(windows), len(keys))
     return summed((step, number_of_key), inside.end - inside.start, shape)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector_of
-from fusetui.analysis.diff.groups import WorkGroup, known_names, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
@@ -43,7 +43,7 @@ def odd_steps(items: WorkItems, twin: WorkItems) -> Iterator[OddStep]:
     """The steps of a side that do other work than the representative one; `twin` is the
     other side."""
     all_steps = np.arange(len(items.work.windows))
-    for step in np.setdiff1d(all_steps, items.alike).tolist():
+    for step in np.setdiff1d(all_steps, items.alike_steps).tolist():
         yield _odd_step(items, step, _expected_times(items, twin, step))
 
 
@@ -51,8 +51,8 @@ def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
     """What a step of a side has more than the representative one, and what it lacks.
     `expected_ns`: the time that each item would take in it."""
     work = items.work
-    span = work.of_window(step)
-    usual_keys = items.keys_of(work.of_window(items.window))
+    span = work.slice_of_window(step)
+    usual_keys = items.keys_of(work.slice_of_window(items.representative_step))
     keys = items.keys_of(span)
     usual = _TimedKeys(keys=usual_keys, ns=expected_ns)
     odd = _TimedKeys(keys=keys, ns=work.ns[span].tolist())
@@ -77,21 +77,23 @@ def _expected_times(items: WorkItems, twin: WorkItems, step: int) -> list[int]:
     """
     if len(items.work.windows) != len(twin.work.windows):
         return items.times
-    place_in_samples = np.flatnonzero(twin.alike == step)
-    if not len(place_in_samples) or not np.array_equal(items.exact, twin.exact):
+    place_in_samples = np.flatnonzero(twin.alike_steps == step)
+    if not len(place_in_samples) or not np.array_equal(
+        items.exact_keys, twin.exact_keys
+    ):
         return items.times
     return [*twin.samples[place_in_samples[0]].tolist()]
 
 
-def rows_of(items: WorkItems, twin: WorkItems) -> Rows:
+def rows_by_step(items: WorkItems, twin: WorkItems) -> Rows:
     """The row of the event of each item in every step of a side; shape [steps, items],
     -1 where a step lacks the item. `twin` is the other side."""
     work = items.work
     rows_of_steps = np.full((len(work.windows), len(items)), -1, dtype=np.intp)
-    for step in items.alike.tolist():
-        rows_of_steps[step] = work.row[work.of_window(step)]
+    for step in items.alike_steps.tolist():
+        rows_of_steps[step] = work.row[work.slice_of_window(step)]
     for odd in odd_steps(items, twin):
-        rows_of_step = work.row[work.of_window(odd.number)]
+        rows_of_step = work.row[work.slice_of_window(odd.number)]
         has_item = odd.piece_of_item >= 0
         rows_of_items = rows_of_step[odd.piece_of_item]
         rows_of_steps[odd.number] = np.where(has_item, rows_of_items, -1)
@@ -236,13 +238,13 @@ def _keys_in_a(
 ) -> dict[int, int]:
     """{exact key that only B has: the key of what it replaces in A}, where all of its
     pairs replace the same."""
-    items_a, items_b = pairs_of(groups)
+    items_a, items_b = paired_items(groups)
     replaced: defaultdict[int, set[int]] = defaultdict(set)
     for before, after in zip(
-        a.exact[items_a].tolist(), b.exact[items_b].tolist(), strict=True
+        a.exact_keys[items_a].tolist(), b.exact_keys[items_b].tolist(), strict=True
     ):
         replaced[after].add(before)
-    keys_of_a = {*a.exact.tolist()}
+    keys_of_a = {*a.exact_keys.tolist()}
     key_in_a = {}
     for after, befores in replaced.items():
         if len(befores) == 1 and after not in keys_of_a:
@@ -259,11 +261,11 @@ def _keys_of_one_side(
     only_b: set[int] = set()
     for group in groups:
         if not group.b:
-            only_a.update(int(a.exact[item]) for item in group.a)
+            only_a.update(int(a.exact_keys[item]) for item in group.a)
         if not group.a:
-            only_b.update(int(b.exact[item]) for item in group.b)
-    only_a.difference_update(b.exact_of_all_steps.tolist())
-    only_b.difference_update(a.exact_of_all_steps.tolist())
+            only_b.update(int(b.exact_keys[item]) for item in group.b)
+    only_a.difference_update(b.exact_keys_of_all_steps.tolist())
+    only_b.difference_update(a.exact_keys_of_all_steps.tolist())
     return only_a | only_b
 
 
@@ -290,13 +292,13 @@ def _at_another_place(
     """Which of these pieces of an odd step, if any, is an item that the step lacks: of
     those of the same kernel under the same op that take about as long, the one whose
     time is the closest."""
-    span = items.work.of_window(odd.number)
-    keys = items.exact_of_all_steps[span]
+    span = items.work.slice_of_window(odd.number)
+    keys = items.exact_keys_of_all_steps[span]
     ns = items.work.ns[span]
     expected_ns = odd.expected_ns[item]
     distance_ns = {}
     for piece in pieces:
-        if keys[piece] == items.exact[item] and is_like(ns[piece], expected_ns):
+        if keys[piece] == items.exact_keys[item] and is_like(ns[piece], expected_ns):
             distance_ns[piece] = abs(int(ns[piece]) - expected_ns)
     return min(distance_ns, key=distance_ns.__getitem__, default=None)
 
@@ -309,7 +311,7 @@ def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
         missing=True,
         row=int(items.row[item]),
         ns=odd.expected_ns[item],
-        key=int(items.exact[item]),
+        key=int(items.exact_keys[item]),
         gap=int(has_item[:item].sum()),
     )
 
@@ -317,14 +319,14 @@ def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
 def _added_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
     """A piece that an odd step has more than the representative one."""
     work = items.work
-    span = work.of_window(odd.number)
+    span = work.slice_of_window(odd.number)
     is_before = (odd.piece_of_item >= 0) & (odd.piece_of_item < piece)
     return OutlierPiece(
         step=odd.number,
         missing=False,
         row=int(work.row[span][piece]),
         ns=int(work.ns[span][piece]),
-        key=int(items.exact_of_all_steps[span][piece]),
+        key=int(items.exact_keys_of_all_steps[span][piece]),
         gap=int(is_before.sum()),
     )
 

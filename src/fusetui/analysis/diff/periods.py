@@ -42,7 +42,7 @@ def launch_periods(
     file."""
     trace = items.trace
     work = items.work
-    launch = trace.launch[work.row[work.of_window(step)]]
+    launch = trace.launch[work.row[work.slice_of_window(step)]]
     periods = []
     for first, last in runs(np.array(members, dtype=np.intp)):
         bounds = _bounds(items, first, last)
@@ -73,7 +73,7 @@ def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
     """
     has_next = _goes_on_its_lane(items, last)
     has_previous = _goes_on_its_lane(items, first - 1)
-    repeats = has_next and items.by_op[last + 1] == items.by_op[first]
+    repeats = has_next and items.op_keys[last + 1] == items.op_keys[first]
     if has_previous and not repeats:
         return _Bounds(first=first - 1, last=last, is_after_first=True)
     if has_next:
@@ -98,7 +98,7 @@ def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[in
     threads = trace.thread_of_track[trace.track[calls]]
     begins = trace.start[calls]
     is_inside = np.zeros(len(items), dtype=np.bool_)
-    for period in launch_periods(items, members, items.window):
+    for period in launch_periods(items, members, items.representative_step):
         is_of_thread = threads == trace.thread_of_track[trace.track[period.call]]
         is_inside |= (
             is_of_thread & (begins >= period.begin_ns) & (begins < period.end_ns)
@@ -111,7 +111,7 @@ def mark_periods(flags: Flags, items: WorkItems, members: Sequence[int]) -> None
     """Sets the flag of each row of the trace that a thread began while it launched
     these blocks, in any step alike; `members` as in `launch_periods`."""
     trace = items.trace
-    for step in items.alike.tolist():
+    for step in items.alike_steps.tolist():
         for period in launch_periods(items, members, step):
             thread = trace.track_of(period.call)
             for track in trace.tracks:

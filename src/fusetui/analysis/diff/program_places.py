@@ -102,7 +102,7 @@ class ProgramPlaces:
     `sorts`: the sort of work. `places`: the innermost module, else the innermost
     annotation, around the launch; "" for none. `phases`: forward, backward or
     optimizer, by the frames of autograd around it and by the annotations of optimizers;
-    "" in a trace without a backward pass. `starred`: both, to compare with the other
+    "" in a trace without a backward pass. `starred_places`: both, to compare with the other
     side.
     """
 
@@ -113,14 +113,14 @@ class ProgramPlaces:
         self.sorts = _sorts(items)
         self.places = _places(items.trace, calls)
         self.phases = _phases(items, calls)
-        self.starred = []
+        self.starred_places: list[StarredPlace] = []
         for phase, place in zip(self.phases, self.places, strict=True):
             starred = _NUMBER.sub("*", place)
-            self.starred.append(StarredPlace(phase=phase, place=starred))
+            self.starred_places.append(StarredPlace(phase=phase, place=starred))
         is_inside = _is_below(items, items.op, is_compiler)
         self._is_inside_region: list[bool] = is_inside.tolist()
 
-    def compiled(self, item: int) -> bool:
+    def is_compiled(self, item: int) -> bool:
         """Whether a region that torch.compile made launched an item."""
         op = self.items.op_names[item]
         return self._is_inside_region[item] or op.startswith(_COMPILED_OPS)

@@ -121,8 +121,8 @@ def _of_step(program: ProgramPlaces, item: int) -> _Region | None:
 
 def _all_ops_are_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
     """Whether it is known of each item which op it comes from."""
-    is_known_a = all(a.items.op_number(item) for item in items.a)
-    is_known_b = all(b.items.op_number(item) for item in items.b)
+    is_known_a = all(a.items.op_id(item) for item in items.a)
+    is_known_b = all(b.items.op_id(item) for item in items.b)
     return is_known_a and is_known_b
 
 
@@ -170,7 +170,7 @@ def _of_one_sort(
 
 def _kernel(program: ProgramPlaces, item: int) -> int:
     """The number of the kernel of an item."""
-    return program.items.kernel_number(item)
+    return program.items.kernel_id(item)
 
 
 def _main_work(
@@ -199,8 +199,8 @@ def _as_one(items: OpenItems, why: str) -> list[WorkGroup]:
         a=tuple(items.a),
         b=tuple(items.b),
         why=why,
-        together=len(items.a) + len(items.b) > 2,
-        by_sort_or_place=True,
+        matched_as_whole=len(items.a) + len(items.b) > 2,
+        by_sort_or_position=True,
     )
     return [group]
 
@@ -229,7 +229,7 @@ def _in_order(
             a=(items.a[place_a],),
             b=(items.b[place_b],),
             why=why,
-            by_sort_or_place=True,
+            by_sort_or_position=True,
         )
         pairs.append(pair)
     return pairs

@@ -116,7 +116,7 @@ def _ops_of_step(side: WorkItems) -> Rows:
     trace = side.trace
     ops = trace.rows_of(Role.OP)
     step_of_op = side.work.windows.step_of_calls(trace.start[ops])
-    in_step: Rows = ops[step_of_op == side.window]
+    in_step: Rows = ops[step_of_op == side.representative_step]
     return in_step
 
 
@@ -199,7 +199,7 @@ def _work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
     this thread that compute."""
     trace = side.trace
     calls = trace.launch[side.row] if side.work.gpu else side.row
-    kernels = side.exact & KERNEL_MASK
+    kernels = side.exact_keys & KERNEL_MASK
     is_on_thread = trace.thread_of_track[trace.track[calls]] == thread
     is_launched_here = (calls >= 0) & is_on_thread
     times_ns = trace.start[calls[is_launched_here]]

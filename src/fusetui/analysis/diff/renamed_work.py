@@ -127,7 +127,7 @@ def _op_pairs(
         item_b = group.b[0]
         if not a.computes[item_a]:
             continue
-        if a.kernel_number(item_a) != b.kernel_number(item_b):
+        if a.kernel_id(item_a) != b.kernel_id(item_b):
             continue
         before = a.op_names[item_a]
         after = b.op_names[item_b]

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.diff.align import Lanes
+from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.fusion import by_name
 from fusetui.analysis.diff.groups import (
     Alignment,
     WorkGroup,
+    as_a_and_b,
     numel,
-    oriented,
-    pairs_of,
+    paired_items,
     with_matches,
 )
 from fusetui.analysis.diff.instances import (
@@ -55,7 +55,7 @@ MAX_LOOKED_UP_SHAPES = 16
 parsed."""
 
 
-def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
+def group(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
     """Groups of what does the same work in two aligned lanes: every item of the lanes
     that is in no block is in exactly one of them."""
     alignment = Alignment(a, b, lanes)
@@ -187,7 +187,7 @@ def by_position(alignment: Alignment, side: int) -> None:
         one = others[0]
         if _may_correspond_by_position(alignment, side, many, one):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, one, number, why, by_sort_or_place=True)
+            alignment.claim(side, many, one, number, why, by_sort_or_position=True)
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -209,12 +209,12 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
     compared without its op: that may be anywhere."""
     open_a = [group.a[0] for group in groups if not group.b]
     open_b = [group.b[0] for group in groups if not group.a]
-    with_op_b = [item for item in open_b if not b.by_kernel[item]]
-    open_by_key = by_key(with_op_b, lambda item: int(b.exact[item]))
+    with_op_b = [item for item in open_b if not b.is_without_op[item]]
+    open_by_key = by_key(with_op_b, lambda item: int(b.exact_keys[item]))
     slowdown = _slowdown(a, b, groups)
     pairs = []
     for item_a in open_a:
-        candidates = open_by_key.get(int(a.exact[item_a]))
+        candidates = open_by_key.get(int(a.exact_keys[item_a]))
         if not candidates:
             continue
         expected_ns = a.compared_times[item_a] * slowdown
@@ -231,10 +231,10 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
 def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
     """The median ratio of the times of B to those of A, of the pairs of the same kernel
     under the same op; 1 if there are none."""
-    items_a, items_b = pairs_of(groups)
+    items_a, items_b = paired_items(groups)
     ratios = []
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
-        if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
+        if a.exact_keys[item_a] == b.exact_keys[item_b] and a.compared_times[item_a]:
             ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
     return float(np.median(ratios)) if ratios else 1.0
 
@@ -293,7 +293,7 @@ def _group_many_with_one(
     """Groups several items of `side` with one of the other side, all of them in a region
     of gaps, whether they are open or in pairs. These pairs are taken apart: a partner
     that is not in the group becomes open."""
-    grouped = oriented(side, set(many), {one})
+    grouped = as_a_and_b(side, set(many), {one})
     for number in alignment.pairs_inside(region):
         alignment.take_apart(number, grouped)
     gaps = alignment.gaps[region.start : region.stop]
@@ -317,11 +317,13 @@ def _open_by_outer_op(
     that are under no op."""
     items = alignment.items[side]
     with_outer_op = [
-        item for item in open_items if items.outer[item] >= 0 and items.computes[item]
+        item
+        for item in open_items
+        if items.outermost_ops[item] >= 0 and items.computes[item]
     ]
     ops_of_name: Counter[str] = Counter()  # so far
     open_by_outer_op = {}
-    for row, members in by_key(with_outer_op, items.outer.__getitem__).items():
+    for row, members in by_key(with_outer_op, items.outermost_ops.__getitem__).items():
         name = items.trace.name_of(row)
         open_by_outer_op[_OuterOp(name=name, nth=ops_of_name[name])] = members
         ops_of_name[name] += 1

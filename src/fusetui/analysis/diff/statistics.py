@@ -339,12 +339,12 @@ class _AlikeSteps(msgspec.Struct, frozen=True, eq=False):
 
 def _alike_steps(durations: Int64s, alike: Rows) -> _AlikeSteps:
     """The steps of a side. `alike`: those that do the usual work."""
-    median_ns = middle(durations, alike)
+    median_ns = median_of_usual_work(durations, alike)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
     return _AlikeSteps(durations=durations, median_ns=median_ns, distance=distance)
 
 
-def middle(durations: Int64s, alike: Rows) -> float:
+def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
     """The median length of the steps that do the usual work (`alike`), if these are more
     than half of all steps, else of all steps (ns); 0 without steps."""
     are_most = 2 * len(alike) > len(durations)

@@ -19,7 +19,7 @@ MIN_SHARE_OF_PARTNERS_WORK = 0.5
 of the two is in common."""
 
 MIN_COMMON_PIECES = 4
-"""Lanes with fewer pieces of work in common in a step are no partners: a kernel or two
+"""AlignedLanes with fewer pieces of work in common in a step are no partners: a kernel or two
 may have moved to another stream."""
 
 MAX_COMPARED_LANES = 8  # of each side, the largest
@@ -29,11 +29,11 @@ def alternating(items: WorkItems) -> Work | None:
     """The work of a side in which all streams that run more pieces in one step than in
     another are one lane; None if there are no two such, or if all steps are alike."""
     work = items.work
-    if len(items.alike) == len(work.windows):
+    if len(items.alike_steps) == len(work.windows):
         return None
     lanes, lane_of_piece = np.unique(work.lane, return_inverse=True)
     pieces_in_step = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(pieces_in_step, (lane_of_piece, work.window), 1)
+    np.add.at(pieces_in_step, (lane_of_piece, work.window_of_piece), 1)
     uneven = lanes[np.ptp(pieces_in_step, axis=1) > 0].tolist()
     return _with_merged_lanes(work, [uneven]) if len(uneven) > 1 else None
 
@@ -49,7 +49,7 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     """The work of A and of B, in which lanes of a side are one where the other side does
     their work on one lane. Each is the very record that it was if no lanes became one.
 
-    Lanes with the most pieces in common are partners, and these pieces are matched.
+    AlignedLanes with the most pieces in common are partners, and these pieces are matched.
     What is unmatched decides on the others, until no two lanes have enough in common:
     MIN_COMMON_PIECES or, where one of them has a partner already, also
     MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
@@ -140,7 +140,7 @@ def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
 
     kernels = {}
     for number in sorted(items_of_lane, key=largest_first)[:MAX_COMPARED_LANES]:
-        keys = items.exact[items_of_lane[number]].tolist()
+        keys = items.exact_keys[items_of_lane[number]].tolist()
         kernels[_Lane(side=side, number=number)] = Counter(keys)
     return kernels
 

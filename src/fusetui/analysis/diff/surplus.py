@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.align import Lanes
+from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.blocks import Block
-from fusetui.analysis.diff.groups import WorkGroup, oriented
+from fusetui.analysis.diff.groups import WorkGroup, as_a_and_b
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.periods import mark_periods
@@ -33,7 +33,9 @@ class _Occurrences(msgspec.Struct, frozen=True):
     b: int
 
 
-def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGroup]:
+def surplus_groups(
+    a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
+) -> list[WorkGroup]:
     """The groups of the repeated blocks that only one side has: one for all blocks that
     occur equally often in A, and equally often in B, because a layer has a block in each
     pass and on each lane."""
@@ -54,12 +56,12 @@ def _group(items: WorkItems, blocks: Sequence[Block], times: _Occurrences) -> Wo
     none of them computes attention once in each."""
     members: list[int] = []
     for block in blocks:
-        members += [*block.items, *block.beside]
+        members += [*block.items, *block.items_on_other_lanes]
     members.sort()
     more = abs(times.a - times.b)
     are_layers = any(_attentions(items, block) == more for block in blocks)
     word = "layer" if are_layers else "repeated block"
-    of_a, of_b = oriented(blocks[0].side, tuple(members), ())
+    of_a, of_b = as_a_and_b(blocks[0].side, tuple(members), ())
     return WorkGroup(
         a=of_a,
         b=of_b,
@@ -85,8 +87,8 @@ def _attentions(items: WorkItems, block: Block) -> int:
     return starts or kinds.count("softmax")
 
 
-def rows_for_surplus(
-    a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]
+def rows_for_surplus_blocks(
+    a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
 ) -> RowsOfSides:
     """Whether each row of a trace is what the CPU did for a block that only this side
     has, in any step alike."""

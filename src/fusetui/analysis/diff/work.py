@@ -33,19 +33,19 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     gpu: bool  # pieces are GPU events; else CPU ops that compute something
     windows: Windows
     row: Rows  # of the event
-    window: Rows  # the number of its window, ascending
+    window_of_piece: Rows  # the number of its window, ascending
     lane: Rows
     op: Rows  # the row of the innermost CPU op, -1 for none
     ns: Int64s  # its duration
     places: tuple[int, ...]  # of each window among all of the trace, from 0
-    windows_of_trace: int  # how many these are
+    windows_in_trace: int  # how many these are
 
     def only(self, kept_windows: Sequence[int]) -> Work:
         """The work of some of its windows, with a note that the others were left out as
         on the other side."""
         if len(kept_windows) == len(self.windows):
             return self
-        window = _renumbered(self.window, kept_windows, len(self.windows))
+        window = _renumbered(self.window_of_piece, kept_windows, len(self.windows))
         is_kept = window >= 0
         left_out = plural(len(self.windows) - len(kept_windows), "step")
         note = f"{self.label}: {left_out} left out, to match the other side"
@@ -53,7 +53,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
             self,
             windows=self.windows.only(np.array(kept_windows, dtype=np.intp), note),
             row=self.row[is_kept],
-            window=window[is_kept],
+            window_of_piece=window[is_kept],
             lane=self.lane[is_kept],
             op=self.op[is_kept],
             ns=self.ns[is_kept],
@@ -65,19 +65,19 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         [pieces]."""
         place_in_file = self.trace.order[self.row]
         start = self.trace.start[self.row]
-        order = np.lexsort((place_in_file, start, lane, self.window))
+        order = np.lexsort((place_in_file, start, lane, self.window_of_piece))
         return msgspec.structs.replace(
             self,
             row=self.row[order],
-            window=self.window[order],
+            window_of_piece=self.window_of_piece[order],
             lane=lane[order],
             op=self.op[order],
             ns=self.ns[order],
         )
 
-    def of_window(self, number: int) -> slice:
+    def slice_of_window(self, number: int) -> slice:
         """The pieces of the window with this number, as a slice of the arrays."""
-        first, last = np.searchsorted(self.window, [number, number + 1])
+        first, last = np.searchsorted(self.window_of_piece, [number, number + 1])
         return slice(int(first), int(last))
 
 
@@ -101,7 +101,7 @@ def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     steps in all and some of them are common: a step that the other side left out has no
     counterpart. Else both as they are."""
     common = {*a.places} & {*b.places}
-    if a.windows_of_trace != b.windows_of_trace or not common:
+    if a.windows_in_trace != b.windows_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     only_a = a.only(_numbers_of_places(a, common))
     only_b = b.only(_numbers_of_places(b, common))
@@ -167,12 +167,12 @@ def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
         gpu=gpu,
         windows=used,
         row=rows,
-        window=window[order],
+        window_of_piece=window[order],
         lane=lane[order],
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
         places=tuple(kept.tolist()),
-        windows_of_trace=len(steps),
+        windows_in_trace=len(steps),
     )
 
 
@@ -215,7 +215,7 @@ def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
     return f"{count(left_out)} of {count(len(trace.gpu_rows))} GPU events {why}"
 
 
-def by_graph(work: Work, rows: Rows) -> Flags:
+def is_launched_by_graph(work: Work, rows: Rows) -> Flags:
     """Whether the launch of a graph launched each of these rows; shape [rows]."""
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
@@ -223,7 +223,7 @@ def by_graph(work: Work, rows: Rows) -> Flags:
     return np.asarray((launch >= 0) & graph_calls(work.trace)[launch])
 
 
-def behind_compute(trace: Trace, rows: Rows) -> Int64s:
+def hidden_behind_compute(trace: Trace, rows: Rows) -> Int64s:
     """How long any kernel computes during each GPU event (ns), in the shape of `rows`; 0
     for events that are such kernels themselves. Communication does not compute."""
     kernels = trace.rows_of(Role.KERNEL)
