@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import runs
+from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.fusion import Collector, collector_of
 from fusetui.analysis.diff.groups import WorkGroup, known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
@@ -162,7 +162,7 @@ def _ambiguous(keys: Int64s, unpaired: list[int]) -> list[int]:
     earlier or later: the keys that remain would be the same. In `a b b c`, that is one
     `b` without a partner."""
     ambiguous: list[int] = []
-    for first, last in runs(np.array(unpaired, dtype=np.intp)):
+    for first, last in consecutive_runs(np.array(unpaired, dtype=np.intp)):
         may_be_earlier = first > 0 and keys[first - 1] == keys[last]
         may_be_later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         if may_be_earlier or may_be_later:
