@@ -69,7 +69,10 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def _all_launched(subject: Subject) -> bool:
     work = subject.items.work
-    return bool((subject.trace.launch[work.row] >= 0).all()) and not work.windows.of_gpu
+    return (
+        bool((subject.trace.launch[work.row] >= 0).all())
+        and not work.windows.is_gpu_time
+    )
 
 
 def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:

@@ -81,7 +81,7 @@ def test_an_annotation_that_repeats_around_the_work_stands_for_steps(
     path = tmp_path / "annotated.json"
     path.write_text(json.dumps({"traceEvents": events}))
     found = windows(open_trace(str(path)), "a")
-    assert (len(found), found.whole) == (5, False)
+    assert (len(found), found.is_whole_trace) == (5, False)
 
 
 def test_annotations_that_match_are_the_steps(build: Build) -> None:

@@ -353,7 +353,7 @@ def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
     where the whole trace is one step."""
     trace = work.trace
     windows = work.windows
-    if windows.whole or not len(usual):
+    if windows.is_whole_trace or not len(usual):
         return _CrossingWork(later_ns=0, earlier_ns=0)
     step_of_row = _steps_of_rows(work, rows)
     later_ns = []  # of each usual step
@@ -379,7 +379,7 @@ def _steps_of_rows(work: Work, rows: Rows) -> Rows:
     the step whose calls launched it, unless steps are intervals of the GPU's time;
     there and on a CPU, the step in which it began."""
     trace = work.trace
-    by_launch = work.gpu and not work.windows.of_gpu
+    by_launch = work.gpu and not work.windows.is_gpu_time
     placed_by = trace.launch[rows] if by_launch else rows
     step_at_start = work.windows.step_of_calls(trace.start[placed_by])
     return np.where(placed_by >= 0, step_at_start, -1)
@@ -555,7 +555,7 @@ def _take_turns(a: Work, b: Work) -> bool:
     """
     steps_a = a.windows
     steps_b = b.windows
-    if steps_a.whole or steps_b.whole:
+    if steps_a.is_whole_trace or steps_b.is_whole_trace:
         return False
     if len(steps_a) != len(steps_b) or len(steps_a) < 2:
         return False
