@@ -74,7 +74,7 @@ class _Region(msgspec.Struct, frozen=True):
         return f"left in {name}" if name else "left"
 
 
-def by_region(
+def with_groups_by_region(
     a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]
 ) -> list[WorkGroup]:
     """The groups, with more of them for open work of one sort on both sides: in the same

@@ -55,7 +55,7 @@ MAX_LOOKED_UP_SHAPES = 16
 parsed."""
 
 
-def group(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
+def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
     """Groups of what does the same work in two aligned lanes: every item of the lanes
     that is in no block is in exactly one of them."""
     alignment = Alignment(a, b, lanes)
@@ -202,7 +202,9 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
+def with_moved_work(
+    a: WorkItems, b: WorkItems, groups: list[WorkGroup]
+) -> list[WorkGroup]:
     """The groups, in which items of A and B that had no counterpart are pairs now if
     they are the same kernel under the same op at another place and take about as long.
     About as long: after the times of A are scaled by `_slowdown`. Not where a kernel is
