@@ -419,7 +419,7 @@ def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
 
 
 def _kernels_whose_op_is_no_evidence(one: _StepPieces, other: _StepPieces) -> Int64s:
-    """Return the ids of kernels that run under other ops in two steps that are compared.
+    """Return the ids of kernels that two steps run under different ops.
 
     Each of the two steps runs such a kernel more often than the other step under some
     op, and some of that work is doubtful (`_StepSurplus`). Two conditions exclude
@@ -427,8 +427,8 @@ def _kernels_whose_op_is_no_evidence(one: _StepPieces, other: _StepPieces) -> In
 
     * Both steps have to run the kernel nearly equally often in all. Otherwise, later
       rules for parts of the program tell how often each does.
-    * Such kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work. Otherwise
-      another program does the work, which runs some of the same small kernels.
+    * Such kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work.
+    Otherwise another program does the work, which runs some of the same small kernels.
     """
     surplus_of_one = _surplus_of_step(one, other)
     surplus_of_other = _surplus_of_step(other, one)
