@@ -468,7 +468,7 @@ class _StepSurplus(msgspec.Struct, frozen=True, eq=False):
 
 
 def _surplus_of_step(one: _StepPieces, other: _StepPieces) -> _StepSurplus:
-    """Flag the pieces of the step `one` that it has more often than the step `other`."""
+    """Flag the pieces that the step `one` has more often than the step `other`."""
     keys, key_index_of_piece, times = np.unique(
         one.exact_keys, return_inverse=True, return_counts=True
     )
