@@ -258,7 +258,7 @@ def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
 
 
 def _greedy_cuts(covers: Covers) -> list[int]:
-    """Return cuts where each kernel takes all items up to the first one of a later kernel.
+    """Return cuts where each kernel takes all items up to the first of a later one.
 
     That is the first item that the kernel does not list, but a later kernel does.
 
@@ -306,9 +306,9 @@ def _missing_ops_nearby(
 ) -> list[int]:
     """Find open items near a fused kernel for the ops of its core that it still lacks.
 
-    For each such op, the nearest open item that may be it is taken: from the gaps before
-    its own, then from those after it. A kernel of attention lacks no ops: its name lists
-    none, and the ops of its core are alternatives.
+    For each such op, the nearest open item that may be it is taken: from the gaps
+    before its own, then from those after it. A kernel of attention lacks no ops: its
+    name lists none, and the ops of its core are alternatives.
 
     Args:
         alignment: Two aligned lanes.
