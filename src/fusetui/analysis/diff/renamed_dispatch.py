@@ -104,7 +104,7 @@ def _labels_at_same_places(
 
 
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
-    """Return whether two ops run equally often, and nearly always at the same places."""
+    """Return whether two ops run equally often, nearly always at the same places."""
     if places_a.total() != places_b.total():
         return False
     common = (places_a & places_b).total()

@@ -82,7 +82,7 @@ class _PairJudge:
     """Judges whether two ops are one renamed op, by names and kernels of both sides."""
 
     def __init__(self, a: WorkItems, b: WorkItems) -> None:
-        """Collect the names of the ops of both sides, with how many kernels each has."""
+        """Collect the names of the ops of both sides, and the kernels that each has."""
         self._a = a
         self._b = b
         self._names_in_a = _names_in_trace(a)
