@@ -418,7 +418,9 @@ def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     return np.unique(np.concatenate(kernels))
 
 
-def _kernels_whose_op_is_no_evidence(one: _StepPieces, other: _StepPieces) -> Int64s:
+def _kernels_whose_op_is_no_evidence(
+    step: _StepPieces, other_step: _StepPieces
+) -> Int64s:
     """Return the ids of kernels that two steps run under different ops.
 
     Each of the two steps runs such a kernel more often than the other step under some
@@ -430,25 +432,25 @@ def _kernels_whose_op_is_no_evidence(one: _StepPieces, other: _StepPieces) -> In
     * Such kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work.
     Otherwise another program does the work, which runs some of the same small kernels.
     """
-    surplus_of_one = _surplus_of_step(one, other)
-    surplus_of_other = _surplus_of_step(other, one)
-    surplus_kernels_of_one = one.kernel[surplus_of_one.is_surplus]
-    surplus_kernels_of_other = other.kernel[surplus_of_other.is_surplus]
-    surplus_in_both = np.intersect1d(surplus_kernels_of_one, surplus_kernels_of_other)
+    surplus_of_step = _surplus_of_step(step, other_step)
+    surplus_of_other_step = _surplus_of_step(other_step, step)
+    surplus_kernels = step.kernel[surplus_of_step.is_surplus]
+    surplus_kernels_of_other_step = other_step.kernel[surplus_of_other_step.is_surplus]
+    surplus_in_both = np.intersect1d(surplus_kernels, surplus_kernels_of_other_step)
 
     # The kernel of each doubtful piece.
     doubtful_work = np.concatenate(
         [
-            one.kernel[surplus_of_one.is_doubtful],
-            other.kernel[surplus_of_other.is_doubtful],
+            step.kernel[surplus_of_step.is_doubtful],
+            other_step.kernel[surplus_of_other_step.is_doubtful],
         ]
     )
     kernels = np.intersect1d(np.unique(doubtful_work), surplus_in_both)
 
-    times_in_one = occurrences(kernels, one.kernel)
-    times_in_other = occurrences(kernels, other.kernel)
-    smaller_count = np.minimum(times_in_one, times_in_other)
-    larger_count = np.maximum(times_in_one, times_in_other)
+    times_in_step = occurrences(kernels, step.kernel)
+    times_in_other_step = occurrences(kernels, other_step.kernel)
+    smaller_count = np.minimum(times_in_step, times_in_other_step)
+    larger_count = np.maximum(times_in_step, times_in_other_step)
     kernels = kernels[smaller_count >= MIN_EQUAL_COUNTS * larger_count]
 
     explained_pieces = np.isin(doubtful_work, kernels).sum()
@@ -467,12 +469,14 @@ class _StepSurplus(msgspec.Struct, frozen=True, eq=False):
     is_doubtful: Flags
 
 
-def _surplus_of_step(one: _StepPieces, other: _StepPieces) -> _StepSurplus:
-    """Flag the pieces that the step `one` has more often than the step `other`."""
+def _surplus_of_step(step: _StepPieces, other_step: _StepPieces) -> _StepSurplus:
+    """Flag the pieces that a step has more often than another step."""
     keys, key_index_of_piece, times = np.unique(
-        one.exact_keys, return_inverse=True, return_counts=True
+        step.exact_keys, return_inverse=True, return_counts=True
     )
-    is_more_often = times > occurrences(keys, other.exact_keys)
+    is_more_often = times > occurrences(keys, other_step.exact_keys)
     is_surplus = is_more_often[key_index_of_piece]
-    is_unknown_op = (one.op == NO_OP) | ~np.isin(one.op, other.op) | one.by_graph
+    is_unknown_op = (
+        (step.op == NO_OP) | ~np.isin(step.op, other_step.op) | step.by_graph
+    )
     return _StepSurplus(is_surplus=is_surplus, is_doubtful=is_surplus & is_unknown_op)

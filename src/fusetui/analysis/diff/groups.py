@@ -92,8 +92,8 @@ class Alignment:
     def claim(
         self,
         side: int,
-        many: Iterable[int],
-        one: int,
+        own_items: Iterable[int],
+        other_item: int,
         gap: int,
         why: str,
         by_sort_or_position: bool = False,
@@ -105,18 +105,18 @@ class Alignment:
 
         Args:
             side: The side that has several items.
-            many: Open items of that side, in gaps near the gap of `one`.
-            one: An open item of the other side.
-            gap: The index of the gap in which `one` is open.
+            own_items: Open items of that side, in gaps near the gap of `other_item`.
+            other_item: An open item of the other side.
+            gap: The index of the gap in which `other_item` is open.
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
-        members = tuple(sorted(many))
-        of_a, of_b = as_a_and_b(side, members, (one,))
+        members = tuple(sorted(own_items))
+        of_a, of_b = as_a_and_b(side, members, (other_item,))
         if not self._may_correspond(of_a, of_b):
             return
-        self.add(side, members, one, why, by_sort_or_position)
-        self.gaps[gap][1 - side].remove(one)
+        self.add(side, members, other_item, why, by_sort_or_position)
+        self.gaps[gap][1 - side].remove(other_item)
         self.close(side, set(members), self.gaps_near(gap))
 
     def claim_both(
@@ -206,8 +206,8 @@ class Alignment:
     def add(
         self,
         side: int,
-        many: tuple[int, ...],
-        one: int,
+        own_items: tuple[int, ...],
+        other_item: int,
         why: str,
         by_sort_or_position: bool = False,
     ) -> None:
@@ -217,12 +217,12 @@ class Alignment:
 
         Args:
             side: The side that has several items.
-            many: The items of that side, ascending.
-            one: The item of the other side.
+            own_items: The items of that side, ascending.
+            other_item: The item of the other side.
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
-        of_a, of_b = as_a_and_b(side, many, (one,))
+        of_a, of_b = as_a_and_b(side, own_items, (other_item,))
         self.groups.append(
             WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_position=by_sort_or_position)
         )

@@ -142,13 +142,19 @@ def by_count(alignment: Alignment, side: int) -> None:
         own_by_op = by_key(own_items, own.op_or_kernel.__getitem__)
         others_by_op = by_key(other_items, other.op_or_kernel.__getitem__)
         min_pieces = MIN_SHARE_OF_REGION * len(own_items)
-        for op, many in own_by_op.items():
+        for op, items_of_op in own_by_op.items():
             others = others_by_op.get(op, [])
-            if len(others) != 1 or len(many) < 2 or len(many) < min_pieces:
+            if (
+                len(others) != 1
+                or len(items_of_op) < 2
+                or len(items_of_op) < min_pieces
+            ):
                 continue
-            one = others[0]
-            if _may_be_all_of(alignment, side, many, one):
-                _group_many_with_one(alignment, side, sorted(many), one, region)
+            other_item = others[0]
+            if _may_be_all_of(alignment, side, items_of_op, other_item):
+                _group_many_with_one(
+                    alignment, side, sorted(items_of_op), other_item, region
+                )
 
 
 def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int]:
@@ -187,13 +193,13 @@ def by_outer_op(alignment: Alignment, side: int) -> None:
             continue
         own_by_outer_op = _open_items_by_outer_op(alignment, side, gap[side])
         others_by_outer_op = _open_items_by_outer_op(alignment, 1 - side, gap[1 - side])
-        for outer_op, many in own_by_outer_op.items():
+        for outer_op, own_items in own_by_outer_op.items():
             others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
             if len(others) == 1:
-                alignment.claim(side, many, others[0], gap_index, why)
+                alignment.claim(side, own_items, others[0], gap_index, why)
             elif others and side == 0:
-                _claim_several(alignment, many, others, why)
+                _claim_several(alignment, own_items, others, why)
 
 
 def _claim_several(
@@ -235,14 +241,16 @@ def by_position(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for gap_index, gap in enumerate(alignment.gaps):
-        many = [item for item in gap[side] if own.computes[item]]
+        own_items = [item for item in gap[side] if own.computes[item]]
         others = [item for item in gap[1 - side] if other.computes[item]]
-        if len(others) != 1 or not 0 < len(many) <= MAX_OPEN_BY_POSITION:
+        if len(others) != 1 or not 0 < len(own_items) <= MAX_OPEN_BY_POSITION:
             continue
-        one = others[0]
-        if _may_correspond_by_position(alignment, side, many, one):
+        other_item = others[0]
+        if _may_correspond_by_position(alignment, side, own_items, other_item):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, one, gap_index, why, by_sort_or_position=True)
+            alignment.claim(
+                side, own_items, other_item, gap_index, why, by_sort_or_position=True
+            )
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -340,7 +348,9 @@ def _regions(alignment: Alignment) -> Iterator[range]:
     yield range(first, len(alignment.gaps))
 
 
-def _may_be_all_of(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
+def _may_be_all_of(
+    alignment: Alignment, side: int, own_items: list[int], other_item: int
+) -> bool:
     """Return whether one item may do the work of several items together.
 
     The alternative is that it does the work of one of them, and the others are gone. It
@@ -350,34 +360,40 @@ def _may_be_all_of(alignment: Alignment, side: int, many: list[int], one: int) -
 
     Args:
         alignment: Two aligned lanes.
-        side: The side of `many`.
-        many: Several items of one op.
-        one: The only item of that op on the other side.
+        side: The side of `own_items`.
+        own_items: Several items of one op.
+        other_item: The only item of that op on the other side.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
-    elements_of_one = numel(other, one)
-    elements_of_many = []
-    for item in many[:MAX_LOOKED_UP_SHAPES]:
+    elements_of_other_item = numel(other, other_item)
+    elements_of_own_items = []
+    for item in own_items[:MAX_LOOKED_UP_SHAPES]:
         elements = numel(own, item)
         if elements is not None:
-            elements_of_many.append(elements)
+            elements_of_own_items.append(elements)
 
-    looked_up = min(MAX_LOOKED_UP_SHAPES, len(many))
-    if elements_of_one is None or len(elements_of_many) < looked_up:
-        time_ns = other.compared_times[one]
-        longest_ns = max(own.compared_times[item] for item in many)
+    looked_up = min(MAX_LOOKED_UP_SHAPES, len(own_items))
+    if elements_of_other_item is None or len(elements_of_own_items) < looked_up:
+        time_ns = other.compared_times[other_item]
+        longest_ns = max(own.compared_times[item] for item in own_items)
         is_much_longer = time_ns > longest_ns and not is_like(time_ns, longest_ns)
-        return len(many) >= MIN_PIECES_WITHOUT_SHAPES and is_much_longer
+        return len(own_items) >= MIN_PIECES_WITHOUT_SHAPES and is_much_longer
 
     # The sum over all items, from those that were looked up.
-    total = sum(elements_of_many) * len(many) // len(elements_of_many)
-    is_larger_than_each = elements_of_one > max(elements_of_many)
-    return is_larger_than_each and elements_of_one >= MIN_SHARE_OF_ELEMENTS * total
+    total = sum(elements_of_own_items) * len(own_items) // len(elements_of_own_items)
+    is_larger_than_each = elements_of_other_item > max(elements_of_own_items)
+    return (
+        is_larger_than_each and elements_of_other_item >= MIN_SHARE_OF_ELEMENTS * total
+    )
 
 
 def _group_many_with_one(
-    alignment: Alignment, side: int, many: list[int], one: int, region: range
+    alignment: Alignment,
+    side: int,
+    own_items: list[int],
+    other_item: int,
+    region: range,
 ) -> None:
     """Group several items with one item of the other side, open or in pairs.
 
@@ -386,19 +402,21 @@ def _group_many_with_one(
 
     Args:
         alignment: Two aligned lanes.
-        side: The side of `many`.
-        many: Several items of that side, ascending.
-        one: An item of the other side.
+        side: The side of `own_items`.
+        own_items: Several items of that side, ascending.
+        other_item: An item of the other side.
         region: The indices of the gaps that all of them are in or between.
     """
-    grouped_a, grouped_b = as_a_and_b(side, set(many), {one})
+    grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
     for pair_index in alignment.pairs_inside(region):
         alignment.take_apart(pair_index, (grouped_a, grouped_b))
     gaps = alignment.gaps[region.start : region.stop]
     alignment.close(0, grouped_a, gaps)
     alignment.close(1, grouped_b, gaps)
-    op = alignment.items[side].op_names[many[0]] or "the same kernel"
-    alignment.add(side, tuple(many), one, f"{op} {len(many)} times and once")
+    op = alignment.items[side].op_names[own_items[0]] or "the same kernel"
+    alignment.add(
+        side, tuple(own_items), other_item, f"{op} {len(own_items)} times and once"
+    )
 
 
 class _OuterOp(NamedTuple):
@@ -432,7 +450,7 @@ def _open_items_by_outer_op(
 
 
 def _may_correspond_by_position(
-    alignment: Alignment, side: int, many: list[int], one: int
+    alignment: Alignment, side: int, own_items: list[int], other_item: int
 ) -> bool:
     """Return whether names allow that items do the same work, as their position says.
 
@@ -443,19 +461,19 @@ def _may_correspond_by_position(
 
     Args:
         alignment: Two aligned lanes.
-        side: The side of `many`.
-        many: Open items of a gap; at least one.
-        one: The only open item of the other side in the gap.
+        side: The side of `own_items`.
+        own_items: Open items of a gap; at least one.
+        other_item: The only open item of the other side in the gap.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
-    other_op = other.op_names[one]
-    if len(many) > 1:
-        return other_op == "" and all(own.op_names[item] for item in many)
+    other_op = other.op_names[other_item]
+    if len(own_items) > 1:
+        return other_op == "" and all(own.op_names[item] for item in own_items)
 
-    own_op = own.op_names[many[0]]
-    own_kind = work_class(own_op, own.names[many[0]])
-    other_kind = work_class(other_op, other.names[one])
+    own_op = own.op_names[own_items[0]]
+    own_kind = work_class(own_op, own.names[own_items[0]])
+    other_kind = work_class(other_op, other.names[other_item])
     if own_kind or other_kind:
         return own_kind == other_kind
     return not own_op or not other_op or stem(own_op) == stem(other_op)

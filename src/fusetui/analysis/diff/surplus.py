@@ -41,9 +41,9 @@ def surplus_groups(
 ) -> list[WorkGroup]:
     """Group the repeated blocks that only one side has.
 
-    All blocks that occur equally often in A, and equally often in B, become one group: a
-    layer has a block in the forward pass, one in the backward pass, and maybe others on
-    other lanes.
+    All blocks that occur equally often in A, and equally often in B, become one group:
+    a layer has a block in the forward pass, one in the backward pass, and maybe others
+    on other lanes.
     """
     every_block = [block for lanes in aligned for block in lanes.blocks]
     blocks_by_occurrences = by_key(
