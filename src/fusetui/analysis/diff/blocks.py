@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import in_order, occurrences
+from fusetui.analysis.diff.sequences import cheapest_in_order, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 MAX_BLOCKS = 8
@@ -130,7 +130,7 @@ def _surplus_positions(
     """
     # The blocks of the longer lane, by index, that are paired with a block of the
     # shorter lane: one for each block of the shorter lane.
-    with_counterpart = in_order(
+    with_counterpart = cheapest_in_order(
         _pairing_costs(longer, shorter, block), block.surplus_blocks
     )
     every_block = np.arange(len(block.marks_in_longer))

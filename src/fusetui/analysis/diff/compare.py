@@ -15,7 +15,7 @@ import numpy as np
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import AlignedLanes, align
 from fusetui.analysis.diff.dispatch import dispatch_ns_by_step
-from fusetui.analysis.diff.evidence import Evidence, comparable
+from fusetui.analysis.diff.evidence import Evidence, make_comparable
 from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems, with_usual_steps
 from fusetui.analysis.diff.model import (
@@ -145,7 +145,7 @@ def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
             "" for none.
     """
     common = with_common_steps(work_a, work_b)
-    evidence = comparable(common.a, common.b)
+    evidence = make_comparable(common.a, common.b)
     matched = _match_work(evidence)
     a = matched.a
     b = matched.b

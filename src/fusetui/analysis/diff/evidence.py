@@ -80,7 +80,7 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     streams_b: list[list[int]]
 
 
-def comparable(work_a: Work, work_b: Work) -> Evidence:
+def make_comparable(work_a: Work, work_b: Work) -> Evidence:
     """Make the items of both sides so that equal keys mean that work may be the same.
 
     The items are made anew each time that something becomes known: ops of B that have

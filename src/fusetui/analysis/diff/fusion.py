@@ -2,8 +2,8 @@
 
 A compiler lists the ops that it fused in the name of a kernel, as in
 `triton_poi_fused_gelu_mul_3`. Names of hand-written kernels imply ops, as `swiglu`
-does. The ops that a name lists or implies are a `Collector`. The rule `by_name` groups
-such a kernel with the items of the other side that are these ops.
+does. The ops that a name lists or implies are a `Collector`. The rule `group_by_name`
+groups such a kernel with the items of the other side that are these ops.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _FusedItem(msgspec.Struct, frozen=True):
     collector: Collector
 
 
-def by_name(alignment: Alignment, side: int) -> None:
+def group_by_name(alignment: Alignment, side: int) -> None:
     """Group open items with the kernel of the other side whose name lists their ops.
 
     The items in the gap of the kernel are considered first. Ops that it still lacks are

@@ -33,7 +33,7 @@ MAX_PIECES_OF_OP = 8
 piece of work."""
 
 
-def repeated(alignment: Alignment) -> None:
+def pair_repetitions(alignment: Alignment) -> None:
     """Pair the repetitions of a kernel anew where one side has more of them.
 
     The alignment pairs the first ones. This rule pairs those whose times are the most
@@ -58,7 +58,7 @@ class _KernelOfCall(NamedTuple):
     kernel_id: int
 
 
-def in_parts(alignment: Alignment, side: int) -> None:
+def group_launches_in_parts(alignment: Alignment, side: int) -> None:
     """Group several launches of a kernel under one call with a single launch.
 
     One of the launches is paired with the single launch of the other side. The others
@@ -163,7 +163,7 @@ def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
     return _KernelOfCall(op=-1 - first, kernel_id=kernel_id)
 
 
-def rest_of_ops(alignment: Alignment, side: int) -> None:
+def group_rest_of_ops(alignment: Alignment, side: int) -> None:
     """Group the open items of two calls of an op that are the same call.
 
     Open items on both sides become one group. Open items of one side join the pair that
@@ -227,7 +227,7 @@ def _join_pair(
         alignment.claim_both([item_a, *rest_a], [item_b, *rest_b], why)
 
 
-def with_reduction(alignment: Alignment, side: int) -> None:
+def group_with_reduction(alignment: Alignment, side: int) -> None:
     """Group a product or attention with the next kernel, if that adds up its parts.
 
     The next kernel has to be open, follow immediately, and have no op.

@@ -18,7 +18,12 @@ from fusetui.analysis.diff.groups import WorkGroup, known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
+from fusetui.analysis.diff.sequences import (
+    are_similar_times,
+    closest,
+    is_feasible,
+    match,
+)
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -388,7 +393,8 @@ def _at_another_position(
     expected_ns = odd.expected_ns[item]
     distance_ns = {}
     for piece in extra_pieces:
-        if keys[piece] == items.exact_keys[item] and is_like(ns[piece], expected_ns):
+        is_same_kernel = keys[piece] == items.exact_keys[item]
+        if is_same_kernel and are_similar_times(ns[piece], expected_ns):
             distance_ns[piece] = abs(int(ns[piece]) - expected_ns)
     return min(distance_ns, key=distance_ns.__getitem__, default=None)
 

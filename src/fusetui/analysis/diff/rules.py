@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.diff.align import AlignedLanes
-from fusetui.analysis.diff.fusion import by_name
+from fusetui.analysis.diff.fusion import group_by_name
 from fusetui.analysis.diff.groups import (
     Alignment,
     WorkGroup,
@@ -25,15 +25,15 @@ from fusetui.analysis.diff.groups import (
 )
 from fusetui.analysis.diff.instances import (
     MAX_PIECES_OF_OP,
-    in_parts,
-    repeated,
-    rest_of_ops,
-    with_reduction,
+    group_launches_in_parts,
+    group_rest_of_ops,
+    group_with_reduction,
+    pair_repetitions,
 )
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.sequences import is_like
+from fusetui.analysis.diff.sequences import are_similar_times
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
@@ -72,14 +72,14 @@ def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[Wor
         Groups that have each item of the lanes once, without items of repeated blocks.
     """
     alignment = Alignment(a, b, lanes)
-    repeated(alignment)
+    pair_repetitions(alignment)
     for rule in RULES:
         rule(alignment, 0)
         rule(alignment, 1)
     return alignment.finish()
 
 
-def by_epilogue(alignment: Alignment, side: int) -> None:
+def group_by_epilogue(alignment: Alignment, side: int) -> None:
     """Group a GEMM and the next item with the GEMM that does both in its epilogue.
 
     The name of the other side's GEMM has to say that its epilogue does the op of the
@@ -118,7 +118,7 @@ def _words_of_epilogue(kernel: str) -> set[str]:
     return set((epilogue or "").lower().split("_"))
 
 
-def by_count(alignment: Alignment, side: int) -> None:
+def group_by_count(alignment: Alignment, side: int) -> None:
     """Group several items of one op with the only item of that op on the other side.
 
     Items are counted within a region between ops that are equally frequent on both
@@ -177,7 +177,7 @@ def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int
     return members
 
 
-def by_outer_op(alignment: Alignment, side: int) -> None:
+def group_by_outer_op(alignment: Alignment, side: int) -> None:
     """Group the open items of a gap that are under the same outermost op.
 
     Any number of items of one side is grouped with one item of the other side. Several
@@ -229,7 +229,7 @@ def _claim_several(
         alignment.claim_both([item_a], [item_b], why)
 
 
-def by_position(alignment: Alignment, side: int) -> None:
+def group_by_position(alignment: Alignment, side: int) -> None:
     """Group all open items of a gap that compute with the only one of the other side.
 
     That is not done where names contradict it (`_may_correspond_by_position`).
@@ -254,14 +254,14 @@ def by_position(alignment: Alignment, side: int) -> None:
 
 
 RULES: Final[Sequence[Rule]] = (
-    in_parts,
-    by_epilogue,
-    by_name,
-    by_count,
-    rest_of_ops,
-    with_reduction,
-    by_outer_op,
-    by_position,
+    group_launches_in_parts,
+    group_by_epilogue,
+    group_by_name,
+    group_by_count,
+    group_rest_of_ops,
+    group_with_reduction,
+    group_by_outer_op,
+    group_by_position,
 )
 """All rules, in the order in which they are applied."""
 
@@ -299,7 +299,7 @@ def with_moved_work(
             item: abs(b.compared_times[item] - expected_ns) for item in candidates
         }
         nearest = min(candidates, key=distance_ns.__getitem__)
-        if is_like(b.compared_times[nearest], expected_ns):
+        if are_similar_times(b.compared_times[nearest], expected_ns):
             moved_pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
             candidates.remove(nearest)
     return with_matches(groups, moved_pairs)
@@ -377,7 +377,8 @@ def _may_be_all_of(
     if elements_of_other_item is None or len(elements_of_own_items) < looked_up:
         time_ns = other.compared_times[other_item]
         longest_ns = max(own.compared_times[item] for item in own_items)
-        is_much_longer = time_ns > longest_ns and not is_like(time_ns, longest_ns)
+        is_similar = are_similar_times(time_ns, longest_ns)
+        is_much_longer = time_ns > longest_ns and not is_similar
         return len(own_items) >= MIN_PIECES_WITHOUT_SHAPES and is_much_longer
 
     # The sum over all items, from those that were looked up.

@@ -433,7 +433,7 @@ def _longest_ascending(
     return chain[::-1]
 
 
-def is_like(a: float, b: float) -> bool:
+def are_similar_times(a: float, b: float) -> bool:
     """Return whether two times may be of the same work.
 
     The same work takes another time at another position or in another step, but the
@@ -472,7 +472,7 @@ def closest(
     """
     surplus = len(longer) - len(shorter)
     costs = _differences(_as_features(shorter), _as_features(longer), surplus)
-    return in_order(costs, surplus)
+    return cheapest_in_order(costs, surplus)
 
 
 def _differences(shorter: Int64s, longer: Int64s, surplus: int) -> Iterator[Int64s]:
@@ -495,7 +495,7 @@ def _as_features(things: Sequence[int] | Int64s) -> Int64s:
     return features[:, None] if features.ndim == 1 else features
 
 
-def in_order(costs: Iterable[Int64s], surplus: int) -> list[int]:
+def cheapest_in_order(costs: Iterable[Int64s], surplus: int) -> list[int]:
     """Choose partners in order so that the sum of their costs is minimal.
 
     This is dynamic programming. The partner of thing n of the shorter sequence is one
