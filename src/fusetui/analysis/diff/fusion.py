@@ -38,7 +38,7 @@ class _FusedItem(msgspec.Struct, frozen=True):
     """An open item whose name says which ops it may do the work of."""
 
     item: int
-    gap: int  # the index of its gap
+    gap_index: int  # of the gap in which it is open
     collector: Collector
 
 
@@ -96,7 +96,13 @@ def _group_if_enough(
     has_core = any(names & collector.core for names in listed_names)
     if len(claimed) >= collector.min_pieces and has_core:
         why = collector.says({_most_readable(names) for names in listed_names})
-        alignment.claim(side, claimed, fused.item, fused.gap, why)
+        alignment.claim(
+            side,
+            own_items=claimed,
+            other_item=fused.item,
+            gap_index=fused.gap_index,
+            why=why,
+        )
 
 
 def _most_readable(names: Iterable[str]) -> str:
@@ -126,7 +132,7 @@ def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_Fused
             nearby_ops = _ops_near(alignment, side, gap_index)
             collector = collector_by_words(name, nearby_ops)
         if collector is not None:
-            fused_item = _FusedItem(item=item, gap=gap_index, collector=collector)
+            fused_item = _FusedItem(item=item, gap_index=gap_index, collector=collector)
             fused_items.append(fused_item)
     return fused_items
 
@@ -326,7 +332,7 @@ def _missing_ops_nearby(
         missing_ops -= _covered_ops(alignment, side, item, collector)
 
     nearby = []
-    for item in _open_items_nearest_first(alignment, side, fused.gap):
+    for item in _open_items_nearest_first(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue
         covered = _covered_ops(alignment, side, item, collector) & missing_ops

@@ -92,9 +92,10 @@ class Alignment:
     def claim(
         self,
         side: int,
+        *,
         own_items: Iterable[int],
         other_item: int,
-        gap: int,
+        gap_index: int,
         why: str,
         by_sort_or_position: bool = False,
     ) -> None:
@@ -107,7 +108,7 @@ class Alignment:
             side: The side that has several items.
             own_items: Open items of that side, in gaps near the gap of `other_item`.
             other_item: An open item of the other side.
-            gap: The index of the gap in which `other_item` is open.
+            gap_index: The index of the gap in which `other_item` is open.
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
@@ -115,9 +116,15 @@ class Alignment:
         of_a, of_b = as_a_and_b(side, members, (other_item,))
         if not self._may_correspond(of_a, of_b):
             return
-        self.add(side, members, other_item, why, by_sort_or_position)
-        self.gaps[gap][1 - side].remove(other_item)
-        self.close(side, set(members), self.gaps_near(gap))
+        self.add(
+            side,
+            own_items=members,
+            other_item=other_item,
+            why=why,
+            by_sort_or_position=by_sort_or_position,
+        )
+        self.gaps[gap_index][1 - side].remove(other_item)
+        self.close(side, set(members), self.gaps_near(gap_index))
 
     def claim_both(
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
@@ -155,13 +162,13 @@ class Alignment:
         )
         self.groups.append(group)
 
-    def gaps_near(self, gap: int) -> list[Gap]:
+    def gaps_near(self, gap_index: int) -> list[Gap]:
         """Return the gap with this index, and the gaps around it.
 
         A fused kernel in this gap may do the work of ops in any of them.
         """
-        first = max(0, gap - MAX_GAPS_TO_FUSED_OP)
-        return self.gaps[first : gap + MAX_GAPS_TO_FUSED_OP + 1]
+        first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
+        return self.gaps[first : gap_index + MAX_GAPS_TO_FUSED_OP + 1]
 
     def pairs_inside(self, region: range) -> range:
         """Return the indices of the pairs that lie between the gaps of a region.
@@ -206,6 +213,7 @@ class Alignment:
     def add(
         self,
         side: int,
+        *,
         own_items: tuple[int, ...],
         other_item: int,
         why: str,

@@ -131,7 +131,9 @@ def _group_parts(
     if adds_up_to(parts_ns, whole_ns):
         alignment.pairs[pair_index] = None
         alignment.close(side, set(open_items), alignment.gaps)
-        alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
+        alignment.add(
+            side, own_items=tuple(sorted(parts)), other_item=whole, why=IN_PARTS
+        )
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:

@@ -108,7 +108,12 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
             alignment.pairs[pair_index] = None
             open_after.remove(next_item)
             why = f"the GEMM's epilogue names {next_op}"
-            alignment.add(side, (own_gemm, next_item), other_gemm, why)
+            alignment.add(
+                side,
+                own_items=(own_gemm, next_item),
+                other_item=other_gemm,
+                why=why,
+            )
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
@@ -144,11 +149,8 @@ def group_by_count(alignment: Alignment, side: int) -> None:
         min_pieces = MIN_SHARE_OF_REGION * len(own_items)
         for op, items_of_op in own_by_op.items():
             others = others_by_op.get(op, [])
-            if (
-                len(others) != 1
-                or len(items_of_op) < 2
-                or len(items_of_op) < min_pieces
-            ):
+            is_several = len(items_of_op) >= max(2, min_pieces)
+            if len(others) != 1 or not is_several:
                 continue
             other_item = others[0]
             if _may_be_all_of(alignment, side, items_of_op, other_item):
@@ -197,7 +199,13 @@ def group_by_outer_op(alignment: Alignment, side: int) -> None:
             others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
             if len(others) == 1:
-                alignment.claim(side, own_items, others[0], gap_index, why)
+                alignment.claim(
+                    side,
+                    own_items=own_items,
+                    other_item=others[0],
+                    gap_index=gap_index,
+                    why=why,
+                )
             elif others and side == 0:
                 _claim_several(alignment, own_items, others, why)
 
@@ -249,7 +257,12 @@ def group_by_position(alignment: Alignment, side: int) -> None:
         if _may_correspond_by_position(alignment, side, own_items, other_item):
             why = "by position only: between the same neighbors"
             alignment.claim(
-                side, own_items, other_item, gap_index, why, by_sort_or_position=True
+                side,
+                own_items=own_items,
+                other_item=other_item,
+                gap_index=gap_index,
+                why=why,
+                by_sort_or_position=True,
             )
 
 
@@ -416,7 +429,10 @@ def _group_many_with_one(
     alignment.close(1, grouped_b, gaps)
     op = alignment.items[side].op_names[own_items[0]] or "the same kernel"
     alignment.add(
-        side, tuple(own_items), other_item, f"{op} {len(own_items)} times and once"
+        side,
+        own_items=tuple(own_items),
+        other_item=other_item,
+        why=f"{op} {len(own_items)} times and once",
     )
 
 
