@@ -22,7 +22,7 @@ from fusetui.analysis.diff.model import (
 )
 from fusetui.analysis.diff.names import identity, shared_start
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
-from fusetui.analysis.diff.story import changes
+from fusetui.analysis.diff.story import idle_changes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
@@ -298,7 +298,8 @@ def _waits(diff: Diff) -> str:
     """What the GPU waited for longer, or less long: the largest causes of the change of
     idle time, then those that offset it."""
     idle_ns = diff.accounting.idle_ns
-    largest_causes = [*changes(diff.side_a.idle, diff.side_b.idle).items()][:MAX_WAITS]
+    change_by_cause = idle_changes(diff.side_a.idle, diff.side_b.idle)
+    largest_causes = [*change_by_cause.items()][:MAX_WAITS]
     reasons = []
     offsets = []
     for cause, ns in largest_causes:

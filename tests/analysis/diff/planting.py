@@ -106,12 +106,12 @@ class Subject:
     def slower(self, pairs: int) -> RowKind:
         """What a kernel that takes longer is called, among so many that are on both
         sides: with one step, some others have to say what times vary by."""
-        told = len(self.items.alike) > 1 or pairs >= MIN_ROWS
+        told = len(self.items.alike_steps) > 1 or pairs >= MIN_ROWS
         return RowKind.SLOWER if told else RowKind.SAME
 
     def steps(self, place: str) -> list[int]:
         """The steps that a change is made in; none where there is no other step."""
-        alike: list[int] = self.items.alike.tolist()
+        alike: list[int] = self.items.alike_steps.tolist()
         if place == "in one step":
             return [alike[len(alike) // 2]] if len(alike) > 2 else []
         return alike if len(alike) == len(self.items.work.windows) else []

@@ -30,7 +30,7 @@ def with_run(subject: Subject) -> list[Event] | None:
         return None
     editor, work = Editor(subject), subject.items.work
     for step in sorted(steps, reverse=True):
-        _repeat(editor, int(work.row[work.of_window(step)][item]))
+        _repeat(editor, int(work.row[work.slice_of_window(step)][item]))
     return editor.finished()
 
 
@@ -73,7 +73,7 @@ def _outermost(trace: Trace, row: int) -> int:
 
 def one_of_run(subject: Subject, nth: int) -> Planted | None:
     """The nth kernel of the longest run is gone, in every step."""
-    keys = subject.items.exact
+    keys = subject.items.exact_keys
     cuts = np.flatnonzero(np.diff(keys)) + 1
     bounds = np.concatenate([[0], cuts, [len(keys)]])
     longest = int(np.diff(bounds).argmax())

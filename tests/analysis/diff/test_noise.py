@@ -159,10 +159,10 @@ def test_the_halves_of_one_recording_have_no_faster_or_slower_row(name: str) -> 
 
 def test_a_convolution_made_a_third_slower_in_one_half_is_told() -> None:
     one, other = halves("v100_resnet50_2021")
-    ns, first = other.ns.copy(), other.of_window(0)
+    ns, first = other.ns.copy(), other.slice_of_window(0)
     place = int(np.argsort(ns[first])[-10])
     for step in range(len(other.windows)):
-        ns[other.of_window(step).start + place] *= 1.3
+        ns[other.slice_of_window(step).start + place] *= 1.3
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
     assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)
     assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)

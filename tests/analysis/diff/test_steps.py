@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.dispatch import by_label
+from fusetui.analysis.diff.dispatch import dispatch_by_label
 from fusetui.analysis.diff.items import Vocabulary, items
 from fusetui.analysis.diff.windows import NoStepsError, windows
 from fusetui.analysis.diff.work import work_of
@@ -81,7 +81,7 @@ def test_an_annotation_that_repeats_around_the_work_stands_for_steps(
     path = tmp_path / "annotated.json"
     path.write_text(json.dumps({"traceEvents": events}))
     found = windows(open_trace(str(path)), "a")
-    assert (len(found), found.whole) == (5, False)
+    assert (len(found), found.is_whole_trace) == (5, False)
 
 
 def test_annotations_that_match_are_the_steps(build: Build) -> None:
@@ -190,7 +190,7 @@ def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
 ) -> None:
     """Although it is over when the GPU begins them."""
     trace = enqueued(trace_of, launched)
-    found = by_label(items(work_of(trace, "A"), Vocabulary()))
+    found = dispatch_by_label(items(work_of(trace, "A"), Vocabulary()))
     assert found["launch calls"].count.tolist() == [4] * 5
 
 

@@ -1,5 +1,9 @@
-"""Matches the work of A with that of B: pairs lanes, leaves out the blocks that only
-one side has, then aligns the rest by the best keys first."""
+"""Aligns the work of trace A with that of trace B, lane by lane.
+
+The lanes of both sides are paired first. Blocks of work that one side repeats more
+often (layers that were added, say) are taken out of them. What remains of two paired
+lanes is aligned in order of time, by the most reliable keys first.
+"""
 
 from __future__ import annotations
 
@@ -19,337 +23,440 @@ from fusetui.trace.model.arrays import Int64s
 PLACE_FACTOR = 0x1E3779B97F4A7C15
 """An odd number: its multiples, modulo 2 ** 64, lie far apart."""
 
-NO_KEY = 0  # of items that cannot be paired by a key
+NO_KEY = 0
+"""The key of items that cannot be paired by this kind of key."""
 
 MAX_PAIRS_WITHOUT_NUMPY = 10_000
-"""Where no more pairs than this are possible, items are compared without numpy, whose
+"""Where at most this many pairs are possible, items are compared without numpy, whose
 calls would cost more than the work on so few."""
 
 MAX_COMPARED_LANES = 64
-"""Lanes of each side, the largest, whose work is compared to find partners."""
+"""Only this many lanes of each side, the largest, are compared to find partners."""
 
 
-class Lanes(msgspec.Struct, frozen=True, eq=False):
-    """A lane of A and its partner of B, aligned. A lane without a partner has no items
-    on the other side."""
+class AlignedLanes(msgspec.Struct, frozen=True, eq=False):
+    """A lane of A and the lane of B that does the same work, aligned.
 
-    # the items of each lane, ascending, without those of any block (see `Block`)
+    A lane without a partner is aligned with an empty lane.
+    """
+
+    # The items of each lane, ascending, without those that are part of a `Block`.
     a: Sequence[int]
     b: Sequence[int]
-    # (i, j): `a[i]` is aligned with `b[j]`; both i and j ascend
+    # (i, j): the item `a[i]` is aligned with the item `b[j]`; both i and j ascend.
     pairs: list[Pair]
-    blocks: list[Block]  # of these two lanes
+    blocks: list[Block]  # what one of the two lanes repeats more often
 
 
 def align(
     a: WorkItems, b: WorkItems, places_a: Sequence[object], places_b: Sequence[object]
-) -> list[Lanes]:
-    """Every lane of both sides once: those of A in their order, each with its partner,
-    then those of B that have none.
+) -> list[AlignedLanes]:
+    """Pair the lanes of both sides, and align the items of each pair of lanes.
 
-    `places_a`, `places_b`: where in the program each item is; shape [items]. Items at
-    the same place are aligned first, so that no chance hit elsewhere tears a place
-    apart. The place of an item that is compared by its kernel alone does not count.
+    Items at the same place of the program are aligned first, so that two kernels that
+    are equal by chance do not tear a module apart.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        places_a: Where in the program each item of A is, one per item. The place of an
+            item that is compared by its kernel alone is ignored.
+        places_b: The same for the items of B.
+
+    Returns:
+        Each lane of both sides once: the lanes of A in their order, with their
+        partners, then the lanes of B that have no partner.
     """
     number_of_place: dict[object, int] = {}
     place_keys_a = _place_keys(a, places_a, number_of_place)
     place_keys_b = _place_keys(b, places_b, number_of_place)
-    partners = _partners(a, b)
-    blocks_of = _blocks_of_lanes((a, b), partners)
-    in_blocks_a = _in_blocks(0, blocks_of)
-    in_blocks_b = _in_blocks(1, blocks_of)
+
+    lane_pairs = _lane_pairs(a, b)
+    blocks_by_lane_pair = _blocks_by_lane_pair((a, b), lane_pairs)
+    items_in_blocks_a = _items_in_blocks(0, blocks_by_lane_pair)
+    items_in_blocks_b = _items_in_blocks(1, blocks_by_lane_pair)
+
     aligned = []
-    for (lane_a, lane_b), own_blocks in zip(partners, blocks_of, strict=True):
-        kept_a = _without(lane_a, in_blocks_a)
-        kept_b = _without(lane_b, in_blocks_b)
-        keys_a = _keys(a, kept_a, place_keys_a)
-        keys_b = _keys(b, kept_b, place_keys_b)
-        pairs = _pairs(keys_a, keys_b)
-        aligned.append(Lanes(a=kept_a, b=kept_b, pairs=pairs, blocks=own_blocks))
+    for (lane_a, lane_b), lane_blocks in zip(
+        lane_pairs, blocks_by_lane_pair, strict=True
+    ):
+        rest_of_a = _without_items(lane_a, items_in_blocks_a)
+        rest_of_b = _without_items(lane_b, items_in_blocks_b)
+        keys_a = _keys_of_lane(a, rest_of_a, place_keys_a)
+        keys_b = _keys_of_lane(b, rest_of_b, place_keys_b)
+        pairs = _aligned_pairs(keys_a, keys_b)
+        aligned.append(
+            AlignedLanes(a=rest_of_a, b=rest_of_b, pairs=pairs, blocks=lane_blocks)
+        )
     return aligned
 
 
 def _place_keys(
     items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
 ) -> Int64s:
-    """For each item a large number of its place, far from that of any other place; 0
-    for what is compared by its kernel alone. Places that `number_of_place` lacks are
-    added to it."""
-    numbers = [
+    """Return a large number for the place of each item, to be added to its keys.
+
+    The numbers of two places lie far apart, so that keys of different places stay
+    different after the addition.
+
+    Args:
+        items: The items of one side.
+        places: The place of each item.
+        number_of_place: The numbers that places have so far. New places are added to
+            it, so that both sides share the numbers.
+
+    Returns:
+        One number per item; 0 for items that are compared by their kernel alone.
+    """
+    place_numbers = [
         number_of_place.setdefault(place, len(number_of_place)) for place in places
     ]
-    keys = np.array(numbers, dtype=np.int64) * PLACE_FACTOR
-    return np.where(items.by_kernel, 0, keys)
+    place_keys = np.array(place_numbers, dtype=np.int64) * PLACE_FACTOR
+    return np.where(items.is_without_op, 0, place_keys)
 
 
-def _blocks_of_lanes(
-    sides: tuple[WorkItems, WorkItems], partners: Sequence[tuple[range, range]]
+def _blocks_by_lane_pair(
+    sides: tuple[WorkItems, WorkItems], lane_pairs: Sequence[tuple[range, range]]
 ) -> list[list[Block]]:
-    """For each pair of lanes the repeated blocks that one side has more of, which are
-    kept out of the alignment so that none is paired with parts of others. They are
-    searched for in the largest lanes first: what a block launched on other lanes is
-    part of it, and of no block there."""
+    """Find the repeated blocks that one side has more of, for each pair of lanes.
+
+    They are kept out of the alignment, so that none of them is paired with parts of
+    other blocks. The largest lanes are searched first: what a block of theirs launched
+    on other lanes belongs to that block, and to no block there.
+    """
     a, b = sides
-    blocks_of: list[list[Block]] = [[] for _ in partners]
-    sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in partners]
-    largest_first = sorted(range(len(partners)), key=lambda number: -sizes[number])
-    for number in largest_first:
-        lane_a, lane_b = partners[number]
-        kept_a = _without(lane_a, _in_blocks(0, blocks_of))
-        kept_b = _without(lane_b, _in_blocks(1, blocks_of))
-        for block in blocks(_lane_work(a, kept_a), _lane_work(b, kept_b)):
-            in_blocks_a = _in_blocks(0, blocks_of)
-            in_blocks_b = _in_blocks(1, blocks_of)
-            beside = _beside(sides, partners, block, (in_blocks_a, in_blocks_b))
-            blocks_of[number].append(msgspec.structs.replace(block, beside=beside))
-    return blocks_of
+    blocks_by_lane_pair: list[list[Block]] = [[] for _ in lane_pairs]
+    sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in lane_pairs]
+    largest_first = sorted(range(len(lane_pairs)), key=lambda index: -sizes[index])
+
+    for lane_pair_index in largest_first:
+        lane_a, lane_b = lane_pairs[lane_pair_index]
+        rest_of_a = _without_items(lane_a, _items_in_blocks(0, blocks_by_lane_pair))
+        rest_of_b = _without_items(lane_b, _items_in_blocks(1, blocks_by_lane_pair))
+
+        for block in blocks(_lane_work(a, rest_of_a), _lane_work(b, rest_of_b)):
+            items_in_blocks = (
+                _items_in_blocks(0, blocks_by_lane_pair),
+                _items_in_blocks(1, blocks_by_lane_pair),
+            )
+            on_other_lanes = _block_items_on_other_lanes(
+                sides, lane_pairs, block, items_in_blocks
+            )
+            complete_block = msgspec.structs.replace(
+                block, items_on_other_lanes=on_other_lanes
+            )
+            blocks_by_lane_pair[lane_pair_index].append(complete_block)
+    return blocks_by_lane_pair
 
 
-def _beside(
+def _block_items_on_other_lanes(
     sides: tuple[WorkItems, WorkItems],
-    partners: Sequence[tuple[range, range]],
+    lane_pairs: Sequence[tuple[range, range]],
     block: Block,
-    in_blocks: tuple[set[int], set[int]],
+    items_in_blocks: tuple[set[int], set[int]],
 ) -> tuple[int, ...]:
-    """The items, ascending, that a block launched on other lanes: of one key (`by_op`)
-    either all, or none if the lane has not so many more of it than its partner.
-    `in_blocks`: the items of A and of B that are part of other blocks."""
+    """Return the items that a block launched on lanes other than its own, ascending.
+
+    A layer launches its collectives on another stream, for example. Items count only
+    where the lane has that many more of them than its partner. So of all items with one
+    key (`WorkItems.op_keys`) on a lane, either all or none are returned.
+
+    Args:
+        sides: The items of A and of B.
+        lane_pairs: The items of each lane of A and of its partner in B.
+        block: A block that one side repeats more often.
+        items_in_blocks: The items of A and of B that are already part of blocks.
+    """
     side = block.side
     other_side = 1 - side
-    own = sides[side]
-    launched = {*launched_on_other_lanes(own, block.items)} - in_blocks[side]
+    own_items = sides[side]
+    launched = set(launched_on_other_lanes(own_items, block.items))
+    launched -= items_in_blocks[side]
     if not launched:
         return ()
-    beside: list[int] = []
-    for lanes in partners:
-        own_lane = _without(lanes[side], in_blocks[side])
-        other_lane = _without(lanes[other_side], in_blocks[other_side])
-        more = _times_by_op(own, own_lane)
-        more.subtract(_times_by_op(sides[other_side], other_lane))
+
+    on_other_lanes: list[int] = []
+    for lanes in lane_pairs:
+        own_lane = _without_items(lanes[side], items_in_blocks[side])
+        other_lane = _without_items(lanes[other_side], items_in_blocks[other_side])
+        surplus_by_key = _count_by_op_key(own_items, own_lane)
+        surplus_by_key.subtract(_count_by_op_key(sides[other_side], other_lane))
+
         launched_here = [item for item in own_lane if item in launched]
-        times_launched = _times_by_op(own, launched_here)
+        launched_by_key = _count_by_op_key(own_items, launched_here)
         for item in launched_here:
-            key = int(own.by_op[item])
-            if times_launched[key] <= more[key]:
-                beside.append(item)
-    return tuple(sorted(beside))
+            key = int(own_items.op_keys[item])
+            if launched_by_key[key] <= surplus_by_key[key]:
+                on_other_lanes.append(item)
+    return tuple(sorted(on_other_lanes))
 
 
-def _times_by_op(items: WorkItems, members: Sequence[int]) -> Counter[int]:
-    """How many of these items have each key `by_op`."""
-    return Counter(items.by_op[[*members]].tolist())
+def _count_by_op_key(items: WorkItems, members: Sequence[int]) -> Counter[int]:
+    """Count how many of these items have each of the keys `WorkItems.op_keys`."""
+    return Counter(items.op_keys[[*members]].tolist())
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
-    """These items of a lane as what blocks are searched in."""
+    """Collect what the search for blocks needs to know of these items of a lane."""
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
-        keys=items.by_op[members], features=items.features[members], items=members
+        keys=items.op_keys[members], features=items.features[members], items=members
     )
 
 
-def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
-    """The items of a side that are part of blocks, in their lane or beside it."""
+def _items_in_blocks(
+    side: int, blocks_by_lane_pair: Sequence[Sequence[Block]]
+) -> set[int]:
+    """Return the items of a side that are part of blocks, on whatever lane."""
     members: set[int] = set()
-    for blocks_of_lane in blocks_of:
-        for block in blocks_of_lane:
+    for lane_blocks in blocks_by_lane_pair:
+        for block in lane_blocks:
             if block.side == side:
-                members.update(block.items, block.beside)
+                members.update(block.items, block.items_on_other_lanes)
     return members
 
 
-def _without(lane: range, items: set[int]) -> Sequence[int]:
-    """The items of a lane that are not among these."""
-    if not items:
+def _without_items(lane: range, excluded: set[int]) -> Sequence[int]:
+    """Return the items of a lane without the excluded ones."""
+    if not excluded:
         return lane
-    return [item for item in lane if item not in items]
+    return [item for item in lane if item not in excluded]
 
 
-class _Keys(msgspec.Struct, frozen=True, eq=False):
-    """The keys of the items of a lane by which they can be paired; arrays of shape
-    [items]. See WorkItems."""
+class _LaneKeys(msgspec.Struct, frozen=True, eq=False):
+    """The keys by which the items of a lane can be paired, one per item of the lane.
 
-    exact: Int64s
-    by_op: Int64s
-    by_single_kernel: Int64s
-    by_class: Int64s
-    place: Int64s  # to be added to a key so that it is equal within a place only
+    See `WorkItems` for what each kind of key says.
+    """
+
+    exact_keys: Int64s
+    op_keys: Int64s
+    single_kernel_keys: Int64s
+    class_keys: Int64s
+    place_keys: Int64s  # added to a key, so that it is equal within one place only
 
     def __len__(self) -> int:
-        return len(self.exact)
+        return len(self.exact_keys)
 
 
-def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
-    """The keys of these items of a lane; `place_keys` has the shape of all items."""
+def _keys_of_lane(
+    items: WorkItems, lane: Sequence[int], place_keys: Int64s
+) -> _LaneKeys:
+    """Collect the keys of these items of a lane; `place_keys` has one per item."""
     members = np.array(lane, dtype=np.intp)
-    return _Keys(
-        exact=items.exact[members],
-        by_op=items.by_op[members],
-        by_single_kernel=items.by_single_kernel[members],
-        by_class=items.by_class[members],
-        place=place_keys[members],
+    return _LaneKeys(
+        exact_keys=items.exact_keys[members],
+        op_keys=items.op_keys[members],
+        single_kernel_keys=items.single_kernel_keys[members],
+        class_keys=items.class_keys[members],
+        place_keys=place_keys[members],
     )
 
 
-def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
-    """The pairs of equal keys, as positions in both lanes, ascending on both sides.
+def _aligned_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
+    """Pair the items of two lanes whose keys are equal, in order.
 
-    The keys are used one after another, each within the gaps that those before it left:
-    all of them first within places of the program, then all of them anywhere.
+    The kinds of keys are used one after another, each in the gaps that the ones before
+    it left. All of them are used within places of the program first, then all of them
+    regardless of the place.
+
+    Returns:
+        Positions in both lanes, ascending on both sides.
     """
-    anywhere = _keys_in_order(a, b)
-    within_places = []
-    for keys_a, keys_b in anywhere:
-        at_place_a = _with_place(keys_a, a.place)
-        at_place_b = _with_place(keys_b, b.place)
-        within_places.append((at_place_a, at_place_b))
-    whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
+    keys_anywhere = _keys_in_order_of_trust(a, b)
+    keys_within_places = []
+    for keys_a, keys_b in keys_anywhere:
+        within_places_a = _with_place(keys_a, a.place_keys)
+        within_places_b = _with_place(keys_b, b.place_keys)
+        keys_within_places.append((within_places_a, within_places_b))
+
+    whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
-    for keys_a, keys_b in [*within_places, *anywhere]:
-        for gap in list(gaps(pairs, whole)):
-            pairs += _match(keys_a, keys_b, gap)
+    for keys_a, keys_b in [*keys_within_places, *keys_anywhere]:
+        for gap in list(gaps(pairs, whole_lanes)):
+            pairs += _pairs_in_gap(keys_a, keys_b, gap)
         pairs.sort()
     return pairs
 
 
-def _keys_in_order(a: _Keys, b: _Keys) -> list[tuple[Int64s, Int64s]]:
-    """The keys of A and of B by which items are paired, the best first.
+def _keys_in_order_of_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s]]:
+    """List the kinds of keys of A and of B, the most reliable kind first.
 
-    That is the same kernel under the same op, if as many as half of the pieces that
-    both have by op are such. Otherwise (other hardware, another library) the op comes
-    first, so that names that agree by chance do not mislead.
+    Usually that is the same kernel under the same op. But if less than half of the work
+    with the same op also has the same kernel (on other hardware, or with another
+    library), the op comes first, so that kernels whose names agree by chance do not
+    mislead.
     """
-    by_kernel = (a.exact, b.exact)
-    by_op = (a.by_op, b.by_op)
-    by_single_kernel = (a.by_single_kernel, b.by_single_kernel)
-    by_class = (a.by_class, b.by_class)
-    if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
-        return [by_op, by_kernel, by_single_kernel, by_class]
-    return [by_kernel, by_op, by_single_kernel, by_class]
+    exact = (a.exact_keys, b.exact_keys)
+    same_op = (a.op_keys, b.op_keys)
+    single_kernel = (a.single_kernel_keys, b.single_kernel_keys)
+    same_class = (a.class_keys, b.class_keys)
+
+    with_same_kernel = _in_common(a.exact_keys, b.exact_keys)
+    with_same_op = _in_common(a.op_keys, b.op_keys)
+    if 2 * with_same_kernel < with_same_op:
+        return [same_op, exact, single_kernel, same_class]
+    return [exact, same_op, single_kernel, same_class]
 
 
-def _with_place(key: Int64s, place: Int64s) -> Int64s:
-    """Keys that are equal only within one place; NO_KEY stays as it is."""
-    return np.where(key, key + place, NO_KEY)
+def _with_place(keys: Int64s, place_keys: Int64s) -> Int64s:
+    """Make keys equal only within one place of the program; NO_KEY stays as it is."""
+    return np.where(keys != NO_KEY, keys + place_keys, NO_KEY)
 
 
-def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The pairs of equal keys in a gap, as positions in both lanes: a longest common
-    subsequence of the items that have a key."""
+def _pairs_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:
+    """Pair the items of a gap whose keys are equal, in order.
+
+    The pairs are a longest common subsequence of the items that have a key.
+
+    Args:
+        keys_a: The keys of one kind of the whole lane of A.
+        keys_b: The keys of the same kind of the whole lane of B.
+        gap: The part of both lanes in which items are paired.
+
+    Returns:
+        Positions in both lanes.
+    """
     if not gap.cells:
         return []
-    gap_a = key_a[gap.first_a : gap.last_a]
-    gap_b = key_b[gap.first_b : gap.last_b]
-    if len(gap_a) * len(gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
-        pairs = _match_many(gap_a, gap_b)
+
+    keys_in_gap_a = keys_a[gap.first_a : gap.last_a]
+    keys_in_gap_b = keys_b[gap.first_b : gap.last_b]
+    if len(keys_in_gap_a) * len(keys_in_gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
+        pairs = _equal_keys_by_numpy(keys_in_gap_a, keys_in_gap_b)
     else:
-        pairs = _match_few(gap_a.tolist(), gap_b.tolist())
+        pairs = _equal_keys(keys_in_gap_a.tolist(), keys_in_gap_b.tolist())
     return [(i + gap.first_a, j + gap.first_b) for i, j in pairs]
 
 
-def _match_many(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
-    """The pairs of equal keys of two sequences, as positions in them, with numpy."""
-    places_a = np.flatnonzero(keys_a != NO_KEY).tolist()
-    places_b = np.flatnonzero(keys_b != NO_KEY).tolist()
-    matches = match(keys_a[places_a], keys_b[places_b])
-    return [(places_a[i], places_b[j]) for i, j in matches]
+def _equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
+    """Pair the equal keys of two long sequences, as positions in them."""
+    positions_a = np.flatnonzero(keys_a != NO_KEY).tolist()
+    positions_b = np.flatnonzero(keys_b != NO_KEY).tolist()
+    matches = match(keys_a[positions_a], keys_b[positions_b])
+    return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
-def _match_few(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
-    """As `_match_many`, without numpy."""
-    common = set(keys_a).intersection(keys_b) - {NO_KEY}
-    if not common:
+def _equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
+    """Pair the equal keys of two short sequences, as positions in them."""
+    common_keys = set(keys_a).intersection(keys_b) - {NO_KEY}
+    if not common_keys:
         return []
-    places_a = [place for place, key in enumerate(keys_a) if key in common]
-    places_b = [place for place, key in enumerate(keys_b) if key in common]
-    common_a = [keys_a[place] for place in places_a]
-    common_b = [keys_b[place] for place in places_b]
-    matches = longest_common(common_a, common_b)
-    return [(places_a[i], places_b[j]) for i, j in matches]
+
+    positions_a = [i for i, key in enumerate(keys_a) if key in common_keys]
+    positions_b = [j for j, key in enumerate(keys_b) if key in common_keys]
+    matches = longest_common(
+        [keys_a[i] for i in positions_a], [keys_b[j] for j in positions_b]
+    )
+    return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
-def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
-    """The items of each lane of A and those of its partner in B, in the order of A's
-    lanes, then the lanes of B that have no partner. A lane without a partner is paired
-    with an empty range."""
+def _lane_pairs(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
+    """Pair each lane of A with the lane of B that does the same work.
+
+    Returns:
+        The items of both lanes of each pair: the lanes of A in their order, then the
+        lanes of B without a partner. A lane without a partner is paired with an empty
+        range.
+    """
     lanes_a = _lanes(a)
     lanes_b = _lanes(b)
     if len(lanes_a) == len(lanes_b) == 1:
         return [(lanes_a[0], lanes_b[0])]
-    partner_of_a = _partner_numbers(a, b, lanes_a, lanes_b)
+
+    partner_of_lane_a = _partner_of_lane_a(a, b, lanes_a, lanes_b)
     no_items = range(0)
-    pairs = []
-    for number_a, lane_a in enumerate(lanes_a):
-        number_b = partner_of_a.get(number_a)
-        pairs.append((lane_a, no_items if number_b is None else lanes_b[number_b]))
-    with_partner = {*partner_of_a.values()}
-    for number_b, lane_b in enumerate(lanes_b):
-        if number_b not in with_partner:
-            pairs.append((no_items, lane_b))
-    return pairs
+    lane_pairs = []
+    for index_a, lane_a in enumerate(lanes_a):
+        index_b = partner_of_lane_a.get(index_a)
+        lane_b = no_items if index_b is None else lanes_b[index_b]
+        lane_pairs.append((lane_a, lane_b))
+
+    lanes_with_partner = set(partner_of_lane_a.values())
+    for index_b, lane_b in enumerate(lanes_b):
+        if index_b not in lanes_with_partner:
+            lane_pairs.append((no_items, lane_b))
+    return lane_pairs
 
 
-def _partner_numbers(
+def _partner_of_lane_a(
     a: WorkItems, b: WorkItems, lanes_a: Sequence[range], lanes_b: Sequence[range]
 ) -> dict[int, int]:
-    """By the number of a lane of A, that of its partner in B. Of the largest lanes those
-    with the most work in common are partners, then the larger ones, then those with the
-    nearest numbers; what is beyond them is paired by size."""
-    largest_a = _largest_first(lanes_a)
-    largest_b = _largest_first(lanes_b)
-    common: dict[Pair, int] = {}
-    for i in largest_a[:MAX_COMPARED_LANES]:
-        for j in largest_b[:MAX_COMPARED_LANES]:
-            common[i, j] = _common_work(a, b, lanes_a[i], lanes_b[j])
+    """Choose the partner in B of each lane of A.
+
+    Of the MAX_COMPARED_LANES largest lanes of each side, those with the most work in
+    common become partners first; then larger lanes before smaller ones, then lanes
+    whose indices are closest. The remaining lanes are paired by size.
+
+    Returns:
+        {index into `lanes_a`: index into `lanes_b`}, without lanes that get no partner.
+    """
+    largest_first_a = _largest_first(lanes_a)
+    largest_first_b = _largest_first(lanes_b)
+    common_work: dict[Pair, int] = {}
+    for i in largest_first_a[:MAX_COMPARED_LANES]:
+        for j in largest_first_b[:MAX_COMPARED_LANES]:
+            common_work[i, j] = _common_work(a, b, lanes_a[i], lanes_b[j])
 
     def most_in_common_first(pair: Pair) -> tuple[int, int, int, Pair]:
         i, j = pair
-        smaller = min(len(lanes_a[i]), len(lanes_b[j]))
-        return -common[pair], -smaller, abs(i - j), pair
+        size_of_smaller = min(len(lanes_a[i]), len(lanes_b[j]))
+        return -common_work[pair], -size_of_smaller, abs(i - j), pair
 
-    partner_of_a: dict[int, int] = {}
-    taken_of_b: set[int] = set()
-    for i, j in sorted(common, key=most_in_common_first):
-        if i not in partner_of_a and j not in taken_of_b:
-            partner_of_a[i] = j
-            taken_of_b.add(j)
-    rest_of_a = [i for i in largest_a if i not in partner_of_a]
-    rest_of_b = [j for j in largest_b if j not in taken_of_b]
-    partner_of_a |= zip(rest_of_a, rest_of_b, strict=False)
-    return partner_of_a
+    partner_of_lane_a: dict[int, int] = {}
+    lanes_b_with_partner: set[int] = set()
+    for i, j in sorted(common_work, key=most_in_common_first):
+        if i not in partner_of_lane_a and j not in lanes_b_with_partner:
+            partner_of_lane_a[i] = j
+            lanes_b_with_partner.add(j)
+
+    rest_of_a = [i for i in largest_first_a if i not in partner_of_lane_a]
+    rest_of_b = [j for j in largest_first_b if j not in lanes_b_with_partner]
+    partner_of_lane_a.update(zip(rest_of_a, rest_of_b, strict=False))
+    return partner_of_lane_a
 
 
 def _common_work(a: WorkItems, b: WorkItems, lane_a: range, lane_b: range) -> int:
-    """How much work two lanes have in common: the pieces that are the same by op, and
-    once more those that are the same kernel under the same op."""
-    span_a = slice(lane_a.start, lane_a.stop)
-    span_b = slice(lane_b.start, lane_b.stop)
-    same_ops = _in_common(a.by_op[span_a], b.by_op[span_b])
-    same_kernels = _in_common(a.exact[span_a], b.exact[span_b])
+    """Measure how much work two lanes have in common.
+
+    A piece of work counts once if it is the same op, and once more if it is the same
+    kernel under that op.
+    """
+    slice_a = slice(lane_a.start, lane_a.stop)
+    slice_b = slice(lane_b.start, lane_b.stop)
+    same_ops = _in_common(a.op_keys[slice_a], b.op_keys[slice_b])
+    same_kernels = _in_common(a.exact_keys[slice_a], b.exact_keys[slice_b])
     return same_ops + same_kernels
 
 
 def _largest_first(lanes: Sequence[range]) -> list[int]:
-    """The numbers of the lanes, by how many items they have; the first one of equals
-    first."""
-    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
+    """Return the indices of the lanes by descending size; equal sizes stay in order."""
+    return sorted(range(len(lanes)), key=lambda index: (-len(lanes[index]), index))
 
 
 def _lanes(items: WorkItems) -> list[range]:
-    """The items of each lane, which follow each other; one empty range without any
-    items."""
-    cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
-    return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
+    """Return the items of each lane, which are consecutive.
+
+    Without any items, there is one lane, and it is empty.
+    """
+    # The positions at which an item is on another lane than the item before it.
+    first_items = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
+    bounds = [0, *first_items, len(items)]
+    return [range(first, last) for first, last in pairwise(bounds)]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
-    """How many keys two lanes have in common: a key that occurs 2 times in the one and
-    3 times in the other counts as 2."""
+    """Count the keys that two lanes have in common.
+
+    A key that occurs 2 times in one lane and 3 times in the other counts as 2.
+    """
     if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()
-    values_a, times_a = np.unique(a, return_counts=True)
-    values_b, times_b = np.unique(b, return_counts=True)
+
+    values_a, counts_a = np.unique(a, return_counts=True)
+    values_b, counts_b = np.unique(b, return_counts=True)
+    # The second and third result are the positions of common values in both arrays.
     _, common_a, common_b = np.intersect1d(
         values_a, values_b, assume_unique=True, return_indices=True
     )
-    return int(np.minimum(times_a[common_a], times_b[common_b]).sum())
+    return int(np.minimum(counts_a[common_a], counts_b[common_b]).sum())

@@ -1,4 +1,13 @@
-"""Which repetitions of a block of work (layers, iterations) only one side has."""
+"""Finds blocks of work (layers, iterations) that one side repeats more often.
+
+A *block* is a sequence of pieces of work that a lane runs several times in a row, such
+as the kernels of one layer. A *piece* is one GPU event, or one CPU op in a trace
+without a GPU. Where a lane of A repeats a block more often than its partner in B, or
+the reverse, the *surplus* are the blocks that have no counterpart.
+
+In this file, the *longer* lane is the one that repeats a block more often, and the
+*shorter* one is its partner.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +16,48 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import in_order, occurrences
+from fusetui.analysis.diff.sequences import cheapest_in_order, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 MAX_BLOCKS = 8
-"""So many different blocks are looked for in a lane: that of the forward pass, that of
-the backward pass and others."""
+"""At most this many different blocks are looked for in a lane: that of the forward
+pass, that of the backward pass and others."""
 
 MAX_COMPARED_CELLS = 1 << 24
-"""Blocks are compared by all of their pieces if that takes no more comparisons; else by
-every second piece, or every third, and so on."""
+"""Blocks are compared by all of their pieces if that takes at most this many
+comparisons; else by every second piece, or every third, and so on."""
 
-MIN_DISTINCT_PIECES = 4  # that a block consists of
-MIN_REPETITIONS = 3  # of a block, on the side that has it more often
+MIN_DISTINCT_PIECES = 4
+"""A block consists of at least this many different pieces."""
+
+MIN_REPETITIONS = 3
+"""A block occurs at least this often in a row on the side that has it more often."""
+
 MAX_BLOCK_SIZES = 16
-"""So many sizes of a block are tried: the most frequent distances between equal
+"""This many sizes of a block are tried: the most frequent distances between equal
 pieces."""
 
 MIN_AGREEING_SHARE = 0.75
-"""So much of a block occurs as many times more often as the block itself."""
+"""At least this share of the pieces of a block must agree on how many blocks one side
+has more."""
+
+NO_WORK = 0
+"""The key of positions beyond the end of a lane."""
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
-    """The work of a lane, in order: arrays of shape [pieces]."""
+    """The pieces of work of a lane, in order of time."""
 
-    keys: Int64s  # equal for what may be the same work
-    features: Int64s  # of its times, shape [pieces, features]: see WorkItems.features
-    items: Rows  # the number of the item of each piece
+    keys: Int64s  # one per piece: equal for what may be the same work
+    features: Int64s  # times, [pieces, features] in ns: see `WorkItems.features`
+    items: Rows  # one per piece: its index into the items of the side
 
-    def without(self, places: Rows) -> LaneWork:
-        """All pieces but those at these places."""
+    def without(self, positions: Rows) -> LaneWork:
+        """Return the lane without the pieces at these positions."""
         return LaneWork(
-            keys=np.delete(self.keys, places),
-            features=np.delete(self.features, places, axis=0),
-            items=np.delete(self.items, places),
+            keys=np.delete(self.keys, positions),
+            features=np.delete(self.features, positions, axis=0),
+            items=np.delete(self.items, positions),
         )
 
 
@@ -48,47 +65,54 @@ class Block(msgspec.Struct, frozen=True):
     """A block of work that occurs more often on one side than on the other."""
 
     side: int  # the one that has it more often: 0 for A, 1 for B
-    a: int  # how often it occurs in A
-    b: int
-    items: tuple[int, ...]  # what that side has more of, ascending
-    beside: tuple[int, ...] = ()  # what it launched for that on other lanes
+    times_in_a: int  # how often it occurs in A
+    times_in_b: int
+    items: tuple[int, ...]  # the items of the surplus blocks of that side, ascending
+    items_on_other_lanes: tuple[int, ...] = ()  # what these blocks launched elsewhere
 
 
-class Repeat(msgspec.Struct, frozen=True, eq=False):
-    """A block that one sequence, the many, has more often than another, the few. The
-    blocks are where their mark is: a piece that occurs once in each."""
+class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
+    """A block that the longer lane has more often than the shorter one.
 
-    size: int  # pieces of a block
-    more: int  # how many blocks more the many have
-    many: Rows  # the places of the mark in the many
-    few: Rows  # and in the few
+    Each block has a *mark*: a kind of piece that occurs once in it. The positions of
+    the marks say where the blocks are.
+    """
+
+    pieces_per_block: int
+    surplus_blocks: int  # how many blocks more the longer lane has
+    marks_in_longer: Rows  # positions in the longer lane, one per block
+    marks_in_shorter: Rows
 
 
 def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
-    """The blocks that repeat in a row and are not equally many in two lanes, A's before
-    B's. The surplus of each is left out of the lane before the next one is searched."""
+    """Find the blocks that two lanes do not repeat equally often.
+
+    The surplus of each block is left out of its lane before the next block is searched.
+    Blocks that A has more often are found first.
+    """
     unequal: list[Block] = []
     while len(unequal) < MAX_BLOCKS:
-        repeat_of_a = repeat(a.keys, b.keys)
-        if repeat_of_a is not None:
-            surplus = _surplus(a, b, repeat_of_a)
+        more_in_a = most_explaining_block(longer_keys=a.keys, shorter_keys=b.keys)
+        if more_in_a is not None:
+            surplus = _surplus_positions(longer=a, shorter=b, block=more_in_a)
             block_of_a = Block(
                 side=0,
-                a=len(repeat_of_a.many),
-                b=len(repeat_of_a.few),
+                times_in_a=len(more_in_a.marks_in_longer),
+                times_in_b=len(more_in_a.marks_in_shorter),
                 items=tuple(a.items[surplus].tolist()),
             )
             unequal.append(block_of_a)
             a = a.without(surplus)
             continue
-        repeat_of_b = repeat(b.keys, a.keys)
-        if repeat_of_b is None:
+
+        more_in_b = most_explaining_block(longer_keys=b.keys, shorter_keys=a.keys)
+        if more_in_b is None:
             break
-        surplus = _surplus(b, a, repeat_of_b)
+        surplus = _surplus_positions(longer=b, shorter=a, block=more_in_b)
         block_of_b = Block(
             side=1,
-            a=len(repeat_of_b.few),
-            b=len(repeat_of_b.many),
+            times_in_a=len(more_in_b.marks_in_shorter),
+            times_in_b=len(more_in_b.marks_in_longer),
             items=tuple(b.items[surplus].tolist()),
         )
         unequal.append(block_of_b)
@@ -96,273 +120,429 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     return unequal
 
 
-def _surplus(many: LaneWork, few: LaneWork, repeated: Repeat) -> Rows:
-    """The places, ascending, of the pieces of the blocks that the many have more: those
-    that remain when each block of the few is paired, in order, with the one whose times
-    fit it best."""
-    # the numbers of the blocks of the many, one for each block of the few
-    with_counterpart = in_order(_costs(many, few, repeated), repeated.more)
-    surplus_blocks = np.setdiff1d(np.arange(len(repeated.many)), with_counterpart)
-    places = []
-    for run in runs(surplus_blocks):
-        begin, end = _best_fitting(many, few, repeated, with_counterpart, run)
-        places.append(np.arange(begin, end))
-    return np.unique(np.concatenate(places))
+def _surplus_positions(
+    longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
+) -> Rows:
+    """Return the positions in the longer lane of the blocks without a counterpart.
+
+    Each block of the shorter lane is paired, in order, with the block of the longer
+    lane whose times fit it best. The blocks that remain are the surplus.
+    """
+    # The blocks of the longer lane, by index, that are paired with a block of the
+    # shorter lane: one for each block of the shorter lane.
+    with_counterpart = cheapest_in_order(
+        _pairing_costs(longer, shorter, block), block.surplus_blocks
+    )
+    every_block = np.arange(len(block.marks_in_longer))
+    without_counterpart = np.setdiff1d(every_block, with_counterpart)
+
+    positions = []
+    for run in consecutive_runs(without_counterpart):
+        begin, end = _best_fitting_range(longer, shorter, block, with_counterpart, run)
+        positions.append(np.arange(begin, end))
+    return np.unique(np.concatenate(positions))
 
 
-def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
-    """For each block of the few, what each of the `more` + 1 blocks of the many that
-    may be its counterpart costs, in order: the sum of the differences of their times
-    (`features`). A piece of other work costs the times of both."""
-    compared_pieces = _compared_pieces(repeated, features=many.features.shape[1])
-    of_many = _windows(many, repeated.many, compared_pieces)
-    of_few = _windows(few, repeated.few, compared_pieces)
-    for block in range(len(repeated.few)):
-        candidates = slice(block, block + repeated.more + 1)
-        is_same_work = of_many.keys[candidates] == of_few.keys[block]
-        of_candidates = of_many.features[candidates]
-        of_block = of_few.features[block]
-        differences = np.abs(of_candidates - of_block).sum(axis=2)
-        sums = (of_candidates + of_block).sum(axis=2)
-        costs_of_pieces = np.where(is_same_work, differences, sums)
-        yield costs_of_pieces.sum(axis=1)
+def _pairing_costs(
+    longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
+) -> Iterator[Int64s]:
+    """Yield what it costs to pair each block of the shorter lane with its candidates.
+
+    Block n of the shorter lane has `surplus_blocks` + 1 candidates: the blocks n, n +
+    1, and so on of the longer lane. The cost of a pair is the sum of the differences of
+    their times (`LaneWork.features`). A piece that is other work in the two blocks
+    costs the times of both.
+
+    Yields:
+        For each block of the shorter lane, one cost per candidate.
+    """
+    offsets = _sampled_offsets(block, features_per_piece=longer.features.shape[1])
+    longer_blocks = _cut_into_blocks(longer, block.marks_in_longer, offsets)
+    shorter_blocks = _cut_into_blocks(shorter, block.marks_in_shorter, offsets)
+
+    for index in range(len(block.marks_in_shorter)):
+        candidates = slice(index, index + block.surplus_blocks + 1)
+        candidate_features = longer_blocks.features[candidates]
+        own_features = shorter_blocks.features[index]
+
+        is_same_work = longer_blocks.keys[candidates] == shorter_blocks.keys[index]
+        differences = np.abs(candidate_features - own_features).sum(axis=2)
+        sums = (candidate_features + own_features).sum(axis=2)
+        cost_of_piece = np.where(is_same_work, differences, sums)
+        yield cost_of_piece.sum(axis=1)
 
 
-def _compared_pieces(repeated: Repeat, *, features: int) -> Rows:
-    """The places in a block of the pieces by which blocks are compared: all, or every
-    second and so on, so that it takes at most MAX_COMPARED_CELLS comparisons of
-    features."""
-    candidates = repeated.more + 1
-    cells = len(repeated.few) * candidates * repeated.size * features
-    every_nth = 1 + cells // MAX_COMPARED_CELLS
-    return np.arange(0, repeated.size, every_nth)
+def _sampled_offsets(block: RepeatedBlock, *, features_per_piece: int) -> Rows:
+    """Choose the pieces by which two blocks are compared, as offsets within a block.
+
+    Comparing every piece of large blocks would be slow. Beyond MAX_COMPARED_CELLS
+    comparisons, only every second, third, ... piece of a block is compared.
+    """
+    candidates_per_block = block.surplus_blocks + 1
+    block_pairs = len(block.marks_in_shorter) * candidates_per_block
+    comparisons = block_pairs * block.pieces_per_block * features_per_piece
+
+    stride = 1 + comparisons // MAX_COMPARED_CELLS
+    return np.arange(0, block.pieces_per_block, stride)
 
 
-class _Windows(msgspec.Struct, frozen=True, eq=False):
-    """Pieces of blocks. What lies beyond the end of the lane has the key 0 and takes no
-    time."""
+class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
+    """The compared pieces of several blocks.
+
+    What lies beyond the end of the lane has the key NO_WORK and takes no time.
+    """
 
     keys: Int64s  # shape [blocks, pieces]
     features: Int64s  # shape [blocks, pieces, features]
 
 
-def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
-    """Some pieces of the blocks that start at these places of the lane. `pieces`: their
-    places within a block, counted from its start."""
-    places = starts[:, None] + pieces
-    is_inside = places < len(lane.keys)
-    places = np.minimum(places, len(lane.keys) - 1)
-    return _Windows(
-        keys=np.where(is_inside, lane.keys[places], 0),
-        features=np.where(is_inside[..., None], lane.features[places], 0),
+def _cut_into_blocks(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
+    """Collect some pieces of each of the blocks of a lane.
+
+    Args:
+        lane: The lane that the blocks are in.
+        starts: The position in the lane at which each block starts.
+        offsets: The pieces to collect, counted from the start of their block.
+    """
+    # A column plus a row: positions of the shape [blocks, pieces].
+    positions = starts[:, None] + offsets
+    is_inside = positions < len(lane.keys)
+    positions = np.minimum(positions, len(lane.keys) - 1)
+    return _BlockPieces(
+        keys=np.where(is_inside, lane.keys[positions], NO_WORK),
+        features=np.where(is_inside[..., None], lane.features[positions], 0),
     )
 
 
-def runs(numbers: Rows) -> list[tuple[int, int]]:
-    """(first, last) of each run of numbers that follow each other; `numbers` ascend.
+def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
+    """Divide ascending numbers into runs without a hole.
 
-    >>> runs(np.array([1, 2, 3, 7]))
+    Returns:
+        (first, last) of each run, both included.
+
+    >>> consecutive_runs(np.array([1, 2, 3, 7]))
     [(1, 3), (7, 7)]
     """
     if not len(numbers):
         return []
-    begins = np.flatnonzero(np.diff(numbers) > 1) + 1
-    return [(int(run[0]), int(run[-1])) for run in np.split(numbers, begins)]
+    run_starts = np.flatnonzero(np.diff(numbers) > 1) + 1
+    return [(int(run[0]), int(run[-1])) for run in np.split(numbers, run_starts)]
 
 
-def _best_fitting(
-    many: LaneWork,
-    few: LaneWork,
-    repeated: Repeat,
+def _best_fitting_range(
+    longer: LaneWork,
+    shorter: LaneWork,
+    block: RepeatedBlock,
     with_counterpart: list[int],
     run: tuple[int, int],
 ) -> tuple[int, int]:
-    """The range [begin, end) of places of the many that a run of blocks without a
-    counterpart takes: `run` is the first and the last number of these blocks.
+    """Choose the pieces of the longer lane that count as a run of surplus blocks.
 
-    The range is as many blocks long, and moved from their marks by part of a block, to
-    where the times of what is left fit the few best: a mark need not be where a block
-    begins.
+    The range is as long as these blocks. It starts at their first mark, or up to a
+    block before or after it: a mark need not be the first piece of its block. The shift
+    is the one after which the remaining pieces fit the shorter lane best.
+
+    Args:
+        longer: The lane that repeats the block more often.
+        shorter: Its partner.
+        block: The repeated block.
+        with_counterpart: For each block of the shorter lane, the index of the block of
+            the longer lane that it is paired with.
+        run: The indices of the first and the last surplus block of the run.
+
+    Returns:
+        The range [begin, end) of positions in the longer lane.
     """
     first, last = run
-    # after the last block of all there is no mark: take the range one block earlier
-    if last + 1 == len(repeated.many):
+    # After the last block of the lane there is no mark that says where it ends. Then
+    # the range of the same length that starts one block earlier is used.
+    if last + 1 == len(block.marks_in_longer):
         first -= 1
         last -= 1
-    begin = int(repeated.many[first])
-    end = int(repeated.many[last + 1])
-    # the place in the few of the block that follows the run
+    begin = int(block.marks_in_longer[first])
+    end = int(block.marks_in_longer[last + 1])
+
+    # The position in the shorter lane of the block that follows the run.
     if last + 1 in with_counterpart:
-        counterpart = int(repeated.few[with_counterpart.index(last + 1)])
+        index_in_shorter = with_counterpart.index(last + 1)
+        counterpart = int(block.marks_in_shorter[index_in_shorter])
     else:
-        counterpart = int(repeated.few[-1])
-    size = repeated.size
-    backward = _gain_backward(many, few, begin, end, counterpart, size)
-    forward = _gain_forward(many, few, begin, end, counterpart, size)
-    shift = _best_shift(backward, forward)
+        counterpart = int(block.marks_in_shorter[-1])
+
+    pieces_per_block = block.pieces_per_block
+    misfit_backward = _misfit_of_backward_shifts(
+        longer, shorter, begin, end, counterpart, pieces_per_block
+    )
+    misfit_forward = _misfit_of_forward_shifts(
+        longer, shorter, begin, end, counterpart, pieces_per_block
+    )
+    shift = _best_shift(misfit_backward, misfit_forward)
     return begin + shift, end + shift
 
 
-def _best_shift(backward: Int64s, forward: Int64s) -> int:
-    """The shift with the least value, below 0 for a shift backward. `backward`,
-    `forward`: the values of shifts by 0, 1 and so on. Of equal ones, backward before
-    forward; backward the farthest, so that the range begins early, forward the
-    nearest."""
-    if forward.min() < backward.min():
-        return int(forward.argmin())
-    best_shifts = np.flatnonzero(backward == backward.min())
+def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
+    """Return the shift with the least misfit; negative for a shift backward.
+
+    Of equal misfits, backward shifts are preferred to forward ones: the largest
+    backward shift, so that the range begins early, or else the smallest forward shift.
+
+    Args:
+        misfit_backward: The misfit of a backward shift by 0, 1, 2, ... pieces.
+        misfit_forward: The same for forward shifts.
+    """
+    if misfit_forward.min() < misfit_backward.min():
+        return int(misfit_forward.argmin())
+    best_shifts = np.flatnonzero(misfit_backward == misfit_backward.min())
     return -int(best_shifts[-1])
 
 
-def _gain_forward(
-    many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
+def _misfit_of_forward_shifts(
+    longer: LaneWork,
+    shorter: LaneWork,
+    begin: int,
+    end: int,
+    counterpart: int,
+    max_shift: int,
 ) -> Int64s:
-    """How much less well the times fit (negative: better) if the range [begin, end) is
-    shifted by 0, 1 and so on to `size` pieces towards the end of the lane; shorter where
-    other work comes first. `counterpart`: the place in the few of what begins at
-    `end`."""
-    step = np.arange(size)
-    return _gain(many, few, begin + step, end + step, counterpart + step)
+    """Return how the misfit changes if a range of surplus is shifted to later pieces.
 
+    Args:
+        longer: The lane that has the surplus.
+        shorter: Its partner.
+        begin: Where the range [begin, end) begins in the longer lane.
+        end: Where it ends.
+        counterpart: The position in the shorter lane of the piece that is paired with
+            the piece at `end`.
+        max_shift: The largest shift, in pieces.
 
-def _gain_backward(
-    many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
-) -> Int64s:
-    """As `_gain_forward`, for shifts towards the beginning of the lane."""
-    step = np.arange(size)
-    return _gain(many, few, end - 1 - step, begin - 1 - step, counterpart - 1 - step)
-
-
-def _gain(
-    many: LaneWork, few: LaneWork, leaves: Rows, enters: Rows, partner: Rows
-) -> Int64s:
-    """How much less well the times fit if the first n of some pieces leave the surplus
-    and as many enter it, for n from 0 up to the first piece of other work; shape
-    [shifts + 1].
-
-    A piece that leaves is compared with its partner from then on, and one that enters
-    was compared with the same partner before. `leaves` and `enters` are places of the
-    many, `partner` of the few, all in the order in which they move.
+    Returns:
+        The change (ns, negative: better) for shifts by 0, 1, ... pieces. There are
+        fewer than `max_shift` + 1 if other work comes before that.
     """
-    is_inside = _is_place_of(many, leaves) & _is_place_of(many, enters)
-    inside = _leading(is_inside & _is_place_of(few, partner))
-    leaves = leaves[:inside]
-    enters = enters[:inside]
-    partner = partner[:inside]
-    key = many.keys[leaves]
-    is_same_work = (key == many.keys[enters]) & (key == few.keys[partner])
-    shifts = _leading(is_same_work)
-    of_partner = few.features[partner[:shifts]]
-    of_leaving = many.features[leaves[:shifts]]
-    of_entering = many.features[enters[:shifts]]
-    apart_after = np.abs(of_leaving - of_partner).sum(axis=1)
-    apart_before = np.abs(of_entering - of_partner).sum(axis=1)
-    less_well = np.cumsum(apart_after - apart_before)
-    return np.concatenate([[0], less_well])
+    step = np.arange(max_shift)
+    return _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=begin + step,
+        entering=end + step,
+        partners=counterpart + step,
+    )
 
 
-def _leading(flags: Flags) -> int:
-    """How many flags are set before the first that is not."""
+def _misfit_of_backward_shifts(
+    longer: LaneWork,
+    shorter: LaneWork,
+    begin: int,
+    end: int,
+    counterpart: int,
+    max_shift: int,
+) -> Int64s:
+    """Return the same as `_misfit_of_forward_shifts` for shifts to earlier pieces."""
+    step = np.arange(max_shift)
+    return _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=end - 1 - step,
+        entering=begin - 1 - step,
+        partners=counterpart - 1 - step,
+    )
+
+
+def _misfit_of_shifts(
+    longer: LaneWork,
+    shorter: LaneWork,
+    *,
+    leaving: Rows,
+    entering: Rows,
+    partners: Rows,
+) -> Int64s:
+    """Return how the misfit changes as the surplus is shifted piece by piece.
+
+    With each piece of a shift, one piece leaves the surplus at one end and another one
+    enters it at the other end. The piece that leaves is compared with a partner from
+    then on; the piece that enters was compared with that same partner before. The shift
+    ends before the first piece that is not the same work in all three positions.
+
+    Args:
+        longer: The lane that has the surplus.
+        shorter: Its partner.
+        leaving: Positions in the longer lane, in the order in which they leave.
+        entering: Positions in the longer lane, in the order in which they enter.
+        partners: Positions in the shorter lane, in the same order.
+
+    Returns:
+        The change (ns, negative: better) for shifts by 0, 1, ... pieces.
+    """
+    is_in_longer = _is_position(longer, leaving) & _is_position(longer, entering)
+    is_in_both = is_in_longer & _is_position(shorter, partners)
+    positions_inside = _leading_true(is_in_both)
+    leaving = leaving[:positions_inside]
+    entering = entering[:positions_inside]
+    partners = partners[:positions_inside]
+
+    keys_leaving = longer.keys[leaving]
+    is_same_as_entering = keys_leaving == longer.keys[entering]
+    is_same_as_partner = keys_leaving == shorter.keys[partners]
+    shifts = _leading_true(is_same_as_entering & is_same_as_partner)
+
+    features_of_partner = shorter.features[partners[:shifts]]
+    features_of_leaving = longer.features[leaving[:shifts]]
+    features_of_entering = longer.features[entering[:shifts]]
+    misfit_after = np.abs(features_of_leaving - features_of_partner).sum(axis=1)
+    misfit_before = np.abs(features_of_entering - features_of_partner).sum(axis=1)
+    change_by_shift = np.cumsum(misfit_after - misfit_before)
+    return np.concatenate([[0], change_by_shift])  # a shift by 0 changes nothing
+
+
+def _leading_true(flags: Flags) -> int:
+    """Count the flags that are true before the first one that is not."""
     return int(np.logical_and.accumulate(flags).sum())
 
 
-def _is_place_of(lane: LaneWork, places: Rows) -> Flags:
-    """Whether each of these is the place of a piece of the lane."""
-    return np.asarray((places >= 0) & (places < len(lane.keys)))
+def _is_position(lane: LaneWork, positions: Rows) -> Flags:
+    """Return whether each of these numbers is the position of a piece of the lane."""
+    return np.asarray((positions >= 0) & (positions < len(lane.keys)))
 
 
-def repeat(a: Int64s, b: Int64s) -> Repeat | None:
-    """The block that A has more often than B and that explains the most pieces of A,
-    the smallest of equals; None if there is none. `a` and `b`: keys of shape
-    [pieces]."""
-    best: Repeat | None = None
-    for block in _blocks(a):
-        candidate = _more_often(block, a, b)
+def most_explaining_block(
+    *, longer_keys: Int64s, shorter_keys: Int64s
+) -> RepeatedBlock | None:
+    """Find the block whose surplus explains the most pieces of the longer lane.
+
+    Of several that explain equally many, the smallest block is chosen. Returns None if
+    the longer lane repeats no block more often than the shorter one.
+
+    Args:
+        longer_keys: The keys of the pieces of one lane, in order of time.
+        shorter_keys: The keys of the pieces of its partner.
+    """
+    best: RepeatedBlock | None = None
+    most_explained = 0
+    for block_keys in _candidate_blocks(longer_keys):
+        candidate = _surplus_of_block(block_keys, longer_keys, shorter_keys)
         if candidate is None:
             continue
-        explained = candidate.size * candidate.more
-        if best is None or explained > best.size * best.more:
+        explained_pieces = candidate.pieces_per_block * candidate.surplus_blocks
+        if best is None or explained_pieces > most_explained:
             best = candidate
+            most_explained = explained_pieces
     return best
 
 
-def _blocks(keys: Int64s) -> Iterator[Int64s]:
-    """The keys of one block for each part of a lane that repeats MIN_REPETITIONS times
-    in a row, small blocks first. A block that is another one begun elsewhere is left
-    out, as is one of fewer than MIN_DISTINCT_PIECES."""
+def _candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
+    """Yield the keys of each block that a lane repeats MIN_REPETITIONS times in a row.
+
+    Small blocks come first. A block that is another one begun at a different piece is
+    left out, as is a block of fewer than MIN_DISTINCT_PIECES different pieces.
+    """
     known_blocks: set[bytes] = set()
     for size in _block_sizes(keys):
-        is_repeated = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
-        # each part [first, last) in which a piece is what is `size` places after it
-        bounds = np.flatnonzero(np.diff(is_repeated)).reshape(-1, 2)
+        # A part of the lane [first, last) in which each piece equals the piece `size`
+        # positions later repeats a block of that size. Its bounds are where the flags
+        # change.
+        equals_later_piece = keys[:-size] == keys[size:]
+        padded_flags = np.concatenate([[False], equals_later_piece, [False]])
+        bounds = np.flatnonzero(np.diff(padded_flags)).reshape(-1, 2)
         first, last = bounds.T
         is_long_enough = last - first >= (MIN_REPETITIONS - 1) * size
+
         for start in first[is_long_enough].tolist():
-            block = keys[start : start + size]
-            sorted_keys = np.sort(block).tobytes()
+            block_keys = keys[start : start + size]
+            sorted_keys = np.sort(block_keys).tobytes()
             if sorted_keys in known_blocks:
                 continue
-            if len(np.unique(block)) >= MIN_DISTINCT_PIECES:
+            if len(np.unique(block_keys)) >= MIN_DISTINCT_PIECES:
                 known_blocks.add(sorted_keys)
-                yield block
+                yield block_keys
 
 
 def _block_sizes(keys: Int64s) -> list[int]:
-    """The MAX_BLOCK_SIZES most frequent distances between one key and the next equal
-    one, ascending; none below MIN_DISTINCT_PIECES."""
+    """Return the sizes that a block may have, ascending.
+
+    These are the MAX_BLOCK_SIZES most frequent distances between one piece and the next
+    equal piece. No size is below MIN_DISTINCT_PIECES.
+    """
+    # A stable sort by key puts the positions of equal pieces next to each other, in
+    # ascending order.
     by_key = np.argsort(keys, kind="stable")
     is_same_key = np.diff(keys[by_key]) == 0
     distances = np.diff(by_key)[is_same_key]
     distances = distances[distances >= MIN_DISTINCT_PIECES]
-    sizes, times = np.unique(distances, return_counts=True)
-    most_frequent = sizes[np.argsort(-times, kind="stable")][:MAX_BLOCK_SIZES]
-    return sorted(most_frequent.tolist())
+
+    sizes, frequencies = np.unique(distances, return_counts=True)
+    most_frequent_first = np.argsort(-frequencies, kind="stable")
+    return sorted(sizes[most_frequent_first][:MAX_BLOCK_SIZES].tolist())
 
 
-def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
-    """How many times A has a block more often than B, with the places of its mark in
-    both; None if the pieces of the block do not agree on a number (`_agreed_number`),
-    or if the block has no mark.
+def _surplus_of_block(
+    block_keys: Int64s, longer_keys: Int64s, shorter_keys: Int64s
+) -> RepeatedBlock | None:
+    """Determine how many blocks more the longer lane has, and where all blocks are.
 
-    The mark is a key that occurs once in the block, agrees on the number, and also
-    occurs in B; of several, the one that A has least often. `block`, `a`, `b`: keys of
-    pieces.
+    The blocks are located by a mark: a key that occurs once in the block, that agrees
+    with most of the block on the number of surplus blocks, and that also occurs in the
+    shorter lane. Of several such keys, the one that is rarest in the longer lane is
+    used.
+
+    Args:
+        block_keys: The keys of the pieces of one block.
+        longer_keys: The keys of the pieces of the lane that repeats the block.
+        shorter_keys: The keys of the pieces of its partner.
+
+    Returns:
+        None if the pieces of the block do not agree on a number of surplus blocks, or
+        if the block has no mark.
     """
-    keys, times_in_block = np.unique(block, return_counts=True)
-    times_in_a = occurrences(keys, a)
-    times_in_b = occurrences(keys, b)
-    blocks_more, remainder = np.divmod(times_in_a - times_in_b, times_in_block)
-    is_multiple = (remainder == 0) & (blocks_more > 0)
-    agreed = _agreed_number(blocks_more, times_in_block, is_multiple)
-    if agreed is None:
+    keys, times_in_block = np.unique(block_keys, return_counts=True)
+    times_in_longer = occurrences(keys, longer_keys)
+    times_in_shorter = occurrences(keys, shorter_keys)
+
+    surplus_pieces = times_in_longer - times_in_shorter
+    surplus_blocks, remainder = np.divmod(surplus_pieces, times_in_block)
+    is_multiple = (remainder == 0) & (surplus_blocks > 0)
+    agreed_number = _agreed_number(surplus_blocks, times_in_block, is_multiple)
+    if agreed_number is None:
         return None
-    may_be_mark = is_multiple & (blocks_more == agreed)
-    may_be_mark &= (times_in_block == 1) & (times_in_b > 0)
+
+    may_be_mark = is_multiple & (surplus_blocks == agreed_number)
+    may_be_mark &= (times_in_block == 1) & (times_in_shorter > 0)
     marks = np.flatnonzero(may_be_mark)
     if not len(marks):
         return None
-    rarest = marks[times_in_a[marks].argmin()]
-    return Repeat(
-        size=len(block),
-        more=agreed,
-        many=np.flatnonzero(a == keys[rarest]),
-        few=np.flatnonzero(b == keys[rarest]),
+
+    rarest_mark = marks[times_in_longer[marks].argmin()]
+    return RepeatedBlock(
+        pieces_per_block=len(block_keys),
+        surplus_blocks=agreed_number,
+        marks_in_longer=np.flatnonzero(longer_keys == keys[rarest_mark]),
+        marks_in_shorter=np.flatnonzero(shorter_keys == keys[rarest_mark]),
     )
 
 
 def _agreed_number(
-    blocks_more: Int64s, times_in_block: Int64s, is_counted: Flags
+    surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
-    """The number of blocks on which most pieces of a block agree; None if these are
-    fewer than MIN_AGREEING_SHARE of it. Arrays of shape [keys]: the number that each
-    key says, how many pieces of the block have the key, and whether its number
-    counts."""
-    pieces_of_block = times_in_block.sum()
-    numbers, which = np.unique(blocks_more[is_counted], return_inverse=True)
+    """Return the number of surplus blocks on which most pieces of a block agree.
+
+    Args:
+        surplus_blocks: For each key of the block, the number of surplus blocks by the
+            occurrences of this key alone.
+        times_in_block: For each key, how many pieces of the block have it.
+        is_counted: For each key, whether its number is meaningful.
+
+    Returns:
+        None if fewer than MIN_AGREEING_SHARE of the pieces of the block agree.
+    """
+    pieces_per_block = times_in_block.sum()
+    numbers, index_of_number = np.unique(
+        surplus_blocks[is_counted], return_inverse=True
+    )
     if not len(numbers):
         return None
-    pieces_that_agree = np.bincount(which, weights=times_in_block[is_counted])
-    most = pieces_that_agree.argmax()
-    if pieces_that_agree[most] < MIN_AGREEING_SHARE * pieces_of_block:
+
+    # For each number, how many pieces of the block agree on it.
+    agreeing_pieces = np.bincount(index_of_number, weights=times_in_block[is_counted])
+    most_agreed = agreeing_pieces.argmax()
+    if agreeing_pieces[most_agreed] < MIN_AGREEING_SHARE * pieces_per_block:
         return None
-    return int(numbers[most])
+    return int(numbers[most_agreed])

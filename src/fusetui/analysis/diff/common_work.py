@@ -1,5 +1,7 @@
-"""How much of the work of both sides is the same by the name of a kernel or of an op:
-whether they run one program."""
+"""Measures how much of the work of both sides is the same by its names.
+
+It shows whether the two traces are of one program at all.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fusetui.analysis.diff.groups import WorkGroup
-from fusetui.analysis.diff.items import WorkItems
+from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.names import work_class
 
 
 class CommonWork(msgspec.Struct, frozen=True):
-    """Of each side, the share of the time of its work (0 to 1) that is in groups of
-    both sides with a kernel or an op in common, or with other evidence in names."""
+    """The share of the time of each side (0 to 1) that is the same work by its names.
+
+    It is the time in groups of both sides that have a kernel or an op in common, or
+    that were matched by other evidence in names.
+    """
 
     share_of_a: float
     share_of_b: float
@@ -23,15 +28,20 @@ class CommonWork(msgspec.Struct, frozen=True):
 def common_work(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> CommonWork | None:
-    """How much of the work of both sides is the same by its names; None where a side
-    does no work that takes time."""
+    """Measure how much of the work of both sides is the same by its names.
+
+    Returns:
+        None if a side does no work that takes time.
+    """
     total_a_ns = int(a.ns.sum())
     total_b_ns = int(b.ns.sum())
     if not total_a_ns or not total_b_ns:
         return None
-    common_a_ns = common_b_ns = 0
+
+    common_a_ns = 0
+    common_b_ns = 0
     for group in groups:
-        if group.a and group.b and _have_a_name_in_common(a, b, group):
+        if group.a and group.b and _has_name_in_common(a, b, group):
             common_a_ns += sum(a.times[item] for item in group.a)
             common_b_ns += sum(b.times[item] for item in group.b)
     return CommonWork(
@@ -39,24 +49,30 @@ def common_work(
     )
 
 
-def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
-    """Whether a group has a kernel or an op on both sides, or was matched by other
-    evidence than its sort or its place. A convolution is one op, whichever library's
-    name it has."""
-    kernels_a = {a.kernel_number(item) for item in group.a}
-    if any(b.kernel_number(item) in kernels_a for item in group.b):
+def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
+    """Return whether names show that the items of a group do the same work.
+
+    That is so if both sides have the same kernel or the same op, or if the group was
+    matched by other evidence than its sort or its position. Convolutions count as one
+    op: each vendor's library has its own name for them.
+    """
+    kernels_a = {a.kernel_id(item) for item in group.a}
+    if any(b.kernel_id(item) in kernels_a for item in group.b):
         return True
-    ops_a = {a.op_number(item) for item in group.a} - {0}
-    if any(b.op_number(item) in ops_a for item in group.b):
+
+    ops_a = {a.op_id(item) for item in group.a} - {NO_OP}
+    if any(b.op_id(item) in ops_a for item in group.b):
         return True
-    if group.why and not group.by_sort_or_place:
+
+    if group.why and not group.by_sort_or_position:
         return True
+
     convolutions_a = _convolutions(a.op_names[item] for item in group.a)
     convolutions_b = _convolutions(b.op_names[item] for item in group.b)
     return not convolutions_a.isdisjoint(convolutions_b)
 
 
 def _convolutions(op_names: Iterable[str]) -> set[str]:
-    """Which of `conv` and `conv backward` these ops are."""
+    """Return which of `conv` and `conv backward` are among these ops."""
     kinds = {work_class(op, "") for op in op_names}
     return {kind for kind in kinds if kind.startswith("conv")}

@@ -1,5 +1,12 @@
-"""What the CPU does around the work of a step: ops that compute nothing, guards,
-runtime calls."""
+"""Compares what the CPU does around the work of a step.
+
+*Dispatch* is everything on the CPU that is not work itself: ops that compute nothing,
+guards of torch.compile, runtime calls. In a trace with a GPU it overlaps the work, so
+its rows are shown but not part of the sum. Without a GPU they are part of it.
+
+Slices of dispatch are compared by their *label*: the name of an op without numbers that
+change from run to run, or one label for all calls that launch work.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +23,7 @@ from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
-from fusetui.analysis.diff.work import Work
+from fusetui.analysis.diff.work import NO_STEP, Work
 from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.launches import LAUNCHES
@@ -37,21 +44,20 @@ LAUNCH_CALLS = "launch calls"
 MIN_STEPS = 3
 """Fewer steps do not show what occurs in one of them only."""
 
-Calls = dict[str, Int64s]
-"""By the label of an op, how often each step calls it: an array of shape [steps]."""
+CallsByLabel = dict[str, Int64s]
+"""{label of an op: how often each step calls it}, one count per step."""
 
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
-    """The slices of the CPU with one label in the steps used; arrays of shape [steps],
-    unless they say otherwise."""
+    """The slices of one label in the steps of a side."""
 
-    names: tuple[str, ...]  # that the slices have in the trace
-    count: Int64s
-    ns: Int64s  # self time
-    usual: Rows  # the numbers of the steps that its time is averaged over
-    rows: tuple[int, ...]  # of its slices in the representative step
-    rows_of_all_steps: Rows  # the rows of its slices; shape [slices]
-    step: Rows  # the step of each of those; shape [slices]
+    names: tuple[str, ...]  # the names of the slices in the trace
+    count: Int64s  # how many slices each step has
+    ns: Int64s  # their self time in each step
+    usual: Rows  # indices of the steps over which its time is averaged
+    rows: tuple[int, ...]  # rows of its slices in the representative step
+    rows_of_all_steps: Rows  # rows of all of its slices
+    step: Rows  # the step of each of `rows_of_all_steps`
     adds_up: bool  # its time is not part of other dispatch or of work
 
     @property
@@ -61,8 +67,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def share(self) -> RowShare:
-        """What a usual step has of it: the median count, and the mean time of the usual
-        steps."""
+        """What a usual step has: the median count, the mean time of the usual steps."""
         is_usual = self.per_step > 0
         return RowShare(
             names=self.names if is_usual else (),
@@ -73,243 +78,331 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         )
 
     def share_in(self, step: int) -> RowShare:
-        """What one step has of it, by its number."""
-        times = int(self.count[step])
+        """Return what the step with this index has."""
+        slices_in_step = int(self.count[step])
         return RowShare(
-            names=self.names if times else (),
+            names=self.names if slices_in_step else (),
             ns=int(self.ns[step]),
-            count=times,
+            count=slices_in_step,
             rows=tuple(self.rows_of_all_steps[self.step == step].tolist()),
         )
 
 
-class _OfBothSides(msgspec.Struct, frozen=True, eq=False):
-    """The dispatch of one label; None on a side that has none."""
+class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
+    """The dispatch of one label on both sides; None on a side that has none."""
 
     label: str  # of A, if the two sides call it differently
     a: Dispatch | None
     b: Dispatch | None
-    # how often each step calls the op of this label, whether it launches work or not;
-    # None where the label is no op of that side
+    # How often each step calls the op of this label, whether it launches work or not.
+    # None where the label is not an op of that side.
     calls_a: Int64s | None
     calls_b: Int64s | None
 
     @property
-    def is_as_frequent(self) -> bool:
-        """Whether the median steps of both sides have equally many."""
-        times_a = self.a.per_step if self.a else 0
-        times_b = self.b.per_step if self.b else 0
-        return times_a == times_b
+    def is_equally_frequent(self) -> bool:
+        """Whether the median steps of both sides have equally many slices."""
+        slices_a = self.a.per_step if self.a else 0
+        slices_b = self.b.per_step if self.b else 0
+        return slices_a == slices_b
 
 
 def rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
-    """The rows of dispatch: what occurs more or less often in a step, the largest change
-    of time first, then what does so in one step only; in traces without a GPU also all
-    else, in one row.
+    """Make the rows of dispatch.
 
-    `without`: rows of each trace that other rows of the diff are about. They are left
-    out, unless dispatch is part of the sum, as it is without a GPU. `renamed`: {label in
-    B: label in A} of what is the same.
+    The rows of what occurs more or less often in a step come first, the largest change
+    of time before others. Then come rows of what does so in one step only. In traces
+    without a GPU, one more row has all other dispatch.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        without: Rows of each trace that other rows of the diff are about. They are left
+            out, unless dispatch is part of the sum, as it is without a GPU.
+        renamed: {label in B: label in A} of what is the same.
     """
     is_in_sum = not (a.work.gpu or b.work.gpu)
-    as_frequent = []
-    changed = []
-    for both in _of_both_sides(a, b, without, renamed, is_in_sum):
-        if both.is_as_frequent:
-            as_frequent.append(both)
-        elif not _is_called_as_often(both.calls_a, both.calls_b):
-            changed.append(_more_or_less_often(both, is_in_sum))
-        # An op that both sides call as often has no row: where it counts less often as
-        # dispatch, it launches by itself what an op inside it launches otherwise.
-    changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    for both in as_frequent:
-        changed += _in_one_step(a, b, both)
+    equally_frequent = []
+    diff_rows = []
+    for compared in _compared_labels(a, b, without, renamed, is_in_sum):
+        if compared.is_equally_frequent:
+            equally_frequent.append(compared)
+        elif not _is_called_equally_often(compared.calls_a, compared.calls_b):
+            diff_rows.append(_row_of_changed_count(compared, is_in_sum))
+        # An op that both sides call equally often has no row. Where it counts less
+        # often as dispatch, it launches by itself what an op inside it launches
+        # otherwise.
+
+    diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
+    for compared in equally_frequent:
+        diff_rows += _row_of_single_step(a, b, compared)
     if is_in_sum:
-        changed += _all_else(as_frequent)
-    return changed
+        diff_rows += _row_of_all_else(equally_frequent)
+    return diff_rows
 
 
-def dispatched(items: WorkItems) -> Int64s:
-    """The self time of all dispatch of a side that is part of the sum, in each step
-    (ns); shape [steps]."""
+def dispatch_ns_by_step(items: WorkItems) -> Int64s:
+    """Return the self time of all dispatch of a side in each step (ns).
+
+    Only dispatch that can be part of the sum counts (`Dispatch.adds_up`).
+    """
     total_ns = np.zeros(len(items.work.windows), dtype=np.int64)
-    for dispatch in by_label(items).values():
+    for dispatch in dispatch_by_label(items).values():
         if dispatch.adds_up:
             total_ns += dispatch.ns
     return total_ns
 
 
-def _of_both_sides(
+def _compared_labels(
     a: WorkItems,
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
     is_in_sum: bool,
-) -> list[_OfBothSides]:
-    """The dispatch of each label that either side has, A's first. `is_in_sum`: dispatch
-    is part of the sum, so that no rows are left out, and other calls of an op do not
-    matter. See `rows` for the other arguments."""
-    of_a = by_label(a, None if is_in_sum else without.a)
-    of_b = _by_label_of_a(by_label(b, None if is_in_sum else without.b), renamed)
-    calls_a: Calls = {}
-    calls_b: Calls = {}
+) -> list[_ComparedLabel]:
+    """Compare the dispatch of each label that either side has, those of A first.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        without: See `rows`.
+        renamed: See `rows`.
+        is_in_sum: Whether dispatch is part of the sum. Then no rows are left out, and
+            other calls of an op do not matter.
+    """
+    dispatch_a = dispatch_by_label(a, None if is_in_sum else without.a)
+    dispatch_b = _with_labels_of_a(
+        dispatch_by_label(b, None if is_in_sum else without.b), renamed
+    )
+    calls_a: CallsByLabel = {}
+    calls_b: CallsByLabel = {}
     if not is_in_sum:
         calls_a = _calls_of_ops(a, without.a)
-        calls_b = _by_label_of_a(_calls_of_ops(b, without.b), renamed)
-    of_both_sides = []
-    for label in dict.fromkeys([*of_a, *of_b]):
-        of_label = _OfBothSides(
+        calls_b = _with_labels_of_a(_calls_of_ops(b, without.b), renamed)
+
+    compared_labels = []
+    for label in dict.fromkeys([*dispatch_a, *dispatch_b]):
+        compared = _ComparedLabel(
             label=label,
-            a=of_a.get(label),
-            b=of_b.get(label),
+            a=dispatch_a.get(label),
+            b=dispatch_b.get(label),
             calls_a=calls_a.get(label),
             calls_b=calls_b.get(label),
         )
-        of_both_sides.append(of_label)
-    return of_both_sides
+        compared_labels.append(compared)
+    return compared_labels
 
 
-def _by_label_of_a(of_b: Mapping[str, T], renamed: Mapping[str, str]) -> dict[str, T]:
-    """What B has, by the labels that A has for the same; `renamed`: {label in B: label
-    in A}."""
-    return {renamed.get(label, label): value for label, value in of_b.items()}
+def _with_labels_of_a(
+    value_by_label: Mapping[str, T], renamed: Mapping[str, str]
+) -> dict[str, T]:
+    """Replace the labels of B by those that A has for the same.
+
+    Args:
+        value_by_label: Values by labels of B.
+        renamed: {label in B: label in A}.
+    """
+    return {renamed.get(label, label): value for label, value in value_by_label.items()}
 
 
-def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
-    """How often each step calls each op, whether the op launches work or not; `without`
-    flags rows of the trace that do not count."""
+def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
+    """Count how often each step calls each op, whether the op launches work or not.
+
+    Args:
+        items: The items of a side.
+        without: True for rows of the trace that do not count.
+    """
     trace = items.trace
     steps = len(items.work.windows)
     if not steps:
         return {}
+
     ops = trace.rows_of(Role.OP)
-    ops = ops[~without[ops]]
-    in_steps = _in_steps(items, ops)
+    in_steps = _slices_in_steps(items, ops[~without[ops]])
     labels = _Labels(trace, dispatch_name)
-    groups = grouped(labels.number_of_name[trace.name[in_steps.rows]], in_steps.rows)
-    calls: Calls = {}
-    for group, label_number in enumerate(groups.keys.tolist()):
+    label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
+    groups = grouped(label_of_slice, in_steps.rows)
+
+    calls: CallsByLabel = {}
+    for group, label_index in enumerate(groups.keys.tolist()):
         step_of_call = in_steps.step[groups.places(group)]
-        label = labels.texts[label_number]
+        label = labels.texts[label_index]
         calls[label] = np.bincount(step_of_call, minlength=steps)
     return calls
 
 
-class _InSteps(msgspec.Struct, frozen=True, eq=False):
-    """Slices that begin in a step; arrays of shape [slices]."""
+class _SlicesInSteps(msgspec.Struct, frozen=True, eq=False):
+    """Slices that begin in a step, one entry per slice."""
 
-    rows: Rows
-    step: Rows  # the number of the step
-    places: Rows  # which of the slices that were given they are
+    rows: Rows  # rows of the trace
+    step: Rows  # the index of the step
+    positions: Rows  # indices into the slices that were passed in
 
 
-def _in_steps(items: WorkItems, rows: Rows) -> _InSteps:
-    """Those of these slices that begin in a step of the side."""
+def _slices_in_steps(items: WorkItems, rows: Rows) -> _SlicesInSteps:
+    """Select those of some slices that begin in a step of the side."""
     step = items.work.windows.step_of_calls(items.trace.start[rows])
-    places = np.flatnonzero(step >= 0)
-    return _InSteps(rows=rows[places], step=step[places], places=places)
+    positions = np.flatnonzero(step != NO_STEP)
+    return _SlicesInSteps(
+        rows=rows[positions], step=step[positions], positions=positions
+    )
 
 
 class _Labels:
-    """The labels of the names of a trace, numbered: `texts[number_of_name[name]]` is the
-    label of the name with the number `name` in the trace."""
+    """The labels of all names of a trace.
+
+    `texts` has each label once. `index_of_name` has the index of its label for each
+    name of the trace.
+    """
 
     def __init__(self, trace: Trace, label_of: Callable[[str], str]) -> None:
-        """`label_of`: the label for a name."""
-        numbers: dict[str, int] = {}
-        number_of_name = []
+        """Make the labels of the names of a trace.
+
+        Args:
+            trace: A trace.
+            label_of: Returns the label for a name.
+        """
+        index_of_label: dict[str, int] = {}
+        index_of_name = []
         for name in trace.names:
-            number_of_name.append(numbers.setdefault(label_of(name), len(numbers)))
-        self.number_of_name = np.array(number_of_name, dtype=np.intp)
-        self.texts = list(numbers)
+            index = index_of_label.setdefault(label_of(name), len(index_of_label))
+            index_of_name.append(index)
+        self.index_of_name = np.array(index_of_name, dtype=np.intp)
+        self.texts = list(index_of_label)
 
 
-def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Whether the median steps of both sides call an op, and equally often. Arguments:
-    the calls in each step; None, and so False, where it is no op of that side."""
+def _is_called_equally_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
+    """Return whether the median steps of both sides call an op equally often.
+
+    Args:
+        calls_a: How often each step of A calls it; None where it is no op of A.
+        calls_b: The same of B.
+
+    Returns:
+        False if a side does not call it at all.
+    """
     if calls_a is None or calls_b is None:
         return False
-    times_a = median(calls_a)
-    times_b = median(calls_b)
-    return times_a > 0 and times_a == times_b
+    median_a = median(calls_a)
+    median_b = median(calls_b)
+    return median_a > 0 and median_a == median_b
 
 
-def _more_or_less_often(both: _OfBothSides, is_in_sum: bool) -> Row:
-    """The row of a label that the median steps of the two sides do not have equally
-    often; `is_in_sum`: dispatch is part of the sum."""
-    before = both.a.share if both.a else RowShare()
-    after = both.b.share if both.b else RowShare()
+def _row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
+    """Make the row of a label that occurs more or less often in the median step.
+
+    Args:
+        compared: The dispatch of the label.
+        is_in_sum: Whether dispatch is part of the sum.
+    """
+    before = compared.a.share if compared.a else RowShare()
+    after = compared.b.share if compared.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
-    adds_up = all(dispatch.adds_up for dispatch in (both.a, both.b) if dispatch)
-    return _row(both.label, before, after, why, counts=is_in_sum and adds_up)
+
+    dispatches = [dispatch for dispatch in (compared.a, compared.b) if dispatch]
+    adds_up = all(dispatch.adds_up for dispatch in dispatches)
+    return _row(compared.label, before, after, why, counts=is_in_sum and adds_up)
 
 
-def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
-    """The row of a label that both sides have equally often in all steps but one, in
-    which they differ; an empty list if it is not so, or if the sides have not
-    equally many steps."""
+def _row_of_single_step(
+    a: WorkItems, b: WorkItems, compared: _ComparedLabel
+) -> list[Row]:
+    """Make the row of a label whose count differs between the sides in one step only.
+
+    Returns:
+        An empty list if that is not so, or if the sides have not equally many steps.
+    """
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
-    step = _only_other_step(both, steps)
+    step = _only_differing_step(compared, steps)
     if step is None:
         return []
-    calls_a = both.calls_a[[step]] if both.calls_a is not None else None
-    calls_b = both.calls_b[[step]] if both.calls_b is not None else None
-    if _is_called_as_often(calls_a, calls_b):
+
+    calls_a = compared.calls_a[[step]] if compared.calls_a is not None else None
+    calls_b = compared.calls_b[[step]] if compared.calls_b is not None else None
+    if _is_called_equally_often(calls_a, calls_b):
         return []
-    before = both.a.share_in(step) if both.a else RowShare()
-    after = both.b.share_in(step) if both.b else RowShare()
+
+    before = compared.a.share_in(step) if compared.a else RowShare()
+    after = compared.b.share_in(step) if compared.b else RowShare()
     why = f"{ONLY} {b.work.windows.labels[step]}"
-    return [_row(both.label, before, after, why, counts=False)]
+    return [_row(compared.label, before, after, why, counts=False)]
 
 
-def _only_other_step(both: _OfBothSides, steps: int) -> int | None:
-    """The step in which the two sides do not have a label equally often, if it is only
-    one, and each side has it always as often in the others; else None. Both sides have
-    so many steps."""
-    never = np.zeros(steps, dtype=np.int64)
-    times_a = both.a.count if both.a else never
-    times_b = both.b.count if both.b else never
-    other_steps = np.flatnonzero(times_a != times_b)
-    if len(other_steps) != 1:
+def _only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
+    """Return the index of the only step in which the counts of a label differ.
+
+    Args:
+        compared: The dispatch of the label.
+        steps: How many steps each of the sides has.
+
+    Returns:
+        None if the counts differ in no step or in several, or if the count of a side
+        varies among the other steps.
+    """
+    no_slices = np.zeros(steps, dtype=np.int64)
+    count_a = compared.a.count if compared.a else no_slices
+    count_b = compared.b.count if compared.b else no_slices
+    differing_steps = np.flatnonzero(count_a != count_b)
+    if len(differing_steps) != 1:
         return None
-    varies_in_a = np.ptp(np.delete(times_a, other_steps)) > 0
-    varies_in_b = np.ptp(np.delete(times_b, other_steps)) > 0
-    return None if varies_in_a or varies_in_b else int(other_steps[0])
+
+    # np.ptp is the difference between the greatest and the least.
+    varies_in_a = np.ptp(np.delete(count_a, differing_steps)) > 0
+    varies_in_b = np.ptp(np.delete(count_b, differing_steps)) > 0
+    return None if varies_in_a or varies_in_b else int(differing_steps[0])
 
 
 def _row(
     label: str, before: RowShare, after: RowShare, why: str, *, counts: bool
 ) -> Row:
-    """The row of dispatch that was removed, if B has fewer of it, else added.
-    `counts`: as in `Row`."""
+    """Make the row of dispatch that was removed, if B has less of it, else added.
+
+    Args:
+        label: The label of the dispatch.
+        before: What A has of it.
+        after: What B has of it.
+        why: The evidence, for the reader.
+        counts: Whether the row is part of the sum.
+    """
     is_less_often = after.count < before.count
     kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
     return row_of(kind, CPU + label, before, after, why, counts=counts)
 
 
 class _Total(msgspec.Struct, frozen=True, eq=False):
-    """Dispatch of several labels together."""
+    """The dispatch of several labels together."""
 
-    ns: Int64s  # shape [steps]
+    ns: Int64s  # one per step
     share: RowShare
 
 
-def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
-    """One row for all dispatch that both sides have equally often and that adds up; an
-    empty list if a side has no such dispatch."""
-    of_a = [both.a for both in as_frequent if both.a and both.a.adds_up]
-    of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
-    if not of_a or not of_b:
+def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
+    """Make one row of all dispatch that both sides have equally often and that adds up.
+
+    Returns:
+        An empty list if a side has no such dispatch.
+    """
+    dispatch_a = [
+        compared.a for compared in equally_frequent if compared.a and compared.a.adds_up
+    ]
+    dispatch_b = [
+        compared.b for compared in equally_frequent if compared.b and compared.b.adds_up
+    ]
+    if not dispatch_a or not dispatch_b:
         return []
-    before = _total(of_a)
-    after = _total(of_b)
-    is_changed = beyond_noise(before.ns[:, None], after.ns[:, None], 0)[0]
+
+    before = _total(dispatch_a)
+    after = _total(dispatch_b)
+    # One column of samples each.
+    samples_a = before.ns[:, None]
+    samples_b = after.ns[:, None]
+    is_changed = beyond_noise(samples_a, samples_b, resolution_ns=0)[0]
     if not is_changed:
         kind = RowKind.SAME
     elif after.share.ns < before.share.ns:
@@ -321,7 +414,7 @@ def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
 
 
 def _total(dispatches: Sequence[Dispatch]) -> _Total:
-    """Some dispatch of one side together; at least one."""
+    """Add up several dispatches of one side; at least one."""
     ns = np.sum([dispatch.ns for dispatch in dispatches], axis=0)
     names: list[str] = []
     for dispatch in dispatches:
@@ -335,70 +428,91 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
     return _Total(ns=ns, share=share)
 
 
-def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
-    """All dispatch of a side, {label: dispatch}, as far as it is in the steps used.
-    `without` flags rows of the trace that are left out. Empty without steps."""
+def dispatch_by_label(
+    items: WorkItems, without: Flags | None = None
+) -> dict[str, Dispatch]:
+    """Collect all dispatch in the steps of a side, {label: dispatch}.
+
+    Args:
+        items: The items of a side.
+        without: True for rows of the trace that are left out; None for none.
+
+    Returns:
+        An empty dict if the side has no steps.
+    """
     dispatches: dict[str, Dispatch] = {}
     if not len(items.work.windows):
         return dispatches
-    for slices in _populations(items.work):
-        dispatches |= _by_label_of(slices, items, without)
+    for population in _populations(items.work):
+        dispatches.update(_dispatch_of_population(population, items, without))
     return dispatches
 
 
-def _by_label_of(
-    slices: _Population, items: WorkItems, without: Flags | None
+def _dispatch_of_population(
+    population: _Population, items: WorkItems, without: Flags | None
 ) -> dict[str, Dispatch]:
-    """See `by_label`, of some slices of the side; there is at least one step."""
+    """Collect the dispatch of some slices of a side, {label: dispatch}.
+
+    Args:
+        population: Slices of the side.
+        items: The items of the side, which has at least one step.
+        without: See `dispatch_by_label`.
+    """
     trace = items.trace
-    counted = slices
+    counted = population
     if without is not None:
-        counted = slices.take(np.flatnonzero(~without[slices.rows]))
-    in_steps = _in_steps(items, counted.rows)
-    ns = counted.ns[in_steps.places]
-    labels = _Labels(trace, slices.label_of)
-    groups = grouped(labels.number_of_name[trace.name[in_steps.rows]], in_steps.rows)
+        counted = population.take(np.flatnonzero(~without[population.rows]))
+    in_steps = _slices_in_steps(items, counted.rows)
+    self_times = counted.ns[in_steps.positions]
+
+    labels = _Labels(trace, population.label_of)
+    label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
+    groups = grouped(label_of_slice, in_steps.rows)
     steps = len(items.work.windows)
     dispatches = {}
-    for group, label_number in enumerate(groups.keys.tolist()):
+    for group, label_index in enumerate(groups.keys.tolist()):
         members = groups.places(group)
         rows = in_steps.rows[members]
         step = in_steps.step[members]
-        names = [trace.names[name] for name in np.unique(trace.name[rows]).tolist()]
-        dispatches[labels.texts[label_number]] = Dispatch(
-            names=tuple(names),
+        name_indices = np.unique(trace.name[rows]).tolist()
+        dispatches[labels.texts[label_index]] = Dispatch(
+            names=tuple(trace.names[index] for index in name_indices),
             count=np.bincount(step, minlength=steps),
-            ns=summed(step, ns[members], steps),
-            usual=items.usual,
-            rows=tuple(rows[step == items.window].tolist()),
+            ns=summed(step, self_times[members], steps),
+            usual=items.usual_steps,
+            rows=tuple(rows[step == items.representative_step].tolist()),
             rows_of_all_steps=rows,
             step=step,
-            adds_up=slices.adds_up,
+            adds_up=population.adds_up,
         )
     return dispatches
 
 
 class _Population(msgspec.Struct, frozen=True, eq=False):
-    """Slices of the CPU that are not work; arrays of shape [slices]."""
+    """Slices of the CPU that are not work, and how they are labeled."""
 
-    rows: Rows
-    label_of: Callable[[str], str]  # the label for the name of a slice
-    ns: Int64s  # their self times
+    rows: Rows  # rows of the trace, one per slice
+    label_of: Callable[[str], str]  # returns the label for the name of a slice
+    ns: Int64s  # the self time of each slice
     adds_up: bool  # these times are not part of other dispatch or of work
 
-    def take(self, places: Rows) -> _Population:
-        """The slices at these places."""
-        return msgspec.structs.replace(self, rows=self.rows[places], ns=self.ns[places])
+    def take(self, positions: Rows) -> _Population:
+        """Return the slices at these positions."""
+        return msgspec.structs.replace(
+            self, rows=self.rows[positions], ns=self.ns[positions]
+        )
 
 
 def _populations(work: Work) -> Iterator[_Population]:
-    """All slices that are dispatch, in the steps or not: ops without work, calls that
-    launch work (all with one label), other calls, and annotations of torch.compile,
-    whose time does not add up."""
+    """Yield all slices that are dispatch, in steps or not.
+
+    They are ops without work, calls that launch work (all with one label), other calls,
+    and annotations of torch.compile, whose time does not add up.
+    """
     trace = work.trace
     self_times = self_ns(trace)
 
-    def of_rows(rows: Rows, label_of: Callable[[str], str]) -> _Population:
+    def population_of(rows: Rows, label_of: Callable[[str], str]) -> _Population:
         return _Population(
             rows=rows, label_of=label_of, ns=self_times[rows], adds_up=True
         )
@@ -410,59 +524,70 @@ def _populations(work: Work) -> Iterator[_Population]:
         is_launch = trace.named(_is_launch)[trace.name[calls]]
     annotations = trace.rows_of(Role.ANNOTATION)
     is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
-    of_compiler = annotations[is_of_compiler]
-    yield of_rows(ops_without_work(work), dispatch_name)
-    yield of_rows(calls[is_launch], _launch_calls)
-    yield of_rows(calls[~is_launch], _call_of_any_vendor)
+    compiler_annotations = annotations[is_of_compiler]
+
+    yield population_of(ops_without_work(work), dispatch_name)
+    yield population_of(calls[is_launch], _label_of_launch)
+    yield population_of(calls[~is_launch], _vendor_neutral_name)
     yield _Population(
-        rows=of_compiler,
+        rows=compiler_annotations,
         label_of=dispatch_name,
-        ns=_ns_without_ops(trace, of_compiler),
+        ns=_ns_without_ops(trace, compiler_annotations),
         adds_up=False,
     )
 
 
 def _is_launch(name: str) -> bool:
-    """Whether calls of this name launch GPU work."""
+    """Return whether calls of this name launch GPU work."""
     return LAUNCHES.search(name) is not None
 
 
-def _launch_calls(_: str) -> str:
-    """The one label of all calls that launch work."""
+def _label_of_launch(_: str) -> str:
+    """Return the one label of all calls that launch work."""
     return LAUNCH_CALLS
 
 
-def _call_of_any_vendor(name: str) -> str:
-    """The name of a call at NVIDIA: `cudaMalloc` for `hipMalloc`."""
+def _vendor_neutral_name(name: str) -> str:
+    """Return the name that a call has at NVIDIA: `cudaMalloc` for `hipMalloc`."""
     return re.sub(r"\Ahip", "cuda", name)
 
 
 def ops_without_work(work: Work) -> Rows:
-    """The rows of the ops that neither launch GPU work themselves nor, without a GPU,
-    compute or are part of one that does."""
+    """Return the rows of the ops that do no work themselves.
+
+    With a GPU, these are the ops that launch no GPU work by themselves. Without a GPU,
+    they are the ops that neither compute nor are part of an op that does.
+    """
     trace = work.trace
     if work.gpu:
-        launching = trace.op[trace.gpu_rows].astype(np.intp)
-        works = np.zeros(len(trace), dtype=np.bool_)
+        working_ops = trace.op[trace.gpu_rows].astype(np.intp)
+        does_work = np.zeros(len(trace), dtype=np.bool_)
     else:
-        launching = computing_ops(trace)
-        works = within(trace, launching)
-    works[launching[launching >= 0]] = True
+        working_ops = computing_ops(trace)
+        does_work = within(trace, working_ops)
+    does_work[working_ops[working_ops >= 0]] = True
     ops = trace.rows_of(Role.OP)
-    return ops[~works[ops]]
+    return ops[~does_work[ops]]
 
 
 def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
-    """The time of each annotation during which none of the ops that lie in it, on its
-    thread, ran (ns); shape [annotations]."""
-    tracks_of_ops = {}
+    """Return the time of each annotation in which no op inside it ran (ns).
+
+    Only ops of the thread of the annotation that end before it does count.
+
+    Args:
+        trace: A trace.
+        annotations: Rows of annotations.
+    """
+    ops_track_of_thread = {}
     for track in trace.tracks:
         if track.layer is Layer.OPS and not track.subrow:
-            tracks_of_ops[track.pid, track.tid] = track
+            ops_track_of_thread[track.pid, track.tid] = track
+
     ns = trace.dur[annotations].copy()
-    for place, row in enumerate(annotations.tolist()):
+    for position, row in enumerate(annotations.tolist()):
         own_track = trace.track_of(row)
-        ops_track = tracks_of_ops.get((own_track.pid, own_track.tid))
+        ops_track = ops_track_of_thread.get((own_track.pid, own_track.tid))
         if ops_track is None:
             continue
         start = trace.start[row]
@@ -470,5 +595,5 @@ def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
         first, last = rows_between(trace, ops_track, [start, end])
         inside = np.arange(first, last)
         inside = inside[trace.end[inside] <= end]
-        ns[place] -= union_length(trace.start[inside], trace.end[inside])
+        ns[position] -= union_length(trace.start[inside], trace.end[inside])
     return ns

@@ -1,5 +1,10 @@
-"""Finds the ops whose work a fused kernel does: by its name, then by what surrounds
-it."""
+"""Finds the ops whose work a fused kernel does, by the name of the kernel.
+
+A compiler lists the ops that it fused in the name of a kernel, as in
+`triton_poi_fused_gelu_mul_3`. Names of hand-written kernels imply ops, as `swiglu`
+does. The ops that a name lists or implies are a `Collector`. The rule `group_by_name`
+groups such a kernel with the items of the other side that are these ops.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
 Claims = dict[int, list[int]]
-"""{fused item: the items of the other side whose work it does}."""
+"""{fused item: the items of the other side whose work it may do}."""
 
 WORK_APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
@@ -25,189 +30,269 @@ MAX_DIVIDED_ITEMS = 64
 """Gaps with more open items than this are divided among fused kernels greedily."""
 
 MAX_NAMED_ITEMS = 64
-"""So many open items of a gap may give a hand-written kernel its name by their ops."""
+"""This many open items of a gap are looked at where the ops around a hand-written
+kernel tell what the words of its name mean."""
 
 
 class _FusedItem(msgspec.Struct, frozen=True):
-    """An open item whose name says what it collects."""
+    """An open item whose name says which ops it may do the work of."""
 
     item: int
-    gap: int  # the number of its gap
+    gap_index: int  # of the gap in which it is open
     collector: Collector
 
 
-def by_name(alignment: Alignment, side: int) -> None:
-    """Groups open items of `side` with the kernel of the other side whose name lists
-    their ops: those in its own gap and, for ops that it lacks then, in gaps near it.
+def group_by_name(alignment: Alignment, side: int) -> None:
+    """Group open items with the kernel of the other side whose name lists their ops.
 
-    A kernel must have as many of them as its collector asks for, and one op of its
-    core.
+    The items in the gap of the kernel are considered first. Ops that it still lacks are
+    searched in gaps near it. A kernel is grouped only if it has as many items as its
+    collector asks for, and one of them is an op of its core.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side with the items; the fused kernels are on the other side.
     """
-    all_fused: list[_FusedItem] = []
+    all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
-    taken: set[int] = set()
-    for gap in range(len(alignment.gaps)):
-        fused_items = _fused_items(alignment, side, gap)
-        divided = _divide(alignment, side, alignment.gaps[gap][side], fused_items)
-        for items in divided.values():
-            taken.update(items)
-        claims |= divided
-        all_fused += fused_items
-    for fused in all_fused:
-        nearby = _missing_nearby(alignment, side, fused, claims[fused.item], taken)
+    claimed_items: set[int] = set()
+    for gap_index in range(len(alignment.gaps)):
+        fused_items = _fused_items(alignment, side, gap_index)
+        open_items = alignment.gaps[gap_index][side]
+        claims_in_gap = _divide(alignment, side, open_items, fused_items)
+        for items in claims_in_gap.values():
+            claimed_items.update(items)
+        claims.update(claims_in_gap)
+        all_fused_items += fused_items
+
+    for fused in all_fused_items:
+        nearby = _missing_ops_nearby(
+            alignment, side, fused, claims[fused.item], claimed_items
+        )
         claims[fused.item] += nearby
-        taken.update(nearby)
-    for fused in all_fused:
-        _claim(alignment, side, fused, claims[fused.item])
+        claimed_items.update(nearby)
+
+    for fused in all_fused_items:
+        _group_if_enough(alignment, side, fused, claims[fused.item])
 
 
-def _claim(
+def _group_if_enough(
     alignment: Alignment, side: int, fused: _FusedItem, claimed: list[int]
 ) -> None:
-    """Groups a fused kernel with the items that it may do the work of, if these are as
-    many as its name asks for, and one of them is of its core."""
+    """Group a fused kernel with the items that it claims, if they are enough.
+
+    They have to be as many as the name of the kernel asks for, and one of them has to
+    be an op of its core.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the claimed items.
+        fused: The fused kernel.
+        claimed: Open items whose work it may do.
+    """
     collector = fused.collector
-    listed_ops = []  # of each item, the names under which the kernel lists it
-    for item in claimed:
-        listed_ops.append(alignment.known_as(side, item) & collector.ops)
-    has_core = any(ops & collector.core for ops in listed_ops)
+    # For each item, the names under which the kernel may list it.
+    listed_names = [alignment.known_as(side, item) & collector.ops for item in claimed]
+    has_core = any(names & collector.core for names in listed_names)
     if len(claimed) >= collector.min_pieces and has_core:
-        why = collector.says({_most_readable(ops) for ops in listed_ops})
-        alignment.claim(side, claimed, fused.item, fused.gap, why)
+        why = collector.says({_most_readable(names) for names in listed_names})
+        alignment.claim(
+            side,
+            own_items=claimed,
+            other_item=fused.item,
+            gap_index=fused.gap_index,
+            why=why,
+        )
 
 
 def _most_readable(names: Iterable[str]) -> str:
-    """Of the aliases of an op the one without an underscore, then the shortest."""
+    """Choose the alias of an op that has no underscore in front, then the shortest."""
     return min(names, key=lambda name: (name.startswith("_"), len(name), name))
 
 
-def _fused_items(alignment: Alignment, side: int, gap: int) -> list[_FusedItem]:
-    """The open items of the other side in a gap whose names say what they collect: the
-    names of their kernels, else of their ops, else the words of a hand-written kernel
-    that are ops of open items near it."""
+def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_FusedItem]:
+    """Find the open items of the other side in a gap whose names say what they fuse.
+
+    The name of the kernel says it, else the name of its op, else words in the name of a
+    hand-written kernel that are ops of open items near it.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side whose ops the items may do the work of.
+        gap_index: The index of the gap.
+    """
     other = alignment.items[1 - side]
     fused_items = []
-    for item in alignment.gaps[gap][1 - side]:
+    for item in alignment.gaps[gap_index][1 - side]:
         if not other.computes[item]:
             continue
         name = other.names[item]
         collector = collector_of(name) or collector_of(other.op_names[item])
         if collector is None and not is_library(name):
-            nearby_ops = _stems_near(alignment, side, gap)
+            nearby_ops = _ops_near(alignment, side, gap_index)
             collector = collector_by_words(name, nearby_ops)
         if collector is not None:
-            fused_items.append(_FusedItem(item=item, gap=gap, collector=collector))
+            fused_item = _FusedItem(item=item, gap_index=gap_index, collector=collector)
+            fused_items.append(fused_item)
     return fused_items
 
 
-def _stems_near(alignment: Alignment, side: int, gap: int) -> set[str]:
-    """The stems of the ops of open items of a side in a gap and in those near it, of
-    MAX_NAMED_ITEMS in each."""
+def _ops_near(alignment: Alignment, side: int, gap_index: int) -> set[str]:
+    """Return the ops of open items of a side in a gap and in the gaps near it.
+
+    Of each gap, the first MAX_NAMED_ITEMS items count. Names have no namespaces.
+    """
     stems = alignment.items[side].stems
-    names: set[str] = set()
-    for near in alignment.gaps_near(gap):
-        names.update(stems[item] for item in near[side][:MAX_NAMED_ITEMS])
-    return names
+    ops: set[str] = set()
+    for gap in alignment.gaps_near(gap_index):
+        ops.update(stems[item] for item in gap[side][:MAX_NAMED_ITEMS])
+    return ops
 
 
 Covers = list[list[frozenset[str]]]
 """`covers[kernel][item]`: the ops on the list of a fused kernel that an open item may
-be (see `_covers`); both are counted within a gap."""
+be (see `_covered_ops`); both are positions within a gap."""
 
 
 def _divide(
-    alignment: Alignment, side: int, many: list[int], fused_items: list[_FusedItem]
+    alignment: Alignment,
+    side: int,
+    open_items: list[int],
+    fused_items: list[_FusedItem],
 ) -> Claims:
-    """The open items of a gap that each of its fused kernels may do the work of: {fused
-    item: these items}; {} without fused kernels.
+    """Divide the open items of a gap among the fused kernels in it.
 
-    The open items are divided in order, so that each kernel has one range of them, and
-    of that range the items on its list. Of all divisions the one that explains the most
-    (`_worth`), or a greedy one of more than MAX_DIVIDED_ITEMS. `many`: the open items
-    of `side` in the gap; `fused_items`: the fused kernels of the other side in it.
+    The items are divided in order: each kernel has one range of them, and claims the
+    items of that range that are on its list. Of all divisions, the one that explains
+    the most is chosen (`_worth_of_range`). With more than MAX_DIVIDED_ITEMS items the
+    division is greedy.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the open items.
+        open_items: The open items of that side in the gap.
+        fused_items: The fused kernels of the other side in the gap.
+
+    Returns:
+        The claimed items of each fused kernel; {} without fused kernels.
     """
     if not fused_items:
         return {}
+
     covers: Covers = []
     for fused in fused_items:
-        of_kernel = [_covers(alignment, side, item, fused.collector) for item in many]
-        covers.append(of_kernel)
-    if len(many) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
+        covers.append(
+            [
+                _covered_ops(alignment, side, item, fused.collector)
+                for item in open_items
+            ]
+        )
+    if len(open_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
         cuts = _best_cuts(covers)
     else:
         cuts = _greedy_cuts(covers)
+
     claims: Claims = {}
-    for number, fused in enumerate(fused_items):
+    for kernel_index, fused in enumerate(fused_items):
         items = []
-        for place in range(cuts[number], cuts[number + 1]):
-            if covers[number][place]:
-                items.append(many[place])
+        for position in range(cuts[kernel_index], cuts[kernel_index + 1]):
+            if covers[kernel_index][position]:
+                items.append(open_items[position])
         claims[fused.item] = items
     return claims
 
 
 class _Division(NamedTuple):
-    """A division of the first items among the first kernels."""
+    """A division of the first items of a gap among the first kernels."""
 
-    worth: int
-    cuts: list[int]  # where the range of each kernel begins; then the end of the last
+    worth: int  # how much it explains
+    cuts: list[int]  # where the range of each kernel begins, then the end of the last
 
 
 def _best_cuts(covers: Covers) -> list[int]:
-    """The cuts (`_Division.cuts`) of the division that explains the most, by dynamic
-    programming over the last cut."""
+    """Return the cuts of the division that explains the most.
+
+    This is dynamic programming over the last cut.
+
+    Returns:
+        See `_Division.cuts`.
+    """
     size = len(covers[0])
-    # for each number of items, their best division among the kernels so far
+    # best[n]: the best division of the first n items among the kernels so far.
     best = []
     for end in range(size + 1):
-        best.append(_Division(worth=_worth(covers[0][:end]), cuts=[0, end]))
-    for names in covers[1:]:
-        best = [_best_division(best, names, end) for end in range(size + 1)]
+        worth = _worth_of_range(covers[0][:end])
+        best.append(_Division(worth=worth, cuts=[0, end]))
+    for covered_by_kernel in covers[1:]:
+        best = [_best_division(best, covered_by_kernel, end) for end in range(size + 1)]
     return best[-1].cuts
 
 
 def _best_division(
-    before: Sequence[_Division], names: list[frozenset[str]], end: int
+    before: Sequence[_Division], covered_by_kernel: list[frozenset[str]], end: int
 ) -> _Division:
-    """The best division of the first `end` items among the kernels so far and one more,
-    whose ops each item may be are `names`; of equals the one with the earliest last
-    cut. `before[n]`: the best division of the first n items among the kernels so
-    far."""
+    """Return the best division of the first items when one more kernel is added.
+
+    Of equal divisions, the one with the earliest last cut is chosen.
+
+    Args:
+        before: before[n] is the best division of the first n items among the kernels so
+            far.
+        covered_by_kernel: For each item, the ops on the list of the added kernel that
+            it may be.
+        end: How many items are divided.
+    """
     divisions = []
     for cut in range(end + 1):
-        worth = before[cut].worth + _worth(names[cut:end])
+        worth = before[cut].worth + _worth_of_range(covered_by_kernel[cut:end])
         divisions.append(_Division(worth=worth, cuts=[*before[cut].cuts, end]))
     return max(divisions, key=lambda division: division.worth)
 
 
-def _worth(names: list[frozenset[str]]) -> int:
-    """How much a kernel explains of a range of items: one point for each item that may
-    be an op on its list, and one for each op that any of them may be."""
-    items = sum(1 for of_item in names if of_item)
-    return items + len(frozenset().union(*names))
+def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
+    """Return how much a kernel explains of a range of items.
+
+    There is one point for each item that may be an op on its list, and one point for
+    each op that any of them may be.
+
+    Args:
+        covered_ops: For each item of the range, the listed ops that it may be.
+    """
+    covered_items = sum(1 for ops in covered_ops if ops)
+    distinct_ops = frozenset().union(*covered_ops)
+    return covered_items + len(distinct_ops)
 
 
 def _greedy_cuts(covers: Covers) -> list[int]:
-    """The cuts (`_Division.cuts`) where each fused kernel takes all items up to the
-    first that it does not name, but a later kernel does."""
+    """Return cuts where each kernel takes all items up to the first of a later one.
+
+    That is the first item that the kernel does not list, but a later kernel does.
+
+    Returns:
+        See `_Division.cuts`.
+    """
     size = len(covers[0])
     cuts = [0]
-    for number, names in enumerate(covers):
-        later = covers[number + 1 :]
+    for kernel_index, covered_by_kernel in enumerate(covers):
+        later_kernels = covers[kernel_index + 1 :]
         end = cuts[-1]
         while end < size:
-            if not names[end] and any(of_kernel[end] for of_kernel in later):
+            is_of_later = any(covered[end] for covered in later_kernels)
+            if not covered_by_kernel[end] and is_of_later:
                 break
             end += 1
         cuts.append(end)
     return cuts
 
 
-def _covers(
+def _covered_ops(
     alignment: Alignment, side: int, item: int, collector: Collector
 ) -> frozenset[str]:
-    """The ops on a collector's list that an item of `side` may be. Empty for copies and
-    sets, and for WORK_APART unless the collector may do that."""
+    """Return the ops on a collector's list that an item may be.
+
+    There are none for copies and fills, nor for WORK_APART unless the collector may do
+    that.
+    """
     items = alignment.items[side]
     if not items.computes[item]:
         return frozenset()
@@ -218,44 +303,60 @@ def _covers(
     return alignment.known_as(side, item) & collector.ops
 
 
-def _missing_nearby(
+def _missing_ops_nearby(
     alignment: Alignment,
     side: int,
     fused: _FusedItem,
     claimed: list[int],
-    taken: set[int],
+    claimed_items: set[int],
 ) -> list[int]:
-    """For each op of a fused kernel's core that none of its `claimed` items may be, the
-    nearest open item that may, in the gaps before its own, then after it. Items that are
-    `taken` are left out. Empty for a kernel of attention, whose name lists no ops: its
-    core are alternatives."""
+    """Find open items near a fused kernel for the ops of its core that it still lacks.
+
+    For each such op, the nearest open item that may be it is taken: from the gaps
+    before its own, then from those after it. A kernel of attention lacks no ops: its
+    name lists none, and the ops of its core are alternatives.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the open items.
+        fused: The fused kernel.
+        claimed: The items that it claims so far.
+        claimed_items: The items that any kernel claims; they are left out.
+    """
     collector = fused.collector
     if collector.gemms and not collector.listed:
         return []
-    missing = set(collector.core)
+
+    missing_ops = set(collector.core)
     for item in claimed:
-        missing -= _covers(alignment, side, item, collector)
+        missing_ops -= _covered_ops(alignment, side, item, collector)
+
     nearby = []
-    for item in _open_nearest_first(alignment, side, fused.gap):
-        if item in taken:
+    for item in _open_items_nearest_first(alignment, side, fused.gap_index):
+        if item in claimed_items:
             continue
-        listed = _covers(alignment, side, item, collector) & missing
-        if listed:
+        covered = _covered_ops(alignment, side, item, collector) & missing_ops
+        if covered:
             nearby.append(item)
-            missing -= listed
+            missing_ops -= covered
     return nearby
 
 
-def _open_nearest_first(alignment: Alignment, side: int, gap: int) -> list[int]:
-    """The open items of a side in the MAX_GAPS_TO_FUSED_OP gaps before a gap, from it
-    back, then those in as many gaps after it."""
-    first = max(0, gap - MAX_GAPS_TO_FUSED_OP)
-    stop = gap + MAX_GAPS_TO_FUSED_OP + 1
+def _open_items_nearest_first(
+    alignment: Alignment, side: int, gap_index: int
+) -> list[int]:
+    """List the open items of a side in the gaps around a gap.
+
+    Those in the MAX_GAPS_TO_FUSED_OP gaps before it come first, backward from the gap,
+    then those in as many gaps after it.
+    """
+    first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
+    stop = gap_index + MAX_GAPS_TO_FUSED_OP + 1
     items: list[int] = []
-    for before in reversed(alignment.gaps[first:gap]):
-        items += reversed(before[side])
-    for after in alignment.gaps[gap + 1 : stop]:
-        items += after[side]
+    for gap_before in reversed(alignment.gaps[first:gap_index]):
+        items += reversed(gap_before[side])
+    for gap_after in alignment.gaps[gap_index + 1 : stop]:
+        items += gap_after[side]
     return items
 
 
@@ -266,15 +367,15 @@ class Collector(msgspec.Struct, frozen=True):
     """The ops whose work a kernel may do, by its name."""
 
     ops: frozenset[str]
-    core: frozenset[str]  # of these, at least one must be among what it does
+    core: frozenset[str]  # at least one of these ops must be among what it does
     min_pieces: int  # with fewer pieces of these ops, the name is no evidence
     gemms: bool  # whether it may do the work of matrix products
-    listed: bool  # whether the name lists the ops, or its words imply them
+    listed: bool  # whether the name lists the ops; else its words imply them
 
     def says(self, ops: Iterable[str]) -> str:
-        """`its name lists gelu and mul`: the evidence for a match with these ops."""
-        *first, last = sorted(ops)
-        names = f"{', '.join(first)} and {last}" if first else last
+        """Write the evidence for a match: `its name lists gelu and mul`."""
+        *all_but_last, last = sorted(ops)
+        names = f"{', '.join(all_but_last)} and {last}" if all_but_last else last
         return f"its name {'lists' if self.listed else 'stands for'} {names}"
 
 
@@ -295,7 +396,7 @@ _OPS_BY_PATTERN: Final = (
     ),
 )
 """Patterns of names of hand-written kernels, and the ops that such kernels are known to
-fuse: those of which one must be among them, and others."""
+fuse: first the ops of which one must be among them, then others."""
 
 _COMPOUNDS: Final = tuple(
     (
@@ -319,16 +420,25 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 @cache
 def is_library(kernel: str) -> bool:
-    """Whether it is a kernel of PyTorch or a GEMM: their names do not list what they
-    fuse."""
+    """Return whether it is a kernel of PyTorch or a GEMM.
+
+    Names of such kernels do not list what they fuse.
+    """
     return _ATEN.search(kernel) is not None
 
 
 @cache
 def collector_of(kernel: str) -> Collector | None:
-    """What a kernel (or a CPU op in its place) collects according to its name: the ops
-    that a compiler's kernel lists, or those of _OPS_BY_PATTERN. None for most
-    kernels."""
+    """Return which ops a kernel may do the work of, by its name alone.
+
+    These are the ops that a compiler's kernel lists, or those of _OPS_BY_PATTERN.
+
+    Args:
+        kernel: The name of a kernel, or of a CPU op in its place.
+
+    Returns:
+        None for most kernels.
+    """
     decoded = role_of_kernel(kernel).decoded
     if decoded is not None and decoded.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
@@ -348,17 +458,26 @@ def collector_of(kernel: str) -> Collector | None:
 
 
 def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
-    """The collector of a hand-written kernel whose name has at least two of these ops
-    as words (`scale_mask_softmax` of `mask`, `softmax`); None if it has not. Ops that
-    only change metadata do not count."""
+    """Return which ops a hand-written kernel has as words in its name.
+
+    For example, `scale_mask_softmax` has `mask` and `softmax`. Ops that only change
+    metadata do not count.
+
+    Args:
+        kernel: The name of a kernel.
+        stems: The names of the ops to look for, without namespaces.
+
+    Returns:
+        None if the name has fewer than two of these ops.
+    """
     base_name = kernel.lower().partition("<")[0].partition("(")[0]
     text = f"_{'_'.join(_WORD.findall(base_name))}_"
-    named = set()
+    named_ops = set()
     for op in stems:
         word = op.strip("_").lower()
         if f"_{word}_" in text and not is_metadata(op):
-            named.add(op)
-    if len(named) < 2:
+            named_ops.add(op)
+    if len(named_ops) < 2:
         return None
-    ops = frozenset(named)
+    ops = frozenset(named_ops)
     return Collector(ops=ops, core=ops, min_pieces=2, gemms=False, listed=True)

@@ -1,5 +1,8 @@
-"""Ops that ran on both sides: which of their repeated kernels correspond, what else is
-theirs."""
+"""Rules for kernels that one side launches more often under the same op.
+
+They decide which of several equal kernels correspond, which launches add up to one
+launch of the other side, and what else belongs to an op that ran on both sides.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-from fusetui.analysis.diff.groups import Alignment, oriented
-from fusetui.analysis.diff.items import WorkItems
+from fusetui.analysis.diff.groups import Alignment, as_a_and_b
+from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -30,83 +33,114 @@ MAX_PIECES_OF_OP = 8
 piece of work."""
 
 
-def repeated(alignment: Alignment) -> None:
-    """Pairs the repetitions of a kernel anew where one side has more of them: those
-    whose times are the most alike (`_pair_closest`). Nothing changes where both sides
-    have open ones."""
-    for run in _runs(alignment):
-        open_a = _open_with_key(alignment, 0, run)
-        open_b = _open_with_key(alignment, 1, run)
+def pair_repetitions(alignment: Alignment) -> None:
+    """Pair the repetitions of a kernel anew where one side has more of them.
+
+    The alignment pairs the first ones. This rule pairs those whose times are the most
+    alike. Nothing changes where both sides have open repetitions.
+    """
+    for run in _runs_of_one_kernel(alignment):
+        open_a = _open_items_of_run(alignment, 0, run)
+        open_b = _open_items_of_run(alignment, 1, run)
         if open_a and not open_b:
             _pair_closest(alignment, 0, run, open_a)
         elif open_b and not open_a:
             _pair_closest(alignment, 1, run, open_b)
 
 
-class _Call(NamedTuple):
-    """One kernel under one call of an op. Without an op, kernels in a row count as
-    those of one call."""
+class _KernelOfCall(NamedTuple):
+    """One kernel under one call of an op.
 
-    op: int  # the row of the call; without an op -1 minus the first item in the row
-    kernel: int  # its number
+    Kernels in a row without an op count as those of one call.
+    """
+
+    op: int  # row of the call; without an op, -1 minus the first item in the row
+    kernel_id: int
 
 
-def in_parts(alignment: Alignment, side: int) -> None:
-    """Groups the launches of one kernel under one call of an op on this side with the
-    single launch that one of them is paired with, if their times add up to that of the
-    single one (`adds_up_to`)."""
-    open_by_call = _open_by_call(alignment, side)
-    if not open_by_call:
+def group_launches_in_parts(alignment: Alignment, side: int) -> None:
+    """Group several launches of a kernel under one call with a single launch.
+
+    One of the launches is paired with the single launch of the other side. The others
+    are grouped with it if all their times add up to that of the single launch.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side with several launches.
+    """
+    open_items_by_call = _open_items_by_call(alignment, side)
+    if not open_items_by_call:
         return
     pairs_by_call = _pairs_by_call(alignment, side)
-    for call, open_parts in open_by_call.items():
-        numbers = pairs_by_call.get(call, [])
-        if len(numbers) == 1 and len(open_parts) < MAX_PIECES_OF_OP:
-            _group_parts(alignment, side, open_parts, numbers[0])
+    for call, open_items in open_items_by_call.items():
+        pair_indices = pairs_by_call.get(call, [])
+        if len(pair_indices) == 1 and len(open_items) < MAX_PIECES_OF_OP:
+            _group_parts(alignment, side, open_items, pair_indices[0])
 
 
-def _open_by_call(alignment: Alignment, side: int) -> dict[_Call, list[int]]:
-    """The open items of a side by the call that launched them."""
+def _open_items_by_call(
+    alignment: Alignment, side: int
+) -> dict[_KernelOfCall, list[int]]:
+    """Return the open items of a side by the call that launched them."""
     items = alignment.items[side]
-    open_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
+    open_items_by_call: defaultdict[_KernelOfCall, list[int]] = defaultdict(list)
     for gap in alignment.gaps:
         for item in gap[side]:
-            open_by_call[_call_of(items, item)].append(item)
-    return open_by_call
+            open_items_by_call[_kernel_of_call(items, item)].append(item)
+    return open_items_by_call
 
 
-def _pairs_by_call(alignment: Alignment, side: int) -> dict[_Call, list[int]]:
-    """The numbers of the pairs of one kernel under one op, by the call on this side."""
-    mine = alignment.items[side]
+def _pairs_by_call(alignment: Alignment, side: int) -> dict[_KernelOfCall, list[int]]:
+    """Return the indices of the pairs of one kernel under one op, by call.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side whose calls are meant.
+    """
+    own = alignment.items[side]
     other = alignment.items[1 - side]
-    pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
-    for number, pair in enumerate(alignment.pairs):
-        if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
-            pairs_by_call[_call_of(mine, pair[side])].append(number)
+    pairs_by_call: defaultdict[_KernelOfCall, list[int]] = defaultdict(list)
+    for pair_index, pair in enumerate(alignment.pairs):
+        if pair is None:
+            continue
+        own_item = pair[side]
+        other_item = pair[1 - side]
+        if own.exact_keys[own_item] == other.exact_keys[other_item]:
+            pairs_by_call[_kernel_of_call(own, own_item)].append(pair_index)
     return pairs_by_call
 
 
 def _group_parts(
-    alignment: Alignment, side: int, open_parts: list[int], number: int
+    alignment: Alignment, side: int, open_items: list[int], pair_index: int
 ) -> None:
-    """Groups these open items of a side, together with the item of the pair of this
-    number, with the other item of the pair, if their times add up to its time."""
-    pair = alignment.pairs[number]
+    """Group open items and a pair, if the times on this side add up to the other's.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the open items.
+        open_items: Open items of one call.
+        pair_index: The index of a pair whose item of this side is of the same call.
+    """
+    pair = alignment.pairs[pair_index]
     if pair is None:
         return
     whole = pair[1 - side]
-    parts = [pair[side], *open_parts]
+    parts = [pair[side], *open_items]
     parts_ns = [alignment.items[side].compared_times[part] for part in parts]
     whole_ns = alignment.items[1 - side].compared_times[whole]
     if adds_up_to(parts_ns, whole_ns):
-        alignment.pairs[number] = None
-        alignment.close(side, set(open_parts), alignment.gaps)
-        alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
+        alignment.pairs[pair_index] = None
+        alignment.close(side, set(open_items), alignment.gaps)
+        alignment.add(
+            side, own_items=tuple(sorted(parts)), other_item=whole, why=IN_PARTS
+        )
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
-    """Whether the sum of several times (ns) is at most half as far from the whole as
-    the longest of them is: else that one may be the whole, and the others are more.
+    """Return whether several times (ns) are the parts of one time.
+
+    Their sum has to be at most half as far from the whole as the longest of them is.
+    Else the longest one may be the whole, and the others are additional work.
 
     >>> adds_up_to([60, 50], 100), adds_up_to([90, 40], 100)
     (True, False)
@@ -114,36 +148,42 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
-def _call_of(items: WorkItems, item: int) -> _Call:
-    """The kernel of an item under its call of an op; see `_Call`."""
-    kernel = items.kernel_number(item)
+def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
+    """Return the kernel of an item and the call of its op."""
+    kernel_id = items.kernel_id(item)
     op = int(items.op[item])
     if op >= 0:
-        return _Call(op=op, kernel=kernel)
+        return _KernelOfCall(op=op, kernel_id=kernel_id)
+
+    # Without an op: go back to the first of the equal kernels in a row.
     first = item
     while first > 0:
-        before = first - 1
-        if items.op[before] >= 0 or items.kernel_number(before) != kernel:
+        previous = first - 1
+        if items.op[previous] >= 0 or items.kernel_id(previous) != kernel_id:
             break
-        first = before
-    return _Call(op=-1 - first, kernel=kernel)
+        first = previous
+    return _KernelOfCall(op=-1 - first, kernel_id=kernel_id)
 
 
-def rest_of_ops(alignment: Alignment, side: int) -> None:
-    """Groups the open items of two calls of an op that are one call (`_links`).
+def group_rest_of_ops(alignment: Alignment, side: int) -> None:
+    """Group the open items of two calls of an op that are the same call.
 
-    Open items on both sides become one group. Those on one side join the pair between
-    the two calls if that has two different kernels (one became two) or if they add up
-    its parts.
+    Open items on both sides become one group. Open items of one side join the pair that
+    links the two calls, if that pair has two different kernels (so one became several),
+    or if they add up the parts of its kernel.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: 0; both directions are covered at once, so nothing is done for side 1.
     """
     if side == 1:
-        return  # both directions were covered with the first side
-    open_a = _open_by_op(alignment, 0)
-    open_b = _open_by_op(alignment, 1)
+        return
+    open_a = _open_items_by_op(alignment, 0)
+    open_b = _open_items_by_op(alignment, 1)
     if not open_a and not open_b:
         return
-    for link in _links(alignment):
-        # each call once: with the first pair that links it
+    for link in _linked_calls(alignment):
+        # Each call is handled once, with the first pair that links it.
         rest_a = open_a.pop(link.op_a, [])
         rest_b = open_b.pop(link.op_b, [])
         if not rest_a and not rest_b:
@@ -153,223 +193,286 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
         name = alignment.items[0].trace.name_of(link.op_a)
         if rest_a and rest_b:
             alignment.claim_both(rest_a, rest_b, f"the rest of {name}")
-        elif link.pair is not None:
-            _join_pair(alignment, link.pair, rest_a, rest_b, f"all of {name}")
+        elif link.pair_index is not None:
+            _join_pair(alignment, link.pair_index, rest_a, rest_b, f"all of {name}")
 
 
 def _join_pair(
-    alignment: Alignment, number: int, rest_a: list[int], rest_b: list[int], why: str
+    alignment: Alignment,
+    pair_index: int,
+    rest_a: list[int],
+    rest_b: list[int],
+    why: str,
 ) -> None:
-    """Groups the pair of this number with the rest of its ops, open items of one side,
-    if the pair is of two different kernels or the rest adds up its parts."""
-    pair = alignment.pairs[number]
+    """Group a pair with the other open items of its ops, if they belong together.
+
+    They do if the pair is of two different kernels, or if the open items add up the
+    parts of its kernel.
+
+    Args:
+        alignment: Two aligned lanes.
+        pair_index: The index of the pair.
+        rest_a: The open items of A of the same call.
+        rest_b: The open items of B of the same call; one of the two lists is empty.
+        why: The evidence, for the reader.
+    """
+    pair = alignment.pairs[pair_index]
     if pair is None:
         return
     a, b = alignment.items
     item_a, item_b = pair
-    is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
+    is_other_kernel = a.kernel_id(item_a) != b.kernel_id(item_b)
     rest_a_adds_up = _all_add_up(a, item_a, rest_a)
     rest_b_adds_up = _all_add_up(b, item_b, rest_b)
     if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
-        alignment.pairs[number] = None
+        alignment.pairs[pair_index] = None
         alignment.claim_both([item_a, *rest_a], [item_b, *rest_b], why)
 
 
-def with_reduction(alignment: Alignment, side: int) -> None:
-    """Groups the pair of a product or of attention with the open item of `side` right
-    after it, if that has no op and adds up the parts of the main kernel."""
+def group_with_reduction(alignment: Alignment, side: int) -> None:
+    """Group a product or attention with the next kernel, if that adds up its parts.
+
+    The next kernel has to be open, follow immediately, and have no op.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the kernel that adds up.
+    """
     items = alignment.items[side]
-    for number, pair in enumerate(alignment.pairs):
-        following = alignment.gaps[number + 1][side]
-        if pair is None or not following:
+    for pair_index, pair in enumerate(alignment.pairs):
+        open_after = alignment.gaps[pair_index + 1][side]
+        if pair is None or not open_after:
             continue
         main = pair[side]
-        after = following[0]
-        if after != main + 1 or items.op_number(after):
+        following = open_after[0]
+        if following != main + 1 or items.op_id(following) != NO_OP:
             continue
-        if _adds_up(items.names[main], items.names[after]):
-            alignment.pairs[number] = None
-            of_a, of_b = oriented(side, [main, after], [pair[1 - side]])
+        if _adds_up(items.names[main], items.names[following]):
+            alignment.pairs[pair_index] = None
+            of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
             why = "with the kernel that adds up its parts"
             alignment.claim_both(of_a, of_b, why)
 
 
 def _all_add_up(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
-    """Whether each of the rest adds up the parts of the main kernel; so it is if there
-    is no rest."""
+    """Return whether all other items add up the parts of the main kernel.
+
+    Returns True if there are no other items.
+    """
     return all(_adds_up(items.names[main], items.names[item]) for item in rest)
 
 
 @cache
-def _adds_up(main: str, after: str) -> bool:
-    """Whether the kernel `after` adds up the parts of the kernel `main`: the reduction
-    of split-K after a product or convolution, or a kernel that is named as a reduction
-    of attention after attention."""
+def _adds_up(main: str, following: str) -> bool:
+    """Return whether a kernel adds up the parts of the main kernel before it.
+
+    That is the reduction of split-K after a product or convolution, or, after
+    attention, a kernel whose name says that it reduces attention.
+
+    Args:
+        main: The name of the main kernel.
+        following: The name of the kernel after it.
+    """
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
-        return role_of_kernel(after).adds_up_parts
-    return kind == "attention" and _ATTENTION_REDUCTION.search(after) is not None
+        return role_of_kernel(following).adds_up_parts
+    return kind == "attention" and _ATTENTION_REDUCTION.search(following) is not None
 
 
-class _Run(NamedTuple):
-    """Pairs in a row that are one kernel under one op on both sides: those with the
-    numbers from `first` up to, but without, `last`."""
+class _PairRun(NamedTuple):
+    """Consecutive pairs that are one kernel under one op on both sides."""
 
-    key: int  # its exact key
-    first: int
-    last: int
+    exact_key: int
+    first: int  # the index of the first pair
+    last: int  # the index after that of the last pair
 
 
-def _runs(alignment: Alignment) -> Iterator[_Run]:
-    """The runs of pairs with an open item in a gap beside or between them."""
+def _runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
+    """Yield the runs of pairs of one kernel that have an open item beside them."""
     first = 0
-    for key, run in groupby(_keys_of_pairs(alignment)):
+    for exact_key, run in groupby(_keys_of_pairs(alignment)):
         last = first + len([*run])
         gaps = alignment.gaps[first : last + 1]
-        if key is not None and any(gap[0] or gap[1] for gap in gaps):
-            yield _Run(key=key, first=first, last=last)
+        has_open_items = any(gap[0] or gap[1] for gap in gaps)
+        if exact_key is not None and has_open_items:
+            yield _PairRun(exact_key=exact_key, first=first, last=last)
         first = last
 
 
 def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
-    """The exact key of each pair that is one kernel under one op on both sides, None
-    for others."""
+    """Return the exact key of each pair of one kernel under one op; None for others."""
     a, b = alignment.items
     keys: list[int | None] = []
     for pair in alignment.pairs:
-        if pair is not None and a.exact[pair[0]] == b.exact[pair[1]]:
-            keys.append(int(a.exact[pair[0]]))
-        else:
+        if pair is None:
             keys.append(None)
+            continue
+        item_a, item_b = pair
+        is_equal = a.exact_keys[item_a] == b.exact_keys[item_b]
+        keys.append(int(a.exact_keys[item_a]) if is_equal else None)
     return keys
 
 
-def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
-    """The open items of a side, in the gaps beside and between the pairs of a run, that
-    are the kernel of the run under the same op."""
-    exact = alignment.items[side].exact
+def _open_items_of_run(alignment: Alignment, side: int, run: _PairRun) -> list[int]:
+    """Return the open items in the gaps of a run that are its kernel."""
+    exact_keys = alignment.items[side].exact_keys
     open_items = []
     for gap in alignment.gaps[run.first : run.last + 1]:
-        open_items += [item for item in gap[side] if exact[item] == run.key]
+        open_items += [item for item in gap[side] if exact_keys[item] == run.exact_key]
     return open_items
 
 
 def _pair_closest(
-    alignment: Alignment, side: int, run: _Run, open_items: list[int]
+    alignment: Alignment, side: int, run: _PairRun, open_items: list[int]
 ) -> None:
-    """Pairs a run of a kernel anew, in order, by the closest times; if that would take
-    too long, all of it becomes one group. `side` is the one that has more of the kernel:
-    its items of the pairs and `open_items`. Of these, what has no partner then is open
-    in the gap where it belongs."""
-    few = []
+    """Pair a run of a kernel anew, in order, by the closest times.
+
+    Items that have no partner then are open in the gap where they belong. If pairing
+    would take too long, the whole run becomes one group.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side that has more of the kernel.
+        run: Pairs of one kernel.
+        open_items: The open items of that side that are the same kernel.
+    """
+    items_of_other_side = []
     partners_before = []
     for pair in alignment.pairs[run.first : run.last]:
         if pair is not None:
-            few.append(pair[1 - side])
+            items_of_other_side.append(pair[1 - side])
             partners_before.append(pair[side])
-    many = sorted(partners_before + open_items)
-    if not is_feasible(len(few), len(many)):
+    candidates = sorted(partners_before + open_items)
+
+    if not is_feasible(len(items_of_other_side), len(candidates)):
         alignment.pairs[run.first : run.last] = [None] * (run.last - run.first)
-        of_a, of_b = oriented(side, many, few)
+        of_a, of_b = as_a_and_b(side, candidates, items_of_other_side)
         alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
         return
-    features_few = alignment.items[1 - side].features[few]
-    features_many = alignment.items[side].features[many]
-    partners = [many[n] for n in closest(features_few, features_many)]
+
+    features_of_other_side = alignment.items[1 - side].features[items_of_other_side]
+    features_of_candidates = alignment.items[side].features[candidates]
+    positions = closest(features_of_other_side, features_of_candidates)
+    partners = [candidates[position] for position in positions]
     if partners == partners_before:
         return
-    for n, number in enumerate(range(run.first, run.last)):
-        alignment.pairs[number] = oriented(side, partners[n], few[n])
+
+    new_pairs = zip(partners, items_of_other_side, strict=True)
+    for pair_index, (own_item, other_item) in enumerate(new_pairs, run.first):
+        alignment.pairs[pair_index] = as_a_and_b(side, own_item, other_item)
     alignment.close(side, set(open_items), alignment.gaps[run.first : run.last + 1])
-    without_partner = sorted(set(many) - set(partners))
+    without_partner = sorted(set(candidates) - set(partners))
     _open_again(alignment, side, run, partners, without_partner)
 
 
 def _open_again(
-    alignment: Alignment, side: int, run: _Run, partners: list[int], items: list[int]
+    alignment: Alignment,
+    side: int,
+    run: _PairRun,
+    partners: list[int],
+    items: list[int],
 ) -> None:
-    """Adds items of a side to the open ones of the gaps of a run, each where it belongs
-    between the `partners`, the items of that side in the pairs of the run, ascending."""
+    """Make items open in the gaps of a run where they belong.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the items.
+        run: Pairs of one kernel.
+        partners: The items of that side in these pairs, ascending.
+        items: The items to make open.
+    """
     gaps = alignment.gaps[run.first : run.last + 1]
     for item in items:
+        # Gap n of the run is before its pair n.
         partners_before = bisect_left(partners, item)
-        open_of_gap = gaps[partners_before][side]  # gap n of the run: before its pair n
-        open_of_gap.append(item)
-        open_of_gap.sort()
+        open_items = gaps[partners_before][side]
+        open_items.append(item)
+        open_items.sort()
 
 
-def _open_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
-    """{row of an op: the open items of a side that it is the innermost op of}. What
-    torch.compile inserts counts as no op. Empty without a GPU, where each item is an op
-    itself."""
+def _open_items_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
+    """Return the open items of a side by the row of their innermost op.
+
+    What torch.compile inserts counts as no op. Without a GPU the result is empty:
+    there, each item is an op itself.
+    """
     items = alignment.items[side]
-    open_by_op: defaultdict[int, list[int]] = defaultdict(list)
+    open_items_by_op: defaultdict[int, list[int]] = defaultdict(list)
     if not items.work.gpu:
-        return open_by_op
+        return open_items_by_op
     for gap in alignment.gaps:
         for item in gap[side]:
             op = int(items.op[item])
             if op >= 0 and not is_compiler(items.op_names[item]):
-                open_by_op[op].append(item)
-    return open_by_op
+                open_items_by_op[op].append(item)
+    return open_items_by_op
 
 
-class _Link(NamedTuple):
+class _LinkedCalls(NamedTuple):
     """A call of an op in A and one in B that are the same call."""
 
     op_a: int  # its row in the trace of A
     op_b: int
-    pair: int | None  # the number of a pair of their items; None of calls in a gap
+    pair_index: int | None  # the index of a pair of their items; None if in one gap
 
 
-def _links(alignment: Alignment) -> Iterator[_Link]:
-    """The calls of one op that a pair of items links, then those in the same gap, in
-    order. A call may be in several links."""
+def _linked_calls(alignment: Alignment) -> Iterator[_LinkedCalls]:
+    """Yield the calls of one op that a pair of items links, then those in one gap.
+
+    A call may be in several links.
+    """
     a, b = alignment.items
-    for number, pair in enumerate(alignment.pairs):
-        if pair is None or not a.op_number(pair[0]):
+    for pair_index, pair in enumerate(alignment.pairs):
+        if pair is None:
             continue
-        if _is_of_one_op(alignment, pair):
-            op_a = int(a.op[pair[0]])
-            op_b = int(b.op[pair[1]])
-            yield _Link(op_a=op_a, op_b=op_b, pair=number)
-    for gap in alignment.gaps:
-        if gap[0] and gap[1]:
-            yield from _links_in_gap(alignment, gap[0], gap[1])
+        item_a, item_b = pair
+        if a.op_id(item_a) != NO_OP and _is_of_one_op(alignment, pair):
+            yield _LinkedCalls(
+                op_a=int(a.op[item_a]),
+                op_b=int(b.op[item_b]),
+                pair_index=pair_index,
+            )
+    for open_a, open_b in alignment.gaps:
+        if open_a and open_b:
+            yield from _linked_calls_in_gap(alignment, open_a, open_b)
 
 
-def _links_in_gap(
+def _linked_calls_in_gap(
     alignment: Alignment, open_a: list[int], open_b: list[int]
-) -> Iterator[_Link]:
-    """The calls of the open items of a gap that are of one op, in order: a longest
-    common subsequence of their names."""
+) -> Iterator[_LinkedCalls]:
+    """Yield the calls of open items of a gap that are of one op, in order.
+
+    They are a longest common subsequence of the names of the ops.
+    """
     a, b = alignment.items
-    number_of_op_a = _numbers_by_op(a, open_a)
-    number_of_op_b = _numbers_by_op(b, open_b)
-    ops_a = list(number_of_op_a)
-    ops_b = list(number_of_op_b)
-    names_a = list(number_of_op_a.values())
-    names_b = list(number_of_op_b.values())
-    for i, j in longest_common(names_a, names_b):
-        yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
+    id_of_op_a = _id_of_op(a, open_a)
+    id_of_op_b = _id_of_op(b, open_b)
+    ops_a = list(id_of_op_a)
+    ops_b = list(id_of_op_b)
+    for i, j in longest_common(list(id_of_op_a.values()), list(id_of_op_b.values())):
+        yield _LinkedCalls(op_a=ops_a[i], op_b=ops_b[j], pair_index=None)
 
 
 def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
-    """Whether both items of a pair are under an op of one name, or under ops of one
-    kind of work as two vendors name it (`cudnn_convolution`, `miopen_convolution`)."""
+    """Return whether both items of a pair are of the same op.
+
+    The op of two vendors may have two names, as `cudnn_convolution` and
+    `miopen_convolution`. These are the same op if they are of one kind of work.
+    """
     a, b = alignment.items
-    if a.op_number(pair[0]) == b.op_number(pair[1]):
+    item_a, item_b = pair
+    if a.op_id(item_a) == b.op_id(item_b):
         return True
-    kind_a = work_class(a.op_names[pair[0]], "")
-    kind_b = work_class(b.op_names[pair[1]], "")
-    return kind_a != "" and kind_a == kind_b and b.op_number(pair[1]) > 0
+    kind_a = work_class(a.op_names[item_a], "")
+    kind_b = work_class(b.op_names[item_b], "")
+    return kind_a != "" and kind_a == kind_b and b.op_id(item_b) != NO_OP
 
 
-def _numbers_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
-    """{row of an op: the number of its name}, of the ops that some items come from."""
-    number_of_op = {}
+def _id_of_op(items: WorkItems, members: list[int]) -> dict[int, int]:
+    """Return {row of an op: the id of its name} for the ops of some items."""
+    id_of_op = {}
     for item in members:
-        number = items.op_number(item)
-        if number:
-            number_of_op[int(items.op[item])] = number
-    return number_of_op
+        op_id = items.op_id(item)
+        if op_id != NO_OP:
+            id_of_op[int(items.op[item])] = op_id
+    return id_of_op

@@ -1,4 +1,4 @@
-"""What a diff says: rows, the change of the step, and a sum that closes."""
+"""The records of a diff: its rows, the change of the step, and a sum that closes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONLY = "only in step"
 
 
 class RowKind(StrEnum):
-    """The change of a work item from A to B."""
+    """How a piece of work changed from A to B."""
 
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
@@ -39,25 +39,25 @@ class RowKind(StrEnum):
 
 
 class StepChange(msgspec.Struct, frozen=True):
-    """Median time of a step on each side (ns); None for a side that holds no work at
-    all.
+    """How much longer a step of B takes than a step of A.
 
-    `ratio` is b / a: below 1 means that B is faster. It is that of the medians less
-    interruptions, or, where the steps took turns, the middle of the ratios of
-    neighbors. [low, high] is its interval of 95 % within these two runs; None with too
-    few steps. `drift_*`: how much longer the last step of a run took than its first, as
-    a share; 0 where that may be chance. `interrupted_*`: the share of time in which
-    pieces of work took far longer than is usual for them.
+    The ratio is that of the medians less interruptions. Where the steps of both sides
+    took turns, it is the middle of the ratios of neighbors.
     """
 
-    a_ns: int | None
+    a_ns: int | None  # the median time of a step; None for a side without any work
     b_ns: int | None
-    ratio: float | None
+    ratio: float | None  # b / a: below 1 means that B is faster
+    # The interval of 95 % of the ratio within these two runs; None with too few steps.
     low: float | None
     high: float | None
+    # How much longer the last step of a run took than its first, as a share of a step;
+    # 0 where that may be chance.
     drift_a: float = 0.0
     drift_b: float = 0.0
     turns: bool = False  # the steps of both took turns, so that each has a neighbor
+    # The share of the time in which pieces of work took far longer than they usually
+    # do.
     interrupted_a: float = 0.0
     interrupted_b: float = 0.0
     length_a: StepLength = StepLength.WALL  # what `a_ns` and `b_ns` are
@@ -70,8 +70,7 @@ class StepChange(msgspec.Struct, frozen=True):
 
     @property
     def is_opposed(self) -> bool:
-        """Whether the ratio says faster where the medians say slower, or the
-        reverse."""
+        """Whether ratio and medians disagree about which side is faster."""
         return self.ratio is not None and (self.ratio - 1) * self.change_ns < 0
 
     @property
@@ -92,32 +91,32 @@ class Answer(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether B is faster than A."""
+    """Whether B is faster than A, and why that cannot be told."""
 
     answer: Answer
     reason: str | None = None  # of CANNOT_TELL, why; None with every other answer
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One work item on both sides; times are ns per step, counts are events per step.
+    """One piece of work, or several that belong together, on both sides.
 
-    `a_rows` and `b_rows` are rows of the traces, in the representative step of each
-    side. Only rows with `counts` are part of the sum that explains the step: CPU
-    dispatch of a GPU program is shown, but overlaps the work of the GPU."""
+    Times are ns per step, counts are events per step. Only rows with `counts` are part
+    of the sum that explains the step: dispatch on the CPU of a GPU program is shown,
+    but overlaps the work of the GPU.
+    """
 
     kind: RowKind
     op: str  # what the program called it; "" when unknown; dispatch starts with "CPU: "
     a: tuple[str, ...]  # names of kernels, or of ops in traces without a GPU
     b: tuple[str, ...]
-    a_ns: int
+    a_ns: int  # the mean over the usual steps, which adds up
     b_ns: int
     a_count: int
     b_count: int
     why: str
     where: str = ""  # the module or annotation around it
     counts: bool = True
-    # of all steps; `a_ns` is the mean of the usual ones, which adds up
-    a_median_ns: int = 0
+    a_median_ns: int = 0  # the median over all steps
     b_median_ns: int = 0
     phase: str = ""  # forward, backward or optimizer, in a step of training
     work: str = ""  # the sort of work: GEMM, copy, communication, ...
@@ -128,15 +127,17 @@ class Row(msgspec.Struct, frozen=True):
     b_hidden_ns: int = 0
     # matched as a whole: which kernel does the work of which is unknown
     together: bool = False
-    a_rows: tuple[int, ...] = ()
+    a_rows: tuple[int, ...] = ()  # rows of the trace, in the representative step of A
     b_rows: tuple[int, ...] = ()
 
     @property
     def change_ns(self) -> int:
+        """How much longer it takes in B."""
         return self.b_ns - self.a_ns
 
     @property
     def hidden_change_ns(self) -> int:
+        """How much more of its time is hidden behind compute in B."""
         return self.b_hidden_ns - self.a_hidden_ns
 
     @property
@@ -157,10 +158,18 @@ class RowShare(msgspec.Struct, frozen=True):
 
 
 def row_of(
-    kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any
+    kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **other_fields: Any
 ) -> Row:
-    """A row with what each side has of it; `more` are other fields of `Row`, by
-    name."""
+    """Make a row from what each side has of it.
+
+    Args:
+        kind: How the work changed.
+        op: What the program called it.
+        a: What A has of the row.
+        b: What B has of the row.
+        why: The evidence, for the reader.
+        other_fields: Other fields of `Row`, by name.
+    """
     return Row(
         kind=kind,
         op=op,
@@ -177,12 +186,12 @@ def row_of(
         b_hidden_ns=b.hidden_ns,
         a_rows=a.rows,
         b_rows=b.rows,
-        **more,
+        **other_fields,
     )
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """One of the two traces; times are means over its usual steps, in ns.
+    """The figures of one of the two traces: means over its usual steps, in ns.
 
     The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns,
     exactly.
@@ -194,7 +203,7 @@ class DiffSide(msgspec.Struct, frozen=True):
     steps: int  # that were used
     items: int  # pieces of work in a step
     work_ns: int  # the sum of the pieces
-    # of the step, by time: any GPU event runs, or any CPU op in a trace without
+    # the part of the step during which any GPU event runs, or any CPU op without a GPU
     busy_ns: int
     idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
@@ -207,16 +216,17 @@ class DiffSide(msgspec.Struct, frozen=True):
     # the steps averaged over, counted from 0 among those used
     usual: tuple[int, ...] = ()
     idle: dict[str, int] = msgspec.field(default_factory=dict)
-    """The causes of idle_ns, which they add up to; see causes.idle_by_cause. Only of
+    """{cause: ns} of idle_ns, which they add up to; see causes.idle_by_cause. Only of
     GPUs."""
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """step_ns is the sum of all others, exactly; all are changes, B minus A, in ns.
+    """The change of the step as a sum of changes, B minus A, in ns.
 
-    Each is how much longer it makes the step, so more overlap is negative. Not
-    explained is the difference between the median step and the mean of the usual
-    steps."""
+    `step_ns` is exactly the sum of all others. Each of them is how much longer it makes
+    the step, so more overlap is negative. What is not explained is the difference
+    between the median step and the mean of the usual steps.
+    """
 
     step_ns: int
     rows_ns: int
@@ -242,6 +252,7 @@ class Subtotal(msgspec.Struct, frozen=True):
 
     @property
     def change_ns(self) -> int:
+        """How much longer it takes in B."""
         return self.b_ns - self.a_ns
 
 

@@ -1,5 +1,8 @@
-"""What stays the same of a name, which kind of work two kernels can be paired by, and
-how two names differ."""
+"""Compares names of ops and kernels.
+
+It knows what of a name stays the same from run to run, which kind of work two kernels
+can be paired by, and how to say the difference of two names.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,17 @@ _COMPILED_GRAPH_CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 _KINDS_TO_PAIR_BY: Final = words(
     "gemm conv attention norm softmax comm moe rope quant embedding"
 )
-"""Kinds of work of which two kernels can be paired; any other is of too many sorts."""
+"""Kinds of work by which two kernels can be paired; other kinds are too diverse."""
 
 _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)
 
 
 @cache
 def identity(name: str) -> str:
-    """A kernel's name without what changes when the same program is compiled or
-    profiled again.
+    """Return the name of a kernel without what changes from run to run.
+
+    A compiler numbers its kernels, so the same program gets other numbers when it is
+    compiled or profiled again.
 
     >>> identity("triton_poi_fused_gelu_mul_3")
     'triton_poi_fused_gelu_mul'
@@ -45,8 +50,7 @@ def identity(name: str) -> str:
 
 @cache
 def dispatch_name(name: str) -> str:
-    """The name of a CPU slice without what torch.compile counts or hashes in it: frame
-    numbers and hashes of graphs.
+    """Return the name of a CPU slice without numbers and hashes of torch.compile.
 
     >>> dispatch_name("Torch-Compiled Region: 0/1")
     'Torch-Compiled Region'
@@ -57,10 +61,17 @@ def dispatch_name(name: str) -> str:
 
 @cache
 def work_class(op: str, kernel: str) -> str:
-    """The kind of work of a kernel that an op launched, if two kernels can be paired by
-    it, else "". Either name may be "".
+    """Return the kind of work of a kernel, if two kernels can be paired by it.
 
-    The op says it for products, convolutions and attention forward, else the kernel.
+    The op says the kind for products, convolutions and attention forward; otherwise the
+    kernel does.
+
+    Args:
+        op: The name of the op that launched the kernel; "" if unknown.
+        kernel: The name of the kernel; "" if unknown.
+
+    Returns:
+        `gemm`, for example; "" where the kind says too little.
 
     >>> work_class("aten::convolution_backward", "")
     'conv backward'
@@ -70,6 +81,7 @@ def work_class(op: str, kernel: str) -> str:
     kind_by_kernel = _kind_to_pair_by(role_of_kernel(kernel).kind)
     if _does_other_work_than_op(kernel, kind_by_kernel):
         return ""
+
     op_stem = stem(op)
     kind_by_op = _kind_to_pair_by(kind_of_op(op_stem))
     is_backward = "backward" in op_stem
@@ -85,10 +97,15 @@ def work_class(op: str, kernel: str) -> str:
 
 
 def _does_other_work_than_op(kernel: str, kind: str) -> bool:
-    """Whether the name of a kernel shows that the kind of its op is not its own: it
-    helps the main kernel of the op, does the work of several ops, or is known to do
-    something that two kernels cannot be paired by. `kind`: what the kernel can be
-    paired by, "" for none."""
+    """Return whether the name of a kernel shows that the kind of its op is not its own.
+
+    It does if the kernel helps the main kernel of the op, if it does the work of
+    several ops, or if it is known to do something that two kernels cannot be paired by.
+
+    Args:
+        kernel: The name of the kernel.
+        kind: The kind by which the kernel can be paired; "" for none.
+    """
     role = role_of_kernel(kernel)
     decoded = role.decoded
     if decoded is None:
@@ -101,18 +118,20 @@ def _does_other_work_than_op(kernel: str, kind: str) -> bool:
 
 
 def _kind_to_pair_by(kind: str | None) -> str:
-    """The kind if two kernels can be paired by it, else "". A product of a matrix and a
-    vector, `gemv`, counts as a `gemm`."""
+    """Return the kind if two kernels can be paired by it, else "".
+
+    A product of a matrix and a vector, `gemv`, counts as a `gemm`.
+    """
     if kind == "gemv":
         return "gemm"
     return kind if kind in _KINDS_TO_PAIR_BY else ""
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
-    """The length of the common prefix of two sequences."""
-    for number, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
+    """Return the length of the common prefix of two sequences."""
+    for index, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
         if word_a != word_b:
-            return number
+            return index
     return min(len(a), len(b))
 
 
@@ -156,11 +175,11 @@ _MAX_NAME_CELLS = 40  # of a name that is shown
 
 @cache
 def differences(a: str, b: str) -> str:
-    """What differs between the names of two kernels.
+    """Say how the names of two kernels differ.
 
-    `tile 128x128 -> 128x256, layout nn -> tn` where both are decoded and that tells
-    them apart; else `old -> new` with their short names or, where these agree, with the
-    words of the full names that differ.
+    It is `tile 128x128 -> 128x256, layout nn -> tn` where both names are decoded and
+    differ in what they decode to. Else it is `old -> new` with their short names or, if
+    these are equal, with the words of the full names that differ.
     """
     decoded_a = role_of_kernel(a).decoded
     decoded_b = role_of_kernel(b).decoded
@@ -175,47 +194,55 @@ def differences(a: str, b: str) -> str:
             return ", ".join(texts[:_MAX_DIFFERENCES])
     if before != after:
         return f"{before} -> {after}"
-    return _where_names_differ(a, b)
+    return _differing_words(a, b)
 
 
 def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
-    """The differences of two names, each as `label before -> after`: library, op and
-    tile, then the fields of _LABEL_OF_FIELD in its order. A field that one of the names
-    does not determine is no difference."""
-    values = [
+    """List the differences of two decoded names, each as `label before -> after`.
+
+    Library, op and tile come first, then the fields of _LABEL_OF_FIELD in its order. A
+    field that one of the names does not determine is no difference.
+    """
+    labeled_values = [
         ("", a.family, b.family),
         ("", a.op, b.op),
         ("tile", _tile(a), _tile(b)),
     ]
     for field, label in _LABEL_OF_FIELD.items():
-        values.append((label, getattr(a, field), getattr(b, field)))
+        labeled_values.append((label, getattr(a, field), getattr(b, field)))
+
     texts: list[str] = []
-    for label, before, after in values:
+    for label, before, after in labeled_values:
         if before is None or after is None or before == after:
             continue
         change = f"{printable(str(before))} -> {printable(str(after))}"
         texts.append(f"{label} {change}".strip())
-    # the second operand's dtype adds nothing when it changes as the first one's does
+
+    # The dtype of the second operand adds nothing when it changes like the first one's.
     echoes = {f"B in {text}" for text in texts}
     return [text for text in dict.fromkeys(texts) if text not in echoes]
 
 
 def _tile(name: KernelName) -> str | None:
-    """`128x128x32`; None where the name does not tell it."""
+    """Return the tile as `128x128x32`; None if the name does not tell it."""
     return tile_words(name.tile_m, name.tile_n, name.tile_k)
 
 
-def _where_names_differ(a: str, b: str) -> str:
-    """`in its name: 32 -> 64`: what is between the words with which both names begin
-    and those with which both end; `nothing` where one name has no more."""
+def _differing_words(a: str, b: str) -> str:
+    """Say which words of two names differ, as `in its name: 32 -> 64`.
+
+    These are the words between the common beginning and the common end of both names;
+    `nothing` stands for none.
+    """
     words_a = _WORD.findall(a)
     words_b = _WORD.findall(b)
-    same_words_before = shared_start(words_a, words_b)
-    rest_a = words_a[same_words_before:]
-    rest_b = words_b[same_words_before:]
-    same_words_after = shared_start(rest_a[::-1], rest_b[::-1])
-    before = "".join(rest_a[: len(rest_a) - same_words_after])
-    after = "".join(rest_b[: len(rest_b) - same_words_after])
+    common_at_start = shared_start(words_a, words_b)
+    rest_a = words_a[common_at_start:]
+    rest_b = words_b[common_at_start:]
+    common_at_end = shared_start(rest_a[::-1], rest_b[::-1])
+
+    before = "".join(rest_a[: len(rest_a) - common_at_end])
+    after = "".join(rest_b[: len(rest_b) - common_at_end])
     if max(len(before), len(after)) > _MAX_NAME_CELLS:
         return "the decoded parts agree, the full names do not"
     before = printable(before) or "nothing"

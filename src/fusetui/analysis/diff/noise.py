@@ -1,19 +1,19 @@
-"""Whether the same kernel takes longer by more than chance: the interval of a row.
+"""Decides whether the same kernel takes longer by more than chance.
 
-The specification, which benchmarks/diff_noise.py simulates by dealing the steps of one
-recording out to two sides:
+This is the specification, which benchmarks/diff_noise.py simulates by dealing the steps
+of one recording out to two sides:
 
 * A row is reported only if the two sides are far apart (`statistics.far_apart`) and the
-  interval of B / A excludes 1: Student's, of the logarithms of its times.
-* Of all diffs of equal runs, LEVEL have any row that is reported: each row is judged at
-  this level divided by the number of rows (Bonferroni).
-* The variance of a row is that of its own steps, averaged with the usual one of pieces
-  of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K. Smyth,
-  Linear models and empirical Bayes methods, 2004), and that of rounding to the tick of
-  the clock.
-* Where the n-th steps of both sides vary together, their differences are judged.
-* From STEPS_FOR_CORRELATION on, the interval is wider where slow steps follow slow
-  ones.
+  interval of B / A excludes 1. It is Student's interval, of the logarithms of its
+  times.
+* Of all diffs of equal runs, only a share of LEVEL reports any row. So each row is
+judged at this level divided by the number of rows (Bonferroni).
+* The variance of a row is that of its own steps, averaged with the usual variance of
+  pieces of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
+  Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
+  the tick of the clock is added.
+* Where the n-th steps of both sides vary together, their differences are judged. * From
+STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow slow ones.
 * With one step on each side, a row has to stand out among all rows.
 """
 
@@ -40,27 +40,28 @@ LEVEL = 0.05
 """How likely it is that a diff reports any row where nothing changed."""
 
 PRIOR_STEPS = 2
-"""What other pieces vary by counts as much as so many steps of the row itself: by
-chance, a few samples may lie closer together than they usually do."""
+"""The usual variance of other pieces counts as much as this many steps of the row
+itself: by chance, a few samples may lie closer together than they usually do."""
 
 MAX_CLASSES, MIN_PIECES_OF_CLASS = 8, 32
-"""Other pieces are those of about the same length, in so many classes of as many pieces
-each: what takes 5 us may vary by a third where what takes 1 ms varies by 1 %."""
+"""Other pieces are those of about the same length, in up to so many classes of at least
+so many pieces: what takes 5 us may vary by a third where what takes 1 ms varies by
+1 %."""
 
 SHARE_OF_PIECES = 0.75
-"""So many pieces of a class vary by no more than its usual variance."""
+"""This share of the pieces of a class varies by no more than its usual variance."""
 
 MIN_RATIO_OF_VARIANCES = 4
-"""Both sides vary together where their differences, step by step, vary by so much
-less than they would otherwise."""
+"""Both sides vary together where the variance of their differences, step by step, is
+this many times less than it would be otherwise."""
 
 MIN_RATIO_TO_OTHERS, SHARE_OF_ROWS, MIN_ROWS = 6, 0.9, 5
 """With one step on each side, a row has to lie so many times as far from the median row
-as this share of all rows does, and these within the floor; of fewer rows, none is
-told."""
+as this share of all rows does, and these have to be within the floor. Of fewer rows
+than the last number, none is reported."""
 
 MAX_DEGREES_OF_FREEDOM = 200
-"""From here on, Student's distribution is taken as that of so many."""
+"""Beyond this, Student's distribution is taken as that of this many degrees."""
 
 _BISECTIONS = 50  # each halves the interval in which a point of the distribution lies
 
@@ -69,16 +70,16 @@ _NO_VARIANCE: Final = np.zeros(1)
 
 
 class Noise(msgspec.Struct, frozen=True, eq=False):
-    """What the rows of a diff vary by where nothing changed."""
+    """How much the rows of a diff vary where nothing changed."""
 
     rows: int
     """How many rows are judged: the level is that of all together."""
     longest: Floats = _NO_BOUNDS
     """The logarithm of the time of the longest piece of each class of pieces by length,
-    but the last class; shape [classes - 1]."""
+    but for the last class; shape [classes - 1]."""
     variance: Floats = _NO_VARIANCE
     """The usual variance of the logarithm of the times of a piece from step to step;
-    shape [classes]."""
+    one per class."""
     paired: bool = False
     """The n-th steps of both sides vary together: `variance` is of differences."""
     min_change: float = math.inf
@@ -86,61 +87,86 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
-    """The noise of a diff, by the samples (ns) of pieces that are the same kernel on both
-    sides: `a` of shape [steps of A, pieces], `b` of shape [steps of B, pieces].
+    """Estimate the noise of a diff from the pieces that run the same kernel in both.
 
-    `same_steps`: the n-th step of A belongs to the n-th of B, as where steps took turns
-    or where one trace was made from the other. The samples decide whether the two vary
-    together (`Noise.paired`).
+    Args:
+        a: Samples of A in ns, [steps of A, pieces].
+        b: Samples of B in ns, [steps of B, pieces], of the same pieces.
+        same_steps: Whether the n-th step of A belongs to the n-th step of B, as where
+            steps took turns or where one trace was made from the other. The samples
+            decide whether the two vary together (`Noise.paired`).
     """
     rows = a.shape[1]
     if not rows:
         return Noise(rows=1)
+
     log_a = _logs(a)
     log_b = _logs(b)
     separate = _variation(log_a, log_b, paired=False)
     if not separate.freedom:  # one step on each side
         return Noise(rows=rows, min_change=_min_change_of_one_step(log_a, log_b))
+
     paired = False
     variance = separate.squares / separate.freedom
     if same_steps and len(a) == len(b):
-        together = _variation(log_a, log_b, paired=True)
-        variance_of_differences = together.squares / together.freedom
-        # independent sides would have differences of twice the variance
-        expected = 2 * variance.sum()
-        if MIN_RATIO_OF_VARIANCES * variance_of_differences.sum() < expected:
+        differences = _variation(log_a, log_b, paired=True)
+        variance_of_differences = differences.squares / differences.freedom
+        # Differences of two independent sides would have twice the variance.
+        expected_if_independent = 2 * variance.sum()
+        actual = variance_of_differences.sum()
+        if MIN_RATIO_OF_VARIANCES * actual < expected_if_independent:
             paired = True
             variance = variance_of_differences
-    return _by_length(log_a, variance, paired)
+    return _noise_by_length(log_a, variance, paired)
 
 
 def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
-    """How far the logarithm of the time of a row has to change with one step on each
-    side: MIN_RATIO_TO_OTHERS times as far as SHARE_OF_ROWS do. Infinite where that is
-    beyond the floor or the rows are too few, so that none can be told from noise. Both
-    arguments have the shape [1, rows]."""
+    """Return how much a row has to change to be reported with one step on each side.
+
+    It has to change MIN_RATIO_TO_OTHERS times as much, beside the change that all rows
+    have, as SHARE_OF_ROWS of the rows do.
+
+    Args:
+        log_a: The logarithms of the times of A, [1, rows].
+        log_b: The logarithms of the times of B, [1, rows].
+
+    Returns:
+        A change of the logarithm. It is infinite if that is beyond the floor or if the
+        rows are too few: then no row can be told from noise.
+    """
     changes = (log_b - log_a)[0]
     distances = np.abs(changes - np.median(changes))
-    usual = lower_quantile(distances, SHARE_OF_ROWS)
-    if len(distances) < MIN_ROWS or 100 * usual > FLOOR_PERCENT:
+    usual_distance = lower_quantile(distances, SHARE_OF_ROWS)
+    if len(distances) < MIN_ROWS or 100 * usual_distance > FLOOR_PERCENT:
         return math.inf
-    return MIN_RATIO_TO_OTHERS * usual
+    return MIN_RATIO_TO_OTHERS * usual_distance
 
 
-def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
-    """The noise of pieces that are divided into classes by their length. The variance of
-    a class is the one that SHARE_OF_PIECES of its pieces do not exceed. `log_a`: shape
-    [steps, pieces]; `variance`: shape [pieces]."""
+def _noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
+    """Determine the usual variance of pieces by their length.
+
+    Pieces are divided into classes of about the same length. The usual variance of a
+    class is the one that SHARE_OF_PIECES of its pieces do not exceed.
+
+    Args:
+        log_a: The logarithms of the times of A, [steps, pieces].
+        variance: The variance of each piece.
+        paired: See `Noise.paired`.
+    """
     length = np.median(log_a, axis=0)
     classes = len(length) // MIN_PIECES_OF_CLASS
     classes = max(1, min(MAX_CLASSES, classes))
-    parts = np.array_split(np.argsort(length, kind="stable"), classes)
+
+    shortest_first = np.argsort(length, kind="stable")
+    pieces_by_class = np.array_split(shortest_first, classes)
+    longest = [length[pieces[-1]] for pieces in pieces_by_class[:-1]]
+    usual_variance = [
+        lower_quantile(variance[pieces], SHARE_OF_PIECES) for pieces in pieces_by_class
+    ]
     return Noise(
         rows=len(length),
-        longest=np.array([length[part[-1]] for part in parts[:-1]]),
-        variance=np.array(
-            [lower_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
-        ),
+        longest=np.array(longest),
+        variance=np.array(usual_variance),
         paired=paired,
     )
 
@@ -148,13 +174,19 @@ def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
 def beyond_noise(
     a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None
 ) -> Flags:
-    """Whether the change of each column of samples is more than noise; shape [items].
-    `a` and `b`: ns, of shape [steps, items]; `resolution_ns`: the tick of the clock.
-    `noise`: that of the diff; None for that of these columns alone."""
+    """Return for each column of samples whether its change is more than noise.
+
+    Args:
+        a: Samples of A in ns, [steps of A, columns].
+        b: Samples of B in ns, [steps of B, columns].
+        resolution_ns: The tick of the clock.
+        noise: The noise of the diff; None to estimate it from these columns alone.
+    """
     paired = noise is not None and noise.paired
     is_changed = far_apart(a, b, resolution_ns, paired=paired)
     if not is_changed.any():
         return is_changed
+
     if noise is None:
         noise = noise_of(a, b)
     columns = np.flatnonzero(is_changed)
@@ -165,8 +197,16 @@ def beyond_noise(
 
 
 def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
-    """Whether the interval of B / A of each column excludes 1; shape [columns]. See the
-    specification above."""
+    """Return for each column whether the interval of B / A excludes 1.
+
+    See the specification at the top of this file.
+
+    Args:
+        a: Samples of A in ns, [steps of A, columns].
+        b: Samples of B in ns, [steps of B, columns].
+        tick_ns: The tick of the clock.
+        noise: The noise of the diff.
+    """
     log_a = _logs(a)
     log_b = _logs(b)
     if noise.paired:
@@ -175,15 +215,19 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     else:
         samples = [log_a, log_b]
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
+
     variation = _variation(log_a, log_b, paired=noise.paired)
-    if not variation.freedom:
+    if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
+
+    # Average the variance of the column with the usual one of its class.
     class_of_column = np.searchsorted(noise.longest, np.median(log_a, axis=0))
     usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
     freedom = PRIOR_STEPS + variation.freedom
     variance = (usual_squares + variation.squares) / freedom
-    # the rounding of both sides is in each difference, and in the mean of two times
+    # The rounding of both sides is in each difference, and in the mean of two times.
     variance += _rounding(a, b, tick_ns) / (1 if noise.paired else 2)
+
     standard_error = np.sqrt(variance * variation.of_change)
     margin = student_point(freedom, LEVEL / noise.rows) * standard_error
     excludes = np.abs(change) > margin
@@ -195,9 +239,15 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
 def _excludes_when_wider(
     change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
 ) -> Flags:
-    """Which of the intervals that exclude 1 still do when they are as much wider as
-    the correlation of successive steps demands. `samples`: of shape [steps, columns];
-    the others of shape [columns]."""
+    """Return which intervals still exclude 1 when correlated steps widen them.
+
+    Args:
+        change: The change of each column.
+        margin: Half of the length of the interval of each column.
+        excludes: Whether each interval excludes 1 as it is.
+        samples: Arrays of shape [steps, columns]: the logarithms of each side, or their
+            differences.
+    """
     still_excludes = excludes.copy()
     for column in np.flatnonzero(excludes).tolist():
         widening = max(widening_of(sample[:, column]) for sample in samples)
@@ -206,25 +256,33 @@ def _excludes_when_wider(
 
 
 def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
-    """The variance of the logarithms by rounding to the tick, of both sides
-    together."""
-    of_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
-    of_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
-    return np.asarray(of_a + of_b)
+    """Return the variance that rounding to the tick adds to the logarithms of a column.
+
+    It is the sum of both sides. A time that is rounded to a tick is off by an amount
+    whose variance is a twelfth of the square of the tick.
+    """
+    variance_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
+    variance_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
+    return np.asarray(variance_a + variance_b)
 
 
 class _Variation(msgspec.Struct, frozen=True, eq=False):
-    """How much samples of shape [steps, columns] vary within the sides, or how much
-    their differences do."""
+    """How much samples vary within each side, or how much their differences vary."""
 
-    squares: Floats  # the sum of squares around the means; shape [columns]
+    squares: Floats  # the sum of squares around the means, one per column
     freedom: int  # degrees of freedom
     of_change: float  # the variance of the change for a variance of 1
 
 
 def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
-    """How much logarithms of shape [steps, columns] vary: those of each side around
-    their means or, if `paired`, the differences of the n-th steps."""
+    """Measure how much samples vary around their means.
+
+    Args:
+        log_a: The logarithms of the times of A, [steps of A, columns].
+        log_b: The logarithms of the times of B, [steps of B, columns].
+        paired: Whether to measure the differences of the n-th steps instead of the
+            samples of each side.
+    """
     samples = [log_b - log_a] if paired else [log_a, log_b]
     squares = np.zeros(log_a.shape[1])
     freedom = 0
@@ -237,15 +295,21 @@ def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
 
 
 def _logs(samples: Int64s) -> Floats:
-    """The logarithms of times (ns), 0 for a time of 0."""
+    """Return the logarithms of times in ns; 0 for a time of 0."""
     return np.log(np.maximum(samples, 1))
 
 
 @cache
 def student_point(freedom: int, level: float) -> float:
-    """The point that Student's distribution, with so many whole degrees of freedom,
-    exceeds in either direction with the probability `level`; by bisection. More than
-    MAX_DEGREES_OF_FREEDOM are taken for so many."""
+    """Return the two-sided point of Student's distribution for a level.
+
+    The distribution exceeds the point in either direction with the probability `level`.
+    It is found by bisection.
+
+    Args:
+        freedom: The degrees of freedom. More than MAX_DEGREES_OF_FREEDOM count as that.
+        level: A probability.
+    """
     low = 0.0
     high = 1.0
     while _probability_outside(high, freedom) > level:
@@ -260,9 +324,11 @@ def student_point(freedom: int, level: float) -> float:
 
 
 def _probability_outside(t: float, freedom: int) -> float:
-    """The probability that Student's distribution lies more than t from 0 (Abramowitz
-    and Stegun, Handbook of Mathematical Functions, 26.7.3 for odd degrees of freedom
-    and 26.7.4 for even ones)."""
+    """Return the probability that Student's distribution lies more than t from 0.
+
+    The sums are those of Abramowitz and Stegun, Handbook of Mathematical Functions:
+    26.7.3 for odd degrees of freedom, 26.7.4 for even ones.
+    """
     freedom = min(freedom, MAX_DEGREES_OF_FREEDOM)
     angle = math.atan(t / math.sqrt(freedom))
     is_odd = freedom % 2 == 1
@@ -271,7 +337,8 @@ def _probability_outside(t: float, freedom: int) -> float:
     for n in range(3 if is_odd else 2, freedom + 1, 2):
         total += term
         term *= math.cos(angle) ** 2 * (n - 1) / n
-    inside = math.sin(angle) * total
+
+    probability_inside = math.sin(angle) * total
     if is_odd:
-        inside = 2 / math.pi * (angle + inside)
-    return 1 - inside
+        probability_inside = 2 / math.pi * (angle + probability_inside)
+    return 1 - probability_inside

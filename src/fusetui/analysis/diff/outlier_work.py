@@ -1,4 +1,7 @@
-"""What work only one step has, or lacks, as rows that name the step."""
+"""Makes rows of the work that only one step has or lacks; each row names the step.
+
+An *odd step* is one that does other work than the representative step of its side.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import runs
+from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.fusion import Collector, collector_of
-from fusetui.analysis.diff.groups import WorkGroup, known_names, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
-from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
+from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
+from fusetui.analysis.diff.sequences import (
+    are_similar_times,
+    closest,
+    is_feasible,
+    match,
+)
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -27,140 +35,198 @@ MAX_PIECES_FOR_FUSION = 16
 MAX_KINDS_OF_WORK = 8
 """A step that differs in more kinds of work than this is one row."""
 
+NO_PIECE = -1
+"""The piece of an item that an odd step lacks; also its row in that step."""
+
+ANY_STEP = -1
+"""The step of work if the n-th steps of both sides have nothing in common."""
+
 
 class OddStep(msgspec.Struct, frozen=True, eq=False):
-    """A step of a side whose work is not that of the usual ones. Its pieces are counted
-    from 0; the items are the pieces of the representative step."""
+    """A step whose work is not that of the usual ones.
 
-    number: int
-    lacking: list[int]  # the items that it lacks, ascending
-    more: list[int]  # the pieces that are none of the items, ascending
-    piece_of_item: Rows  # shape [items]; -1 for those that it lacks, see `_pieces_of`
+    Its pieces are counted from 0. The items are the pieces of the representative step.
+    """
+
+    index: int  # of the step
+    missing_items: list[int]  # the items that it lacks, ascending
+    extra_pieces: list[int]  # its pieces that are none of the items, ascending
+    piece_of_item: Rows  # one per item, NO_PIECE if it lacks the item
     expected_ns: list[int]  # the time that each item would take in it
 
 
-def odd_steps(items: WorkItems, twin: WorkItems) -> Iterator[OddStep]:
-    """The steps of a side that do other work than the representative one; `twin` is the
-    other side."""
+def odd_steps(items: WorkItems, other_side: WorkItems) -> Iterator[OddStep]:
+    """Yield the steps of a side that do other work than the representative one."""
     all_steps = np.arange(len(items.work.windows))
-    for step in np.setdiff1d(all_steps, items.alike).tolist():
-        yield _odd_step(items, step, _expected_times(items, twin, step))
+    for step in np.setdiff1d(all_steps, items.alike_steps).tolist():
+        yield _odd_step(items, step, _expected_times(items, other_side, step))
 
 
 def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
-    """What a step of a side has more than the representative one, and what it lacks.
-    `expected_ns`: the time that each item would take in it."""
+    """Compare the work of an odd step with that of the representative step.
+
+    Args:
+        items: The items of the side.
+        step: The index of the odd step.
+        expected_ns: The time that each item would take in it.
+    """
     work = items.work
-    span = work.of_window(step)
-    usual_keys = items.keys_of(work.of_window(items.window))
-    keys = items.keys_of(span)
-    usual = _TimedKeys(keys=usual_keys, ns=expected_ns)
-    odd = _TimedKeys(keys=keys, ns=work.ns[span].tolist())
-    pairs = match(usual_keys, keys)
-    lacking = _unpaired(usual, odd, paired={item for item, _ in pairs})
-    more = _unpaired(odd, usual, paired={piece for _, piece in pairs})
+    pieces = work.slice_of_window(step)
+    usual_keys = items.keys_of(work.slice_of_window(items.representative_step))
+    odd_keys = items.keys_of(pieces)
+    usual = _TimedPieces(keys=usual_keys, ns=expected_ns)
+    odd = _TimedPieces(keys=odd_keys, ns=work.ns[pieces].tolist())
+
+    pairs = match(usual_keys, odd_keys)
+    missing_items = _without_partner(usual, odd, paired={item for item, _ in pairs})
+    extra_pieces = _without_partner(odd, usual, paired={piece for _, piece in pairs})
     return OddStep(
-        number=step,
-        lacking=lacking,
-        more=more,
-        piece_of_item=_pieces_of(usual_keys, keys, lacking, more),
+        index=step,
+        missing_items=missing_items,
+        extra_pieces=extra_pieces,
+        piece_of_item=_piece_of_item(usual_keys, odd_keys, missing_items, extra_pieces),
         expected_ns=expected_ns,
     )
 
 
-def _expected_times(items: WorkItems, twin: WorkItems, step: int) -> list[int]:
-    """The time that each item of a side would take in one of its steps (ns).
+def _expected_times(items: WorkItems, other_side: WorkItems, step: int) -> list[int]:
+    """Return the time that each item of a side would take in one of its steps (ns).
 
-    That is its time in the same step of the other side, which may be slow or fast as a
-    whole, if both sides have equally many steps and the same usual work, and the other
-    side does that work in this step; else its usual time.
+    A step may be slow or fast as a whole. So the time of an item is its time in the
+    same step of the other side, if both sides have equally many steps and the same
+    usual work, and the other side does that work in this step. Else it is its usual
+    time.
     """
-    if len(items.work.windows) != len(twin.work.windows):
+    if len(items.work.windows) != len(other_side.work.windows):
         return items.times
-    place_in_samples = np.flatnonzero(twin.alike == step)
-    if not len(place_in_samples) or not np.array_equal(items.exact, twin.exact):
+    has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
+    sample_positions = np.flatnonzero(other_side.alike_steps == step)
+    if not len(sample_positions) or not has_same_work:
         return items.times
-    return [*twin.samples[place_in_samples[0]].tolist()]
+    return [*other_side.samples[sample_positions[0]].tolist()]
 
 
-def rows_of(items: WorkItems, twin: WorkItems) -> Rows:
-    """The row of the event of each item in every step of a side; shape [steps, items],
-    -1 where a step lacks the item. `twin` is the other side."""
+def rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
+    """Return the row of the event of each item in every step of a side.
+
+    Returns:
+        Rows of the trace, [steps, items]; -1 where a step lacks the item.
+    """
     work = items.work
-    rows_of_steps = np.full((len(work.windows), len(items)), -1, dtype=np.intp)
-    for step in items.alike.tolist():
-        rows_of_steps[step] = work.row[work.of_window(step)]
-    for odd in odd_steps(items, twin):
-        rows_of_step = work.row[work.of_window(odd.number)]
-        has_item = odd.piece_of_item >= 0
+    rows = np.full((len(work.windows), len(items)), NO_PIECE, dtype=np.intp)
+    for step in items.alike_steps.tolist():
+        rows[step] = work.row[work.slice_of_window(step)]
+
+    for odd in odd_steps(items, other_side):
+        rows_of_step = work.row[work.slice_of_window(odd.index)]
+        has_item = odd.piece_of_item != NO_PIECE
         rows_of_items = rows_of_step[odd.piece_of_item]
-        rows_of_steps[odd.number] = np.where(has_item, rows_of_items, -1)
-    return rows_of_steps
+        rows[odd.index] = np.where(has_item, rows_of_items, NO_PIECE)
+    return rows
 
 
-def _pieces_of(
-    usual_keys: Int64s, keys: Int64s, lacking: list[int], more: list[int]
+def _piece_of_item(
+    usual_keys: Int64s,
+    odd_keys: Int64s,
+    missing_items: list[int],
+    extra_pieces: list[int],
 ) -> Rows:
-    """For each item the piece of an odd step that is the same work, -1 where it lacks
-    the item; shape [items]. The n-th item of a key is the n-th piece of that key, both
-    counted without `lacking` and `more`. All are -1 if what these leave differs."""
-    piece_of_item = np.full(len(usual_keys), -1, dtype=np.intp)
-    items = np.setdiff1d(np.arange(len(usual_keys)), lacking)
-    pieces = np.setdiff1d(np.arange(len(keys)), more)
+    """Return the piece of an odd step that is the same work as each item.
+
+    The n-th item of a key is the n-th piece of that key. Both are counted without the
+    missing items and the extra pieces.
+
+    Args:
+        usual_keys: The key of each item.
+        odd_keys: The key of each piece of the odd step.
+        missing_items: The items that the step lacks.
+        extra_pieces: The pieces that are none of the items.
+
+    Returns:
+        One piece per item, NO_PIECE for missing items. All are NO_PIECE if the keys of
+        the others differ.
+    """
+    piece_of_item = np.full(len(usual_keys), NO_PIECE, dtype=np.intp)
+    items = np.setdiff1d(np.arange(len(usual_keys)), missing_items)
+    pieces = np.setdiff1d(np.arange(len(odd_keys)), extra_pieces)
+    # A stable sort keeps equal keys in their order.
     items = items[np.argsort(usual_keys[items], kind="stable")]
-    pieces = pieces[np.argsort(keys[pieces], kind="stable")]
-    if np.array_equal(usual_keys[items], keys[pieces]):
+    pieces = pieces[np.argsort(odd_keys[pieces], kind="stable")]
+    if np.array_equal(usual_keys[items], odd_keys[pieces]):
         piece_of_item[items] = pieces
     return piece_of_item
 
 
-class _TimedKeys(msgspec.Struct, frozen=True, eq=False):
-    """The pieces of a step: their keys and times, both of shape [pieces]."""
+class _TimedPieces(msgspec.Struct, frozen=True, eq=False):
+    """The pieces of a step, one entry per piece."""
 
     keys: Int64s
-    ns: list[int]
+    ns: list[int]  # their times
 
 
-def _unpaired(own: _TimedKeys, other: _TimedKeys, *, paired: set[int]) -> list[int]:
-    """The pieces of one step without a partner in the other step, ascending; `paired`
-    are those with one, by an alignment of the keys.
+def _without_partner(
+    own: _TimedPieces, other: _TimedPieces, *, paired: set[int]
+) -> list[int]:
+    """Return the pieces of one step that have no partner in the other step.
 
-    Which of several pieces of one key have none may be arbitrary (`_ambiguous`). Then
-    their times decide (`_without_closest`), if the other step has fewer of that key.
+    Which of several pieces of one key have none may be arbitrary (`_ambiguous_pieces`).
+    Then their times decide, if the other step has fewer pieces of that key.
+
+    Args:
+        own: The pieces of one step.
+        other: The pieces of the other step.
+        paired: The pieces of the one step that an alignment of the keys paired.
+
+    Returns:
+        Pieces of the one step, ascending.
     """
     unpaired = [piece for piece in range(len(own.keys)) if piece not in paired]
-    ambiguous = _ambiguous(own.keys, unpaired)
+    ambiguous = _ambiguous_pieces(own.keys, unpaired)
     certain = set(unpaired).difference(ambiguous)
     for key in {int(own.keys[piece]) for piece in ambiguous}:
-        of_key = np.flatnonzero(own.keys == key).tolist()
-        candidates = [piece for piece in of_key if piece not in certain]
+        pieces_of_key = np.flatnonzero(own.keys == key).tolist()
+        candidates = [piece for piece in pieces_of_key if piece not in certain]
         partners = np.flatnonzero(other.keys == key).tolist()
-        is_decided = len(partners) < len(candidates)
-        if is_decided and is_feasible(len(partners), len(candidates)):
+        has_fewer_partners = len(partners) < len(candidates)
+        if has_fewer_partners and is_feasible(len(partners), len(candidates)):
             unpaired = [piece for piece in unpaired if piece not in candidates]
-            unpaired += _without_closest(own, candidates, other, partners)
+            unpaired += _not_closest(own, candidates, other, partners)
     return sorted(unpaired)
 
 
-def _without_closest(
-    own: _TimedKeys, candidates: list[int], other: _TimedKeys, partners: list[int]
+def _not_closest(
+    own: _TimedPieces, candidates: list[int], other: _TimedPieces, partners: list[int]
 ) -> list[int]:
-    """The candidates, pieces of one step, that remain when each of `partners`, fewer
-    pieces of the other step, is paired with the one whose time is the closest, in
-    order."""
+    """Return the candidates that remain when partners are paired by their times.
+
+    Each partner is paired, in order, with the candidate whose time is the closest.
+
+    Args:
+        own: The pieces of one step.
+        candidates: Some of these pieces.
+        other: The pieces of the other step.
+        partners: Some of these pieces, fewer than there are candidates.
+    """
     partners_ns = [other.ns[piece] for piece in partners]
     candidates_ns = [own.ns[piece] for piece in candidates]
-    places = closest(partners_ns, candidates_ns)
-    with_partner = {candidates[place] for place in places}
+    positions = closest(partners_ns, candidates_ns)
+    with_partner = {candidates[position] for position in positions}
     return [piece for piece in candidates if piece not in with_partner]
 
 
-def _ambiguous(keys: Int64s, unpaired: list[int]) -> list[int]:
-    """Of the pieces without a partner those in a run that might as well be one place
-    earlier or later: the keys that remain would be the same. In `a b b c`, that is one
-    `b` without a partner."""
+def _ambiguous_pieces(keys: Int64s, unpaired: list[int]) -> list[int]:
+    """Return the pieces without a partner that might as well be their neighbors.
+
+    These are the pieces of a run that could be one position earlier or later, because
+    the keys that remain would be the same. In `a b b c`, that is so if one `b` has no
+    partner.
+
+    Args:
+        keys: The keys of the pieces of a step.
+        unpaired: The pieces without a partner, ascending.
+    """
     ambiguous: list[int] = []
-    for first, last in runs(np.array(unpaired, dtype=np.intp)):
+    for first, last in consecutive_runs(np.array(unpaired, dtype=np.intp)):
         may_be_earlier = first > 0 and keys[first - 1] == keys[last]
         may_be_later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         if may_be_earlier or may_be_later:
@@ -169,12 +235,11 @@ def _ambiguous(keys: Int64s, unpaired: list[int]) -> list[int]:
 
 
 class OutlierPiece(msgspec.Struct, frozen=True):
-    """A piece of work that a step has, but usual steps lack; or, if `missing`, the
-    reverse."""
+    """A piece of work that a step has and usual steps lack, or the reverse."""
 
-    step: int
-    missing: bool
-    row: int  # of the trace; of what is missing: in the representative step
+    step: int  # the index of the step
+    missing: bool  # the step lacks it, and usual steps have it
+    row: int  # of the trace; if it is missing, in the representative step
     ns: int
     key: int  # its exact key: the same kernel under the same op
     gap: int  # how many pieces of usual work come before it in the step
@@ -183,170 +248,210 @@ class OutlierPiece(msgspec.Struct, frozen=True):
 Pieces = Sequence[OutlierPiece]
 
 
-class _Kind(msgspec.Struct, frozen=True):
-    """Pieces of one kind on both sides cancel out."""
+class _KindOfPiece(msgspec.Struct, frozen=True):
+    """What pieces have in common that cancel out if both sides have them."""
 
-    step: int  # -1 where the n-th steps of both sides have nothing in common
+    step: int  # ANY_STEP if the n-th steps of both sides have nothing in common
     missing: bool
     key: int
 
 
 def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
-    """Rows for the work that single steps of a side have or lack, each naming its step;
-    A's first. They are not part of the sum, which is of usual steps.
+    """Make the rows of the work that single steps of a side have or lack.
 
-    What is odd on both sides alike (in the same step, if they have equally many) is no
-    change. Nor is what changed in all steps: what B does in the place of a kernel
-    counts as that kernel, and what only one side has in all steps has a row already.
+    They are not part of the sum, which is of usual steps. What is odd on both sides
+    alike (in the same step, if they have equally many) is no change. Nor is what
+    changed in all steps: what B does in the place of a kernel counts as that kernel,
+    and what only one side has in all steps has a row already.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        groups: Which items do the same work.
+
+    Returns:
+        The rows about A first.
     """
-    key_in_a = _keys_in_a(a, b, groups)
-    with_own_row = _keys_of_one_side(a, b, groups)
+    key_in_a = _replaced_key_in_a(a, b, groups)
+    keys_with_row = _keys_of_one_side(a, b, groups)
     has_same_steps = len(a.work.windows) == len(b.work.windows)
 
-    def kind_of(piece: OutlierPiece) -> _Kind:
-        return _Kind(
-            step=piece.step if has_same_steps else -1,
+    def kind_of(piece: OutlierPiece) -> _KindOfPiece:
+        return _KindOfPiece(
+            step=piece.step if has_same_steps else ANY_STEP,
             missing=piece.missing,
             key=key_in_a.get(piece.key, piece.key),
         )
 
-    pieces_a = [piece for piece in _pieces(a, b) if piece.key not in with_own_row]
-    pieces_b = [piece for piece in _pieces(b, a) if piece.key not in with_own_row]
+    pieces_a = [piece for piece in _pieces(a, b) if piece.key not in keys_with_row]
+    pieces_b = [piece for piece in _pieces(b, a) if piece.key not in keys_with_row]
     by_kind_a = by_key(pieces_a, kind_of)
     by_kind_b = by_key(pieces_b, kind_of)
-    surplus_of_a = _surplus(by_kind_a, by_kind_b)
-    surplus_of_b = _surplus(by_kind_b, by_kind_a)
-    return [*_rows(a, surplus_of_a, "A"), *_rows(b, surplus_of_b, "B")]
+    surplus_of_a = _surplus_pieces(own=by_kind_a, other=by_kind_b)
+    surplus_of_b = _surplus_pieces(own=by_kind_b, other=by_kind_a)
+    return [
+        *_rows_of_side(a, surplus_of_a, "A"),
+        *_rows_of_side(b, surplus_of_b, "B"),
+    ]
 
 
-def _surplus(
-    own: dict[_Kind, list[OutlierPiece]], other: dict[_Kind, list[OutlierPiece]]
+def _surplus_pieces(
+    *,
+    own: dict[_KindOfPiece, list[OutlierPiece]],
+    other: dict[_KindOfPiece, list[OutlierPiece]],
 ) -> Pieces:
-    """The pieces that one side has more of than the other: of each kind the last
-    ones."""
-    more: list[OutlierPiece] = []
+    """Return the pieces that one side has more of; of each kind, the last ones."""
+    surplus: list[OutlierPiece] = []
     for kind, members in own.items():
-        also_on_other_side = len(other.get(kind, ()))
-        more += members[also_on_other_side:]
-    return more
+        count_on_other_side = len(other.get(kind, ()))
+        surplus += members[count_on_other_side:]
+    return surplus
 
 
-def _keys_in_a(
+def _replaced_key_in_a(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> dict[int, int]:
-    """{exact key that only B has: the key of what it replaces in A}, where all of its
-    pairs replace the same."""
-    items_a, items_b = pairs_of(groups)
-    replaced: defaultdict[int, set[int]] = defaultdict(set)
-    for before, after in zip(
-        a.exact[items_a].tolist(), b.exact[items_b].tolist(), strict=True
-    ):
-        replaced[after].add(before)
-    keys_of_a = {*a.exact.tolist()}
+    """Return which work of A the work that only B has replaces.
+
+    Returns:
+        {exact key that only B has: the exact key in A}, if all pairs of that key
+        replace the same work.
+    """
+    items_a, items_b = paired_items(groups)
+    keys_before = a.exact_keys[items_a].tolist()
+    keys_after = b.exact_keys[items_b].tolist()
+    replaced_by_key: defaultdict[int, set[int]] = defaultdict(set)
+    for before, after in zip(keys_before, keys_after, strict=True):
+        replaced_by_key[after].add(before)
+
+    keys_of_a = set(a.exact_keys.tolist())
     key_in_a = {}
-    for after, befores in replaced.items():
-        if len(befores) == 1 and after not in keys_of_a:
-            key_in_a[after] = min(befores)
+    for after, replaced_keys in replaced_by_key.items():
+        if len(replaced_keys) == 1 and after not in keys_of_a:
+            key_in_a[after] = min(replaced_keys)
     return key_in_a
 
 
 def _keys_of_one_side(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> set[int]:
-    """The exact keys of what one side has in its usual steps, without a counterpart,
-    and the other one in none of its steps."""
-    only_a: set[int] = set()
-    only_b: set[int] = set()
+    """Return the exact keys of work that only one side has, in its usual steps.
+
+    It has no counterpart, and the other side has it in none of its steps.
+    """
+    only_in_a: set[int] = set()
+    only_in_b: set[int] = set()
     for group in groups:
         if not group.b:
-            only_a.update(int(a.exact[item]) for item in group.a)
+            only_in_a.update(int(a.exact_keys[item]) for item in group.a)
         if not group.a:
-            only_b.update(int(b.exact[item]) for item in group.b)
-    only_a.difference_update(b.exact_of_all_steps.tolist())
-    only_b.difference_update(a.exact_of_all_steps.tolist())
-    return only_a | only_b
+            only_in_b.update(int(b.exact_keys[item]) for item in group.b)
+    only_in_a.difference_update(b.exact_keys_of_all_steps.tolist())
+    only_in_b.difference_update(a.exact_keys_of_all_steps.tolist())
+    return only_in_a | only_in_b
 
 
-def _pieces(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:
-    """What differs in each step with unusual work, less what only runs at another
-    place: a piece that the step lacks and one that it has more, of the same kernel
-    under the same op, that take about as long. Missing work is assumed to take the
-    expected time (`OddStep`). `twin` is the other side."""
-    for odd in odd_steps(items, twin):
-        more = list(odd.more)
-        for item in odd.lacking:
-            piece = _at_another_place(items, odd, item, more)
+def _pieces(items: WorkItems, other_side: WorkItems) -> Iterator[OutlierPiece]:
+    """Yield what differs in each odd step of a side.
+
+    What only runs at another position is left out: a piece that the step lacks and one
+    that it has in addition, of the same kernel under the same op, that take about as
+    long. Missing work is assumed to take the expected time.
+    """
+    for odd in odd_steps(items, other_side):
+        extra_pieces = list(odd.extra_pieces)
+        for item in odd.missing_items:
+            piece = _at_another_position(items, odd, item, extra_pieces)
             if piece is None:
                 yield _missing_piece(items, odd, item)
             else:
-                more.remove(piece)
-        for piece in more:
-            yield _added_piece(items, odd, piece)
+                extra_pieces.remove(piece)
+        for piece in extra_pieces:
+            yield _extra_piece(items, odd, piece)
 
 
-def _at_another_place(
-    items: WorkItems, odd: OddStep, item: int, pieces: list[int]
+def _at_another_position(
+    items: WorkItems, odd: OddStep, item: int, extra_pieces: list[int]
 ) -> int | None:
-    """Which of these pieces of an odd step, if any, is an item that the step lacks: of
-    those of the same kernel under the same op that take about as long, the one whose
-    time is the closest."""
-    span = items.work.of_window(odd.number)
-    keys = items.exact_of_all_steps[span]
-    ns = items.work.ns[span]
+    """Return the extra piece of an odd step that is an item which it seems to lack.
+
+    Of the pieces of the same kernel under the same op that take about as long, it is
+    the one whose time is the closest.
+
+    Args:
+        items: The items of a side.
+        odd: One of its odd steps.
+        item: An item that the step lacks.
+        extra_pieces: Pieces of the step that are none of the items.
+
+    Returns:
+        None if there is no such piece.
+    """
+    pieces = items.work.slice_of_window(odd.index)
+    keys = items.exact_keys_of_all_steps[pieces]
+    ns = items.work.ns[pieces]
     expected_ns = odd.expected_ns[item]
     distance_ns = {}
-    for piece in pieces:
-        if keys[piece] == items.exact[item] and is_like(ns[piece], expected_ns):
+    for piece in extra_pieces:
+        is_same_kernel = keys[piece] == items.exact_keys[item]
+        if is_same_kernel and are_similar_times(ns[piece], expected_ns):
             distance_ns[piece] = abs(int(ns[piece]) - expected_ns)
     return min(distance_ns, key=distance_ns.__getitem__, default=None)
 
 
 def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
-    """An item that an odd step lacks."""
-    has_item = odd.piece_of_item >= 0
+    """Describe an item that an odd step lacks."""
+    has_item = odd.piece_of_item != NO_PIECE
+    items_before = int(has_item[:item].sum())
     return OutlierPiece(
-        step=odd.number,
+        step=odd.index,
         missing=True,
         row=int(items.row[item]),
         ns=odd.expected_ns[item],
-        key=int(items.exact[item]),
-        gap=int(has_item[:item].sum()),
+        key=int(items.exact_keys[item]),
+        gap=items_before,
     )
 
 
-def _added_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
-    """A piece that an odd step has more than the representative one."""
+def _extra_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
+    """Describe a piece that an odd step has and the representative step lacks."""
     work = items.work
-    span = work.of_window(odd.number)
-    is_before = (odd.piece_of_item >= 0) & (odd.piece_of_item < piece)
+    pieces = work.slice_of_window(odd.index)
+    has_item = odd.piece_of_item != NO_PIECE
+    is_before = has_item & (odd.piece_of_item < piece)
     return OutlierPiece(
-        step=odd.number,
+        step=odd.index,
         missing=False,
-        row=int(work.row[span][piece]),
-        ns=int(work.ns[span][piece]),
-        key=int(items.exact_of_all_steps[span][piece]),
+        row=int(work.row[pieces][piece]),
+        ns=int(work.ns[pieces][piece]),
+        key=int(items.exact_keys_of_all_steps[pieces][piece]),
         gap=int(is_before.sum()),
     )
 
 
-def _rows(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
-    """The rows of the pieces of one side, `A` or `B`: first those of ops that have
-    other kernels in a step, then those of fused kernels, then the rest.
+def _rows_of_side(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
+    """Make the rows of the pieces of one side.
 
-    The rest is one row for each exact key in each step, or one for all that a step has
-    more (or lacks) if these are more than MAX_KINDS_OF_WORK keys.
+    Rows of ops that have other kernels in a step come first, then those of fused
+    kernels, then the rest. The rest is one row for each exact key in each step. If a
+    step has or lacks more than MAX_KINDS_OF_WORK keys, it is one row for all of them.
+
+    Args:
+        items: The items of the side.
+        pieces: The pieces that the other side does not have.
+        side: `A` or `B`.
     """
-    replaced = _replaced(items, pieces, side)
-    fused = _fused(items, replaced.rest, side)
+    replaced = _replaced_kernels(items, pieces, side)
+    fused = _fused_kernels(items, replaced.rest, side)
     rows = [*replaced.rows, *fused.rows]
     by_step = by_key(fused.rest, lambda piece: (piece.step, piece.missing))
     for members in by_step.values():
         pieces_by_key = by_key(members, lambda piece: piece.key)
         if len(pieces_by_key) > MAX_KINDS_OF_WORK:
-            rows.append(_row(items, members, side, are_many=True))
+            rows.append(_row_of_pieces(items, members, side, are_many=True))
             continue
-        for of_key in pieces_by_key.values():
-            rows.append(_row(items, of_key, side, are_many=False))
+        for pieces_of_key in pieces_by_key.values():
+            rows.append(_row_of_pieces(items, pieces_of_key, side, are_many=False))
     return rows
 
 
@@ -357,54 +462,76 @@ class _RowsAndRest(msgspec.Struct, frozen=True):
     rest: Pieces
 
 
-def _replaced(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
-    """A row for each call of an op that has other kernels in one step than usual
-    (`_are_other_kernels`), and the pieces of all other calls."""
+def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
+    """Make a row for each call of an op that has other kernels in one step than usual.
+
+    Args:
+        items: The items of the side.
+        pieces: Pieces of the side.
+        side: `A` or `B`.
+    """
     rows: list[Row] = []
     rest: list[OutlierPiece] = []
-    for members in _by_call(pieces):
-        more = [piece for piece in members if not piece.missing]
-        lacking = [piece for piece in members if piece.missing]
-        if _are_other_kernels(more, lacking):
-            rows.append(_other_kernels(items, more, lacking, side))
+    for members in _pieces_by_call(pieces):
+        extra = [piece for piece in members if not piece.missing]
+        missing = [piece for piece in members if piece.missing]
+        if _are_other_kernels(extra, missing):
+            rows.append(_row_of_other_kernels(items, extra, missing, side))
         else:
-            rest += [*more, *lacking]
+            rest += [*extra, *missing]
     return _RowsAndRest(rows=rows, rest=rest)
 
 
-def _are_other_kernels(more: Pieces, lacking: Pieces) -> bool:
-    """Whether a call of an op has a few kernels that it usually has not (`more`), and
-    lacks others. Not without an op, or where the same kernel is in both."""
-    if not more or not lacking or not _op_number(more[0]):
+def _are_other_kernels(extra: Pieces, missing: Pieces) -> bool:
+    """Return whether a call of an op has a few other kernels instead of the usual ones.
+
+    It is not so without an op, or if the same kernel is in both.
+
+    Args:
+        extra: What the call has and usually has not.
+        missing: What the call lacks.
+    """
+    if not extra or not missing or _op_id(extra[0]) == NO_OP:
         return False
-    if len(more) + len(lacking) > MAX_KINDS_OF_WORK:
+    if len(extra) + len(missing) > MAX_KINDS_OF_WORK:
         return False
-    keys = {piece.key for piece in more}
-    return keys.isdisjoint(piece.key for piece in lacking)
+    extra_keys = {piece.key for piece in extra}
+    return extra_keys.isdisjoint(piece.key for piece in missing)
 
 
-def _op_number(piece: OutlierPiece) -> int:
-    """The number of the op of a piece, 0 for none."""
+def _op_id(piece: OutlierPiece) -> int:
+    """Return the id of the op of a piece, NO_OP for none."""
     return piece.key >> OP_SHIFT
 
 
-def _by_call(pieces: Pieces) -> Iterator[list[OutlierPiece]]:
-    """The pieces of each op in each step, divided where more than MAX_PIECES_OF_OP
-    pieces of usual work lie between two of them: these are taken for two calls."""
-    by_op = by_key(pieces, lambda piece: (piece.step, _op_number(piece)))
+def _pieces_by_call(pieces: Pieces) -> Iterator[list[OutlierPiece]]:
+    """Yield the pieces of each call of an op in each step.
+
+    If more than MAX_PIECES_OF_OP pieces of usual work lie between two pieces of an op,
+    these are taken for two calls.
+    """
+    by_op = by_key(pieces, lambda piece: (piece.step, _op_id(piece)))
     for members in by_op.values():
         members.sort(key=lambda piece: piece.gap)
-        gaps = np.diff([piece.gap for piece in members])
-        cuts = (np.flatnonzero(gaps > MAX_PIECES_OF_OP) + 1).tolist()
+        usual_pieces_between = np.diff([piece.gap for piece in members])
+        is_next_call = usual_pieces_between > MAX_PIECES_OF_OP
+        cuts = (np.flatnonzero(is_next_call) + 1).tolist()
         for first, last in pairwise([0, *cuts, len(members)]):
             yield members[first:last]
 
 
-def _fused(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
-    """A row for each kernel that does the work of several in one step, or of which
-    several do the work there, and the pieces that are in no such row. The name of the
-    kernel lists ops; the several are the pieces of these ops, in a row, that the step
-    lacks (or has more, if it lacks the kernel)."""
+def _fused_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
+    """Make a row for each kernel that does the work of several in one step.
+
+    The name of the kernel lists ops. The several are the pieces of these ops, in a row,
+    that the step lacks. The reverse counts too: the step lacks the kernel, and has the
+    several pieces instead.
+
+    Args:
+        items: The items of the side.
+        pieces: Pieces of the side.
+        side: `A` or `B`.
+    """
     rows: list[Row] = []
     in_rows: set[OutlierPiece] = set()
     for members in by_key(pieces, lambda piece: piece.step).values():
@@ -412,137 +539,174 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
         if len(members) > MAX_PIECES_FOR_FUSION:
             continue
         for fusion in _fusions_of_step(items.trace, members):
-            rows.append(_other_kernels(items, fusion.more, fusion.lacking, side))
-            in_rows.update(fusion.more, fusion.lacking)
+            row = _row_of_other_kernels(items, fusion.extra, fusion.missing, side)
+            rows.append(row)
+            in_rows.update(fusion.extra, fusion.missing)
     rest = [piece for piece in pieces if piece not in in_rows]
     return _RowsAndRest(rows=rows, rest=rest)
 
 
 class _Fusion(msgspec.Struct, frozen=True):
-    """Pieces of work of a step that do the work of others that the step lacks."""
+    """Pieces of a step that do the work of others that the step lacks."""
 
-    more: Pieces
-    lacking: Pieces
+    extra: Pieces
+    missing: Pieces
 
 
 def _fusions_of_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
-    """The kernels among the pieces of a step that do the work of several others, which
-    are the reverse of it: missing if the kernel is not. No piece is part of two
-    kernels."""
-    collected: set[OutlierPiece] = set()
+    """Yield the kernels of a step that do the work of several others, or the reverse.
+
+    No piece is part of two kernels.
+
+    Args:
+        trace: The trace.
+        members: The pieces that the step has or lacks, in the order of their rows.
+    """
+    used_pieces: set[OutlierPiece] = set()
     for kernel in members:
         collector = collector_of(trace.name_of(kernel.row))
         if collector is None:
             continue
-        others = []
+        opposite_pieces = []
         for piece in members:
-            if piece.missing != kernel.missing and piece not in collected:
-                others.append(piece)
-        parts = _collected(trace, others, collector)
+            if piece.missing != kernel.missing and piece not in used_pieces:
+                opposite_pieces.append(piece)
+        parts = _parts_on_list(trace, opposite_pieces, collector)
         if not parts:
             continue
-        collected.update(parts)
+        used_pieces.update(parts)
         if kernel.missing:
-            yield _Fusion(more=parts, lacking=[kernel])
+            yield _Fusion(extra=parts, missing=[kernel])
         else:
-            yield _Fusion(more=[kernel], lacking=parts)
+            yield _Fusion(extra=[kernel], missing=parts)
 
 
-def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
-    """The first pieces in a row whose ops are on a kernel's list (`collector`). Empty if
-    they are fewer than two or than the list requires, or include no op of its core."""
-    collected: list[OutlierPiece] = []
-    has_core = False
-    for piece in others:
-        op = int(trace.op[piece.row])
-        names = known_names(trace, op) & collector.ops
-        if names:
-            collected.append(piece)
-            has_core |= bool(names & collector.core)
-        elif collected:
-            break
-    is_enough = len(collected) >= max(collector.min_pieces, 2)
-    return collected if is_enough and has_core else ()
+def _parts_on_list(trace: Trace, pieces: Pieces, collector: Collector) -> Pieces:
+    """Return the first pieces in a row whose ops are on the list of a kernel.
 
-
-def _other_kernels(items: WorkItems, more: Pieces, lacking: Pieces, side: str) -> Row:
-    """The row of a step of `side`, `A` or `B`, that does its work with other kernels
-    than usual: with the pieces in `more` instead of those in `lacking`.
-
-    The row has the step's own kernels on that side, with their rows of the trace, and
-    the usual kernels on the other side, without rows. Its kind says how A and B differ
-    then: REPLACED if they are equally many, FUSED if A has more of them, else SPLIT.
+    Returns:
+        An empty sequence if they are fewer than two or than the list requires, or if
+        none is an op of its core.
     """
-    of_step = _share(items, more, shown=more)
-    usual = _share(items, lacking)
+    parts: list[OutlierPiece] = []
+    has_core = False
+    for piece in pieces:
+        op = int(trace.op[piece.row])
+        listed_names = known_names(trace, op) & collector.ops
+        if listed_names:
+            parts.append(piece)
+            has_core |= bool(listed_names & collector.core)
+        elif parts:
+            break
+    is_enough = len(parts) >= max(collector.min_pieces, 2)
+    return parts if is_enough and has_core else ()
+
+
+def _row_of_other_kernels(
+    items: WorkItems, extra: Pieces, missing: Pieces, side: str
+) -> Row:
+    """Make the row of a step that does its work with other kernels than usual.
+
+    The row has the step's own kernels on its side, with their rows of the trace, and
+    the usual kernels on the other side, without rows. Its kind says how A and B differ
+    then: REPLACED if they have equally many, FUSED if A has more of them, else SPLIT.
+
+    Args:
+        items: The items of the side of the step.
+        extra: The kernels of the step.
+        missing: The usual kernels that they replace.
+        side: `A` or `B`.
+    """
+    share_of_step = _share_of_pieces(items, extra, with_rows_of=extra)
+    usual_share = _share_of_pieces(items, missing)
     if side == "A":
-        a = of_step
-        b = usual
+        a = share_of_step
+        b = usual_share
     else:
-        a = usual
-        b = of_step
+        a = usual_share
+        b = share_of_step
+
     if a.count == b.count:
         kind = RowKind.REPLACED
     elif a.count > b.count:
         kind = RowKind.FUSED
     else:
         kind = RowKind.SPLIT
-    op = _op_name(items.trace, more[0])
-    why = _only(items, more[0], side)
+    op = _op_name(items.trace, extra[0])
+    why = _only_in_step(items, extra[0], side)
     return row_of(kind, op, a, b, why, counts=False)
 
 
-def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
-    """The row of pieces that all are in one step of `side`, or all are missing in it.
+def _row_of_pieces(
+    items: WorkItems, pieces: Pieces, side: str, *, are_many: bool
+) -> Row:
+    """Make the row of pieces that all are in one step, or all are missing in it.
 
-    Work that A lacks in a step counts as added, as what B has more does. The rows of
-    the trace are of `side` in both cases; of missing work, they are those in the
-    representative step. `are_many`: the row says how many pieces, instead of their op.
+    Work that A lacks in a step counts as added, like additional work of B. The rows of
+    the trace are those of the side in both cases. Of missing work, they are those in
+    the representative step.
+
+    Args:
+        items: The items of the side.
+        pieces: Pieces of one step.
+        side: `A` or `B`.
+        are_many: Whether the row says how many pieces they are, instead of their op.
     """
-    missing = pieces[0].missing
+    is_missing = pieces[0].missing
     is_of_a = side == "A"
-    is_more_in_b = missing == is_of_a
+    is_more_in_b = is_missing == is_of_a
     if are_many:
         what = f"{plural(len(pieces), 'piece')} of work"
     else:
         what = _op_name(items.trace, pieces[0])
-    where = _only(items, pieces[0], side)
+
+    where = _only_in_step(items, pieces[0], side)
+    share_of_a = _share_of_pieces(
+        items,
+        () if is_more_in_b else pieces,
+        with_rows_of=pieces if is_of_a else (),
+    )
+    share_of_b = _share_of_pieces(
+        items,
+        pieces if is_more_in_b else (),
+        with_rows_of=() if is_of_a else pieces,
+    )
     return row_of(
         RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         what,
-        _share(
-            items,
-            () if is_more_in_b else pieces,
-            shown=pieces if is_of_a else (),
-        ),
-        _share(
-            items,
-            pieces if is_more_in_b else (),
-            shown=() if is_of_a else pieces,
-        ),
-        f"missing {where}" if missing else where,
+        share_of_a,
+        share_of_b,
+        f"missing {where}" if is_missing else where,
         counts=False,
     )
 
 
 def _op_name(trace: Trace, piece: OutlierPiece) -> str:
-    """The name of the op of a piece; "" when unknown."""
+    """Return the name of the op of a piece; "" when unknown."""
     op = int(trace.op[piece.row])
     return trace.name_of(op) if op >= 0 else ""
 
 
-def _only(items: WorkItems, piece: OutlierPiece, side: str) -> str:
-    """`only in step 12 of B`."""
+def _only_in_step(items: WorkItems, piece: OutlierPiece, side: str) -> str:
+    """Say in which step the piece is: `only in step 12 of B`."""
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share(items: WorkItems, pieces: Pieces, shown: Pieces = ()) -> RowShare:
-    """The sums over pieces, with the rows of the trace of the pieces `shown`."""
+def _share_of_pieces(
+    items: WorkItems, pieces: Pieces, with_rows_of: Pieces = ()
+) -> RowShare:
+    """Add up pieces.
+
+    Args:
+        items: The items of the side.
+        pieces: The pieces to add up.
+        with_rows_of: The pieces whose rows of the trace the row shows.
+    """
     ns = sum(piece.ns for piece in pieces)
     return RowShare(
         names=[items.trace.name_of(piece.row) for piece in pieces],
         ns=ns,
         count=len(pieces),
         median_ns=ns,
-        rows=tuple(piece.row for piece in shown),
+        rows=tuple(piece.row for piece in with_rows_of),
     )

@@ -1,6 +1,9 @@
-"""What the CPU did meanwhile to launch the blocks of work that only one side has, and
-what it launched on other lanes: a layer includes its collectives, whatever stream they
-run on."""
+"""Finds when a CPU thread launched some blocks of work, and what else it did then.
+
+A layer includes its collectives, whatever stream they run on. So what a thread launched
+on other lanes while it launched a block belongs to that block, as does what it did on
+the CPU meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,54 +12,60 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import runs
+from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.trace.model.arrays import Flags
 
 
 class LaunchPeriod(msgspec.Struct, frozen=True):
-    """The time [begin, end) in which a thread of the CPU launched some blocks in a
-    row."""
+    """The time [begin_ns, end_ns) in which a CPU thread launched a run of blocks."""
 
-    call: int  # the row of a launch of that thread
+    call: int  # row of a launch call of that thread
     begin_ns: int
     end_ns: int
 
 
-class _Bounds(msgspec.Struct, frozen=True):
-    """The two items from whose launch to whose launch a thread launched some blocks in a
-    row."""
+class _LaunchBounds(msgspec.Struct, frozen=True):
+    """The two items whose launches bound the launches of a run of blocks."""
 
     first: int
     last: int
-    # the first item is no part of the blocks: the time begins after its launch has begun
+    # The first item is not part of the blocks, so the period begins after its launch.
     is_after_first: bool
 
 
 def launch_periods(
     items: WorkItems, members: Sequence[int], step: int
 ) -> list[LaunchPeriod]:
-    """When the launches of each run of blocks in a row were made, in one of the steps
-    alike. `members`: the items of the blocks, ascending, of one lane. There is no period
-    for a run that one call launches (a graph), or whose launches are not in the
-    file."""
+    """Determine when a thread launched each run of consecutive blocks in one step.
+
+    A run has no period if one call launches all of it (as a graph does), or if its
+    launches are not in the file.
+
+    Args:
+        items: The items of a side.
+        members: The items of the blocks, ascending, all of one lane.
+        step: The index of one of the alike steps.
+    """
     trace = items.trace
     work = items.work
-    launch = trace.launch[work.row[work.of_window(step)]]
+    launch_of_item = trace.launch[work.row[work.slice_of_window(step)]]
+
     periods = []
-    for first, last in runs(np.array(members, dtype=np.intp)):
-        bounds = _bounds(items, first, last)
-        if bounds is None or bounds.last >= len(launch):
+    for first, last in consecutive_runs(np.array(members, dtype=np.intp)):
+        bounds = _launch_bounds(items, first, last)
+        if bounds is None or bounds.last >= len(launch_of_item):
             continue
-        call = int(launch[bounds.first])
-        last_call = int(launch[bounds.last])
-        if call < 0 or last_call < 0:
+        first_call = int(launch_of_item[bounds.first])
+        last_call = int(launch_of_item[bounds.last])
+        if first_call < 0 or last_call < 0:
             continue
-        # 1 ns leaves out the launch of the first item, and includes that of the last
+
+        # 1 ns leaves out the launch of the first item, and includes that of the last.
         ns_after_start = 1 if bounds.is_after_first else 0
         period = LaunchPeriod(
-            call=call,
-            begin_ns=int(trace.start[call]) + ns_after_start,
+            call=first_call,
+            begin_ns=int(trace.start[first_call]) + ns_after_start,
             end_ns=int(trace.start[last_call]) + ns_after_start,
         )
         if period.begin_ns < period.end_ns:
@@ -64,54 +73,80 @@ def launch_periods(
     return periods
 
 
-def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
-    """The items that bound the launches of a run of blocks, the items `first` to `last`.
+def _launch_bounds(items: WorkItems, first: int, last: int) -> _LaunchBounds | None:
+    """Choose the items that bound the launches of a run of blocks.
 
-    Where another such block follows, or where nothing comes before the run on its lane:
-    its first item, and the one after its last. Else the item before its first, which is
-    left out, and its last. None where the run is all that its lane has.
+    What the CPU does before the first launch of a layer belongs to that layer. So the
+    period usually begins after the launch of the item before the run, and ends with the
+    launch of its last item. But if another such block follows, or if nothing comes
+    before the run on its lane, the period goes from the launch of its first item to the
+    launch of the item after it.
+
+    Args:
+        items: The items of a side.
+        first: The first item of the run.
+        last: The last item of the run.
+
+    Returns:
+        None if the run is all that its lane has.
     """
-    has_next = _goes_on_its_lane(items, last)
-    has_previous = _goes_on_its_lane(items, first - 1)
-    repeats = has_next and items.by_op[last + 1] == items.by_op[first]
-    if has_previous and not repeats:
-        return _Bounds(first=first - 1, last=last, is_after_first=True)
+    has_next = _is_next_on_same_lane(items, last)
+    has_previous = _is_next_on_same_lane(items, first - 1)
+    is_repeated_after = has_next and items.op_keys[last + 1] == items.op_keys[first]
+    if has_previous and not is_repeated_after:
+        return _LaunchBounds(first=first - 1, last=last, is_after_first=True)
     if has_next:
-        return _Bounds(first=first, last=last + 1, is_after_first=False)
+        return _LaunchBounds(first=first, last=last + 1, is_after_first=False)
     return None
 
 
-def _goes_on_its_lane(items: WorkItems, item: int) -> bool:
-    """Whether the next item is on the lane of an item; not of -1 or the last one."""
+def _is_next_on_same_lane(items: WorkItems, item: int) -> bool:
+    """Return whether the item after this one exists and is on the same lane."""
     if not 0 <= item < len(items) - 1:
         return False
     return bool(items.lane[item + 1] == items.lane[item])
 
 
 def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:
-    """The items on other lanes that a thread launched while it launched some blocks,
-    ascending; `members` as in `launch_periods`. Empty without a GPU."""
+    """Return the items on other lanes that were launched together with some blocks.
+
+    These are the items that the same thread launched while it launched the blocks, in
+    the representative step. There are none without a GPU.
+
+    Args:
+        items: The items of a side.
+        members: The items of the blocks, ascending, all of one lane.
+    """
     if not items.work.gpu or not len(members):
         return []
+
     trace = items.trace
     calls = trace.launch[items.row].astype(np.intp)
     threads = trace.thread_of_track[trace.track[calls]]
-    begins = trace.start[calls]
-    is_inside = np.zeros(len(items), dtype=np.bool_)
-    for period in launch_periods(items, members, items.window):
-        is_of_thread = threads == trace.thread_of_track[trace.track[period.call]]
-        is_inside |= (
-            is_of_thread & (begins >= period.begin_ns) & (begins < period.end_ns)
-        )
-    is_elsewhere = items.lane != items.lane[members[0]]
-    return [*np.flatnonzero(is_inside & is_elsewhere & (calls >= 0)).tolist()]
+    call_starts = trace.start[calls]
+    is_in_period = np.zeros(len(items), dtype=np.bool_)
+    for period in launch_periods(items, members, items.representative_step):
+        thread = trace.thread_of_track[trace.track[period.call]]
+        is_after_begin = call_starts >= period.begin_ns
+        is_before_end = call_starts < period.end_ns
+        is_in_period |= (threads == thread) & is_after_begin & is_before_end
+
+    has_call = calls >= 0
+    is_on_other_lane = items.lane != items.lane[members[0]]
+    return [*np.flatnonzero(is_in_period & is_on_other_lane & has_call).tolist()]
 
 
 def mark_periods(flags: Flags, items: WorkItems, members: Sequence[int]) -> None:
-    """Sets the flag of each row of the trace that a thread began while it launched
-    these blocks, in any step alike; `members` as in `launch_periods`."""
+    """Flag all rows that a thread began while it launched some blocks.
+
+    Args:
+        flags: One flag per row of the trace. Flags are set in it.
+        items: The items of a side.
+        members: The items of the blocks, ascending, all of one lane. Their launches in
+            all alike steps count.
+    """
     trace = items.trace
-    for step in items.alike.tolist():
+    for step in items.alike_steps.tolist():
         for period in launch_periods(items, members, step):
             thread = trace.track_of(period.call)
             for track in trace.tracks:

@@ -1,4 +1,9 @@
-"""Where in the program each piece of work is, and what sort of work it is."""
+"""Determines where in the program each item is, and which sort of work it is.
+
+A *place* is the module around a launch, else the annotation around it. A *phase* is the
+forward pass, the backward pass or the optimizer. A *sort* is what a kernel does, in the
+words of the summary: GEMM, copy, communication, ...
+"""
 
 from __future__ import annotations
 
@@ -42,10 +47,10 @@ SORT_OF_KIND: Final = {
     "pointwise": "pointwise",
     "triton": "pointwise",
 }
-"""The sort of work of each kind of kernel; of several kinds, the first one counts."""
+"""{kind of kernel: sort of work}. Of a kernel of several kinds, the first counts."""
 
 OTHER: Final = "other"
-"""The sort of work of no such kind."""
+"""The sort of work whose kind is not in SORT_OF_KIND."""
 
 _RANK_OF_SORT: Final = {
     sort: rank for rank, sort in enumerate(dict.fromkeys(SORT_OF_KIND.values()))
@@ -63,21 +68,36 @@ _COMPILED_OPS = ("triton_", "cpp_fused", "graph_")
 
 
 def sort_of_all(sorts: Iterable[str]) -> str:
-    """The sort of several pieces that belong together: of their sorts the first one in
-    SORT_OF_KIND, so that attention is attention even if products are in it; OTHER of
-    none."""
-    after_all = len(_RANK_OF_SORT)
+    """Return the sort of several items that belong together.
+
+    Of their sorts, the first one in SORT_OF_KIND counts. So attention is attention even
+    if products are part of it.
+
+    Returns:
+        OTHER if there are no sorts.
+    """
+    rank_of_unknown = len(_RANK_OF_SORT)
 
     def rank(sort: str) -> int:
-        return _RANK_OF_SORT.get(sort, after_all)
+        return _RANK_OF_SORT.get(sort, rank_of_unknown)
 
     return min(sorts, key=rank, default=OTHER)
 
 
 @cache
 def sort_of_work(role: int, kernel: str, op: str) -> str:
-    """The sort of a kernel: by its name, else by the op of PyTorch that launched it;
-    OTHER where neither tells. `role`: the `Role` of its event."""
+    """Return the sort of work of a kernel.
+
+    The name of the kernel tells it, else the op of PyTorch that launched it.
+
+    Args:
+        role: The `Role` of its event.
+        kernel: The name of the kernel.
+        op: The name of the op; "" if unknown.
+
+    Returns:
+        OTHER if neither tells it.
+    """
     kinds_by_evidence = [kinds_of(Role(role), kernel)]
     if op.startswith("aten::"):
         kinds_by_evidence.append(kinds_of(Role.OP, op))
@@ -89,45 +109,55 @@ def sort_of_work(role: int, kernel: str, op: str) -> str:
 
 
 class StarredPlace(msgspec.Struct, frozen=True):
-    """A phase and a place, with stars for the numbers of the place: indices of modules
-    shift."""
+    """A phase, and a place with stars for its numbers.
+
+    The numbers are left out because indices of modules shift when one is added.
+    """
 
     phase: str
     place: str
 
 
 class ProgramPlaces:
-    """Where the program does the work of a side; lists of shape [items].
+    """Where in the program the items of a side are, as lists with one entry per item.
 
-    `sorts`: the sort of work. `places`: the innermost module, else the innermost
-    annotation, around the launch; "" for none. `phases`: forward, backward or
-    optimizer, by the frames of autograd around it and by the annotations of optimizers;
-    "" in a trace without a backward pass. `starred`: both, to compare with the other
-    side.
+    Attributes:
+        items: The items.
+        sorts: The sort of work.
+        places: The innermost module around the launch, else the innermost annotation;
+            "" for none.
+        phases: `forward`, `backward` or `optimizer`, by the frames of autograd around
+            the launch and by the annotations of optimizers; "" in a trace without a
+            backward pass.
+        starred_places: Phase and place, to be compared with the other side.
     """
 
     def __init__(self, items: WorkItems) -> None:
-        """`items`: those of one side."""
+        """Determine the places of the items of one side."""
         self.items = items
         calls = launching_calls(items.trace, items.row)
         self.sorts = _sorts(items)
         self.places = _places(items.trace, calls)
         self.phases = _phases(items, calls)
-        self.starred = []
+
+        self.starred_places: list[StarredPlace] = []
         for phase, place in zip(self.phases, self.places, strict=True):
             starred = _NUMBER.sub("*", place)
-            self.starred.append(StarredPlace(phase=phase, place=starred))
-        is_inside = _is_below(items, items.op, is_compiler)
-        self._is_inside_region: list[bool] = is_inside.tolist()
+            self.starred_places.append(StarredPlace(phase=phase, place=starred))
 
-    def compiled(self, item: int) -> bool:
-        """Whether a region that torch.compile made launched an item."""
+        is_inside = _is_inside_named(items, items.op, is_compiler)
+        self._is_inside_compiled_region: list[bool] = is_inside.tolist()
+
+    def is_compiled(self, item: int) -> bool:
+        """Return whether a region that torch.compile made launched an item."""
         op = self.items.op_names[item]
-        return self._is_inside_region[item] or op.startswith(_COMPILED_OPS)
+        return self._is_inside_compiled_region[item] or op.startswith(_COMPILED_OPS)
 
     def layout(self, item: int) -> str | None:
-        """The layout of the operands of a product, as `tn`; None where the kernel's name
-        does not tell it."""
+        """Return the layout of the operands of a product, as `tn`.
+
+        Returns None if the name of the kernel does not tell it.
+        """
         decoded = role_of_kernel(self.items.names[item]).decoded
         if decoded is None:
             return None
@@ -135,7 +165,7 @@ class ProgramPlaces:
 
 
 def _sorts(items: WorkItems) -> list[str]:
-    """The sort of work of each item."""
+    """Return the sort of work of each item."""
     roles = items.trace.role[items.row].tolist()
     sorts = []
     for role, kernel, op in zip(roles, items.names, items.op_names, strict=True):
@@ -144,23 +174,31 @@ def _sorts(items: WorkItems) -> list[str]:
 
 
 def _places(trace: Trace, calls: Int32s) -> list[str]:
-    """The name of the innermost module around each of these calls, else of the innermost
-    annotation; "" for none."""
-    modules = _innermost(trace, calls, Layer.PYTHON, is_module)
-    annotations = _innermost(trace, calls, Layer.ANNOTATIONS, _is_place)
+    """Return the name of the innermost module around each call, else of the annotation.
+
+    The name is "" where neither is around a call.
+    """
+    modules = _innermost_around(trace, calls, Layer.PYTHON, is_module)
+    annotations = _innermost_around(trace, calls, Layer.ANNOTATIONS, _names_a_place)
     rows = np.where(modules >= 0, modules, annotations)
     names = [trace.name_of(row) if row >= 0 else "" for row in rows.tolist()]
     return [name.removeprefix(MODULE_PREFIX) for name in names]
 
 
 def _phases(items: WorkItems, calls: Int32s) -> list[str]:
-    """`optimizer`, `backward` or `forward` for each item, "" where its call is not in
-    the file (-1), or for all if no item is of a backward pass. `calls`: the rows of the
-    calls that launched the items."""
-    is_backward = _is_below(items, calls, _is_backward_node)
+    """Return `optimizer`, `backward` or `forward` for each item.
+
+    Args:
+        items: The items of a side.
+        calls: The row of the call that launched each item, -1 if it is not in the file.
+
+    Returns:
+        "" for items without a call, and for all items if none is of a backward pass.
+    """
+    is_backward = _is_inside_named(items, calls, _is_backward_node)
     if not is_backward.any():
         return [""] * len(items)
-    optimizers = _innermost(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
+    optimizers = _innermost_around(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
     phases = np.where(calls >= 0, "forward", "")
     phases = np.where(is_backward, "backward", phases)
     phases = np.where(optimizers >= 0, "optimizer", phases)
@@ -168,49 +206,68 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
 
 
 def _is_backward_node(name: str) -> bool:
-    """Whether a frame of this name is of the backward pass."""
+    """Return whether a frame of this name is of the backward pass."""
     return _BACKWARD_NODE.match(name) is not None
 
 
 def _is_optimizer(name: str) -> bool:
-    """Whether an annotation of this name is around a step of an optimizer."""
+    """Return whether an annotation of this name is around a step of an optimizer."""
     return name.startswith("Optimizer.")
 
 
-def _is_place(name: str) -> bool:
-    """Whether an annotation says where in the program it is: not one of a step, of a
-    module, or of torch.compile."""
+def _names_a_place(name: str) -> bool:
+    """Return whether an annotation says where in the program it is.
+
+    Annotations of steps, of modules and of torch.compile do not.
+    """
     if name.startswith((STEP_PREFIX, MODULE_PREFIX)):
         return False
     return not is_compiler(name)
 
 
-def _is_below(
-    items: WorkItems, rows: NDArray[np.integer], test: Callable[[str], bool]
+def _is_inside_named(
+    items: WorkItems, rows: NDArray[np.integer], is_wanted: Callable[[str], bool]
 ) -> Flags:
-    """Whether the name of each row, or of a slice around it, passes a test; shape
-    [items], that of `rows`."""
-    passes = items.trace.named(test)
-    is_below = np.zeros(len(items), dtype=np.bool_)
+    """Return whether each row is a slice of a wanted name, or inside such a slice.
+
+    Args:
+        items: The items of a side.
+        rows: A row of the trace for each item, -1 for none.
+        is_wanted: Returns whether a name is wanted.
+    """
+    has_wanted_name = items.trace.named(is_wanted)
+    is_inside = np.zeros(len(items), dtype=np.bool_)
     for row in ancestors(items.trace, rows):
-        is_below |= (row >= 0) & passes[items.trace.name[row]]
-    return is_below
+        is_inside |= (row >= 0) & has_wanted_name[items.trace.name[row]]
+    return is_inside
 
 
-def _innermost(
-    trace: Trace, calls: Int32s, layer: Layer, test: Callable[[str], bool]
+def _innermost_around(
+    trace: Trace, calls: Int32s, layer: Layer, is_wanted: Callable[[str], bool]
 ) -> Int32s:
-    """The row of the innermost slice around each call, on a layer of its thread, whose
-    name passes a test; -1 for none. Slices that were captured with a graph count as
-    those that they are copies of."""
+    """Return the row of the innermost slice of a wanted name around each call.
+
+    Slices that were captured with a graph count as the slices that they are copies of.
+
+    Args:
+        trace: A trace.
+        calls: Rows of calls.
+        layer: The layer of the thread of the call on which slices are searched.
+        is_wanted: Returns whether a name is wanted.
+
+    Returns:
+        A row for each call, -1 for none.
+    """
     is_track_of_layer = []
     for track in trace.tracks:
         is_track_of_layer.append(track.layer is layer and track.subrow == 0)
     is_on_layer = np.array(is_track_of_layer or [False])[trace.track]
+
     is_role_of_layer = np.array([LAYERS[role] is layer for role in Role])
     is_captured = trace.role == Role.CAPTURED
     is_captured &= is_role_of_layer[trace.source_role]
-    passes = trace.named(test)[trace.name]
-    rows = np.flatnonzero(passes & (is_on_layer | is_captured))
+
+    has_wanted_name = trace.named(is_wanted)[trace.name]
+    rows = np.flatnonzero(has_wanted_name & (is_on_layer | is_captured))
     spans = Spans(trace, ThreadLine(trace), rows)
     return spans.rows_at(spans.around(calls))

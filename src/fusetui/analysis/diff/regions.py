@@ -1,4 +1,9 @@
-"""Groups what no rule pairs, by the sort of work in one part of the program."""
+"""Groups what no rule has paired, by the sort of work in one part of the program.
+
+Kernels of a CUDA graph or of compiled code often have no op. Where a side does not say
+which op its kernels come from, its open GEMMs of a module, say, are taken for those of
+the same module on the other side.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, with_matches
+from fusetui.analysis.diff.items import NO_OP
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces
 from fusetui.analysis.diff.sequences import closest, is_feasible
 from fusetui.trace.model.arrays import Floats
@@ -21,19 +27,19 @@ MAIN_SORTS: Final = ("GEMM", "convolution", "attention", "communication")
 """Compilers leave work of these sorts as it is, so it is paired in order."""
 
 SORTS_OF_MOVES: Final = ("copy", "fill")
-"""Work of these sorts stands for nothing else: a copy more is a copy more."""
+"""Work of these sorts stands for nothing else: an additional copy is just that."""
 
 MIN_LIKE_SHARE = 0.9
-"""Both sides have nearly as many: the one with fewer has at least this share of the
-other."""
+"""Both sides have nearly as many items if the smaller number is at least this share of
+the larger one."""
 
 MAX_RATIO_OF_TIMES, MIN_SHARE_WITHIN_RATIO = 2.0, 0.8
-"""Pairs in order are believed where the times of this share of them differ by no more
-than this factor, beside the one by which all of them differ."""
+"""Pairs in order are believed if the times of this share of them differ by at most this
+factor, beside the factor by which all of them differ."""
 
 
 class OpenItems(msgspec.Struct, frozen=True):
-    """Items of each side that are in no group yet, ascending."""
+    """The items of each side that are in no group yet, ascending."""
 
     a: list[int]
     b: list[int]
@@ -45,12 +51,12 @@ class OpenItems(msgspec.Struct, frozen=True):
 
     @property
     def are_nearly_as_many(self) -> bool:
-        """Whether the side with fewer has MIN_LIKE_SHARE of the other's number."""
-        fewer, more = sorted((len(self.a), len(self.b)))
-        return fewer > 0 and fewer >= MIN_LIKE_SHARE * more
+        """Whether both sides have about the same number; see MIN_LIKE_SHARE."""
+        smaller, larger = sorted((len(self.a), len(self.b)))
+        return smaller > 0 and smaller >= MIN_LIKE_SHARE * larger
 
     def without(self, groups: Sequence[WorkGroup]) -> OpenItems:
-        """The items that are not in these groups."""
+        """Return the items that are not in these groups."""
         grouped_a = {item for group in groups for item in group.a}
         grouped_b = {item for group in groups for item in group.b}
         return OpenItems(
@@ -60,69 +66,76 @@ class OpenItems(msgspec.Struct, frozen=True):
 
 
 class _Region(msgspec.Struct, frozen=True):
-    """The work of one sort in a part of the program; "" where the whole step is the
-    part."""
+    """The work of one sort in one part of the program."""
 
-    phase: str
-    place: str
+    phase: str  # "" for any phase
+    place: str  # "" for any place
     sort: str
 
     @property
     def left(self) -> str:
-        """`left in layers.*.attn`: that is where no rule has paired the work, in words."""
+        """Where the work was left without a partner: `left in layers.*.attn`."""
         name = self.place or self.phase
         return f"left in {name}" if name else "left"
 
 
-def by_region(
+def with_groups_by_region(
     a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]
 ) -> list[WorkGroup]:
-    """The groups, with more of them for open work of one sort on both sides: in the same
-    place of the program, then in the same phase, then anywhere (see `_of_one_sort`).
+    """Group open work of one sort in the same part of the program.
 
-    Only where a side does not say which op some of these kernels come from: work of
-    known ops on both sides was added or removed if it has no partner.
+    Work in the same place is grouped first, then work in the same phase, then work
+    anywhere in the step. This is only done where a side does not say which op some of
+    the kernels come from. If all ops are known, work without a partner was added or
+    removed.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        groups: All groups so far.
+
+    Returns:
+        The groups, with new ones in place of open items.
     """
-    for region_of in (_of_place, _of_phase, _of_step):
+    for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
         still_open = OpenItems(
             a=sorted(group.a[0] for group in groups if not group.b),
             b=sorted(group.b[0] for group in groups if not group.a),
         )
         matched: list[WorkGroup] = []
         for region, items in _divided(a, b, still_open, region_of).items():
-            if items.are_on_both_sides and not _all_ops_are_known(a, b, items):
-                matched += _of_one_sort(a, b, items, region)
+            if items.are_on_both_sides and not _are_all_ops_known(a, b, items):
+                matched += _groups_of_one_sort(a, b, items, region)
         groups = with_matches(groups, matched)
     return groups
 
 
-def _of_place(program: ProgramPlaces, item: int) -> _Region | None:
-    """The region of an item by its place, phase and sort; None for work of no known
-    sort, as below."""
+def _region_by_place(program: ProgramPlaces, item: int) -> _Region | None:
+    """Return the place, phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
         return None
     return _Region(phase=program.phases[item], place=program.places[item], sort=sort)
 
 
-def _of_phase(program: ProgramPlaces, item: int) -> _Region | None:
-    """The region of an item by its phase and sort."""
+def _region_by_phase(program: ProgramPlaces, item: int) -> _Region | None:
+    """Return the phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
         return None
     return _Region(phase=program.phases[item], place="", sort=sort)
 
 
-def _of_step(program: ProgramPlaces, item: int) -> _Region | None:
-    """The region of an item by its sort alone."""
+def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
+    """Return the sort of an item alone; None for work of no known sort."""
     sort = program.sorts[item]
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
 
 
-def _all_ops_are_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
-    """Whether it is known of each item which op it comes from."""
-    is_known_a = all(a.items.op_number(item) for item in items.a)
-    is_known_b = all(b.items.op_number(item) for item in items.b)
+def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
+    """Return whether it is known of each item which op it comes from."""
+    is_known_a = all(a.items.op_id(item) != NO_OP for item in items.a)
+    is_known_b = all(b.items.op_id(item) != NO_OP for item in items.b)
     return is_known_a and is_known_b
 
 
@@ -130,132 +143,181 @@ def _divided(
     a: ProgramPlaces,
     b: ProgramPlaces,
     items: OpenItems,
-    key: Callable[[ProgramPlaces, int], T | None],
+    key_of: Callable[[ProgramPlaces, int], T | None],
 ) -> dict[T, OpenItems]:
-    """The items of both sides by their keys, without those whose key is None. A key
-    may have items on one side only."""
-    by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
+    """Divide the items of both sides by a key.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        items: Items of both sides.
+        key_of: Returns the key of an item; None leaves the item out.
+
+    Returns:
+        The items of each key. A key may have items on one side only.
+    """
+    items_by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
     for item in items.a:
-        key_a = key(a, item)
+        key_a = key_of(a, item)
         if key_a is not None:
-            by_key[key_a].a.append(item)
+            items_by_key[key_a].a.append(item)
     for item in items.b:
-        key_b = key(b, item)
+        key_b = key_of(b, item)
         if key_b is not None:
-            by_key[key_b].b.append(item)
-    return by_key
+            items_by_key[key_b].b.append(item)
+    return items_by_key
 
 
-def _of_one_sort(
+def _groups_of_one_sort(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, region: _Region
 ) -> list[WorkGroup]:
-    """Groups of open items of one sort in a region: main work in order, then one group
-    for each kernel that both sides have, then one for all that is left, except copies
-    and fills."""
+    """Group the open items of one sort in a region.
+
+    Main work is paired in order. Then each kernel that both sides have becomes one
+    group, and then all that is left becomes one group, unless it is copies or fills.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        items: The open items of the region.
+        region: The region.
+    """
     sort = region.sort
     left = region.left
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
-        groups = _main_work(a, b, items, sort, left)
+        groups = _groups_of_main_work(a, b, items, sort, left)
         items = items.without(groups)
-    of_kernels: list[WorkGroup] = []
-    for of_kernel in _divided(a, b, items, _kernel).values():
-        of_kernels += _as_one(of_kernel, f"all of this kernel {left}")
-    groups += of_kernels
+
+    groups_of_kernels: list[WorkGroup] = []
+    for items_of_kernel in _divided(a, b, items, _kernel_id).values():
+        groups_of_kernels += _one_group(items_of_kernel, f"all of this kernel {left}")
+    groups += groups_of_kernels
+
     if sort not in SORTS_OF_MOVES:
-        rest = items.without(of_kernels)
-        groups += _as_one(rest, f"all {sort} {left}")
+        rest = items.without(groups_of_kernels)
+        groups += _one_group(rest, f"all {sort} {left}")
     return groups
 
 
-def _kernel(program: ProgramPlaces, item: int) -> int:
-    """The number of the kernel of an item."""
-    return program.items.kernel_number(item)
+def _kernel_id(program: ProgramPlaces, item: int) -> int:
+    """Return the id of the kernel of an item."""
+    return program.items.kernel_id(item)
 
 
-def _main_work(
+def _groups_of_main_work(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, left: str
 ) -> list[WorkGroup]:
-    """Pairs of open main work in order, if both sides seem to have the same order
-    (`_in_order`). If not, the products of each layout by themselves: pairs in order, or
-    one group if both sides have nearly as many."""
-    groups = _in_order(a, b, items, f"in order among the {sort} {left}")
+    """Pair open main work in order, if both sides seem to have the same order.
+
+    If not, the products of each layout are treated by themselves: they are paired in
+    order, or become one group if both sides have nearly as many.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        items: Open items of one of MAIN_SORTS.
+        sort: That sort.
+        left: Where the work was left, in words.
+    """
+    groups = _pairs_in_order(a, b, items, f"in order among the {sort} {left}")
     rest = items.without(groups)
-    for layout, of_layout in _divided(a, b, rest, ProgramPlaces.layout).items():
+    items_by_layout = _divided(a, b, rest, ProgramPlaces.layout)
+    for layout, items_of_layout in items_by_layout.items():
         why = f"in order among the {sort} {layout} {left}"
-        pairs = _in_order(a, b, of_layout, why)
+        pairs = _pairs_in_order(a, b, items_of_layout, why)
         if pairs:
             groups += pairs
-        elif of_layout.are_nearly_as_many:
-            groups += _as_one(of_layout, f"as many {sort} {layout} {left}")
+        elif items_of_layout.are_nearly_as_many:
+            groups += _one_group(items_of_layout, f"as many {sort} {layout} {left}")
     return groups
 
 
-def _as_one(items: OpenItems, why: str) -> list[WorkGroup]:
-    """One group of all items, or none if a side has no items."""
+def _one_group(items: OpenItems, why: str) -> list[WorkGroup]:
+    """Make one group of all items; no group if a side has no items."""
     if not items.are_on_both_sides:
         return []
     group = WorkGroup(
         a=tuple(items.a),
         b=tuple(items.b),
         why=why,
-        together=len(items.a) + len(items.b) > 2,
-        by_sort_or_place=True,
+        matched_as_whole=len(items.a) + len(items.b) > 2,
+        by_sort_or_position=True,
     )
     return [group]
 
 
-def _in_order(
+def _pairs_in_order(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
 ) -> list[WorkGroup]:
-    """Pairs of items in order; the side with more leaves those out whose times fit the
-    least. Empty if one side has far fewer, or if the times of too few pairs differ by
-    about the same factor: then the two orders differ (MAX_RATIO_OF_TIMES)."""
-    fewer, more = sorted((len(items.a), len(items.b)))
-    if not items.are_nearly_as_many or not is_feasible(fewer, more):
+    """Pair items in order; the side with more leaves out those that fit the least.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        items: Open items of both sides.
+        why: The evidence, for the reader.
+
+    Returns:
+        An empty list if one side has far fewer items. Also if the times of too few
+        pairs differ by about the same factor: then the two orders differ
+        (MAX_RATIO_OF_TIMES).
+    """
+    smaller, larger = sorted((len(items.a), len(items.b)))
+    if not items.are_nearly_as_many or not is_feasible(smaller, larger):
         return []
-    times_a = _times(a, items.a)
-    times_b = _times(b, items.b)
-    # the times of A if it were as fast as B
+
+    times_a = _times_of_items(a, items.a)
+    times_b = _times_of_items(b, items.b)
+    # The times of A if it were as fast as B.
     scaled_a = times_a * (np.median(times_b) / np.median(times_a))
-    places_a, places_b = _places_in_order(scaled_a, times_b)
-    log_ratios = np.abs(np.log(scaled_a[places_a] / times_b[places_b]))
+    positions_a, positions_b = _positions_in_order(scaled_a, times_b)
+
+    log_ratios = np.abs(np.log(scaled_a[positions_a] / times_b[positions_b]))
     is_within_ratio = log_ratios <= math.log(MAX_RATIO_OF_TIMES)
     if np.mean(is_within_ratio) < MIN_SHARE_WITHIN_RATIO:
         return []
+
     pairs = []
-    for place_a, place_b in zip(places_a, places_b, strict=True):
+    for position_a, position_b in zip(positions_a, positions_b, strict=True):
         pair = WorkGroup(
-            a=(items.a[place_a],),
-            b=(items.b[place_b],),
+            a=(items.a[position_a],),
+            b=(items.b[position_b],),
             why=why,
-            by_sort_or_place=True,
+            by_sort_or_position=True,
         )
         pairs.append(pair)
     return pairs
 
 
-class _PlacesInOrder(NamedTuple):
-    """Places of items of both sides that are paired: the n-th of A with the n-th of B."""
+class _PositionsInOrder(NamedTuple):
+    """Positions of paired items: the n-th of A is paired with the n-th of B."""
 
     a: list[int]
     b: list[int]
 
 
-def _places_in_order(times_a: Floats, times_b: Floats) -> _PlacesInOrder:
-    """The places of the items that are paired in order, all of the side with fewer, and
-    of the other side those whose times (ns) fit best."""
+def _positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
+    """Choose which items are paired in order.
+
+    All items of the side with fewer are paired, and those of the other side whose times
+    fit best.
+
+    Args:
+        times_a: The times of the items of A in ns.
+        times_b: The times of the items of B in ns.
+    """
     ns_a: list[int] = times_a.astype(np.int64).tolist()
     ns_b: list[int] = times_b.astype(np.int64).tolist()
-    every_place = list(range(min(len(ns_a), len(ns_b))))
+    all_positions = list(range(min(len(ns_a), len(ns_b))))
     if len(ns_a) > len(ns_b):
-        return _PlacesInOrder(a=closest(ns_b, ns_a), b=every_place)
+        return _PositionsInOrder(a=closest(ns_b, ns_a), b=all_positions)
     if len(ns_b) > len(ns_a):
-        return _PlacesInOrder(a=every_place, b=closest(ns_a, ns_b))
-    return _PlacesInOrder(a=every_place, b=every_place)
+        return _PositionsInOrder(a=all_positions, b=closest(ns_a, ns_b))
+    return _PositionsInOrder(a=all_positions, b=all_positions)
 
 
-def _times(program: ProgramPlaces, members: Sequence[int]) -> Floats:
-    """The times of items (ns), at least 1; shape [members]."""
+def _times_of_items(program: ProgramPlaces, members: Sequence[int]) -> Floats:
+    """Return the times of some items in ns, at least 1."""
     times = [max(1, program.items.compared_times[item]) for item in members]
     return np.array(times, dtype=np.float64)

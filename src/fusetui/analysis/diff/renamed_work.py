@@ -1,4 +1,4 @@
-"""Ops that launch the same kernel at the same place of the step under another name."""
+"""Finds ops that launch the same kernel at the same place under another name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from fusetui.trace.model.op_names import is_compiler, stem
 
 
 class _OpPair(msgspec.Struct, frozen=True):
-    """The stable names (see `_stable_name`) of two ops, of A and of B, that launch the
-    same kernel."""
+    """An op of A and an op of B that launch the same kernel, by `_stable_name`."""
 
     before: str
     after: str
@@ -40,51 +39,63 @@ def renamed_at_places(
     by_kernels: Sequence[RenamedOp],
     swapped: frozenset[str],
 ) -> tuple[RenamedOp, ...]:
-    """All ops that were renamed: those of `by_kernels` first, without one that launches
-    its kernels only at other places; then those that launch the same kernels at the
-    same places under another name, or under a name with another namespace (see
-    `_SidesOfPairs`). No name is in two pairs.
+    """List all ops that were renamed, once it is known which work is the same.
 
-    `swapped`: words of ops that swapped their names.
+    Ops of `by_kernels` come first, without those that launch their kernels only at
+    other places. Then come ops that launch the same kernels at the same places under
+    another name, or under a name with another namespace. No name is in two pairs.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        groups: Which items do the same work.
+        by_kernels: Ops that were renamed by the evidence of their kernels.
+        swapped: The names of ops that swapped their kernels; see `Evidence.swapped`.
     """
-    in_place = _op_pairs(a, b, groups, moved=False)
-    elsewhere = _op_pairs(a, b, groups, moved=True)
+    kernels_in_place = _kernels_of_op_pairs(a, b, groups, moved=False)
+    kernels_elsewhere = _kernels_of_op_pairs(a, b, groups, moved=True)
     renamed: list[RenamedOp] = []
     known_pairs: set[_OpPair] = set()
     for op in by_kernels:
         pair = _OpPair(before=_stable_name(op.before), after=_stable_name(op.after))
         known_pairs.add(pair.without_namespaces)
-        if in_place[pair] or not elsewhere[pair]:
+        if kernels_in_place[pair] or not kernels_elsewhere[pair]:
             renamed.append(op)
-    sides = _SidesOfPairs(a, b)
-    candidates = [pair for pair in in_place if sides.may_be_renamed(pair, swapped)]
-    pairs_of_before = Counter(pair.before for pair in candidates)
-    pairs_of_after = Counter(pair.after for pair in candidates)
+
+    judge = _PairJudge(a, b)
+    candidates = [
+        pair for pair in kernels_in_place if judge.may_be_renamed(pair, swapped)
+    ]
+    pairs_with_before = Counter(pair.before for pair in candidates)
+    pairs_with_after = Counter(pair.after for pair in candidates)
     for pair in candidates:
         if pair.without_namespaces in known_pairs:
             continue
-        if pairs_of_before[pair.before] > 1 or pairs_of_after[pair.after] > 1:
+        if pairs_with_before[pair.before] > 1 or pairs_with_after[pair.after] > 1:
             continue
-        if sides.launch_enough(pair, in_place[pair]):
-            renamed.append(sides.renamed(pair, in_place[pair]))
+        if judge.launch_enough(pair, kernels_in_place[pair]):
+            renamed.append(judge.renamed_op(pair, kernels_in_place[pair]))
     return tuple(renamed)
 
 
-class _SidesOfPairs:
-    """Both sides, as far as pairs of ops are judged by them."""
+class _PairJudge:
+    """Judges whether two ops are one renamed op, by names and kernels of both sides."""
 
     def __init__(self, a: WorkItems, b: WorkItems) -> None:
-        """The pairs are of ops of these two sides."""
+        """Collect the names of the ops of both sides, and the kernels that each has."""
         self._a = a
         self._b = b
         self._names_in_a = _names_in_trace(a)
         self._names_in_b = _names_in_trace(b)
-        self._kernels_of_a = Counter(map(_stable_name, a.op_names))
-        self._kernels_of_b = Counter(map(_stable_name, b.op_names))
+        self._kernels_of_a = Counter(_stable_name(name) for name in a.op_names)
+        self._kernels_of_b = Counter(_stable_name(name) for name in b.op_names)
 
     def may_be_renamed(self, pair: _OpPair, swapped: frozenset[str]) -> bool:
-        """Whether the two names differ, and at least one of them occurs in its own
-        trace only, or both are `swapped`."""
+        """Return whether the names of a pair allow that it is one renamed op.
+
+        The names have to differ, and one of them has to occur in its own trace only.
+        Else both have to be among the `swapped` ones.
+        """
         if pair.before == pair.after:
             return False
         if pair.before not in self._names_in_b or pair.after not in self._names_in_a:
@@ -93,31 +104,51 @@ class _SidesOfPairs:
         return stems.before in swapped and stems.after in swapped
 
     def launch_enough(self, pair: _OpPair, kernels: int) -> bool:
-        """Whether each name that is in its own trace only launches at least
-        MIN_SHARED_KERNELS of its kernels in the place of the other name: `kernels`."""
+        """Return whether the ops of a pair launch enough of the same kernels.
+
+        A name that occurs in its own trace only has to launch at least
+        MIN_SHARED_KERNELS of its kernels in the place of the other name.
+
+        Args:
+            pair: Two ops.
+            kernels: How many kernels they launch at the same places.
+        """
         min_of_a = MIN_SHARED_KERNELS * self._kernels_of_a[pair.before]
         min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
         is_enough_of_a = pair.before in self._names_in_b or kernels >= min_of_a
         is_enough_of_b = pair.after in self._names_in_a or kernels >= min_of_b
         return is_enough_of_a and is_enough_of_b
 
-    def renamed(self, pair: _OpPair, kernels: int) -> RenamedOp:
-        """The pair with the full names of the ops, which both launch so many
-        kernels."""
+    def renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
+        """Return the pair with the full names of its ops.
+
+        Args:
+            pair: Two ops.
+            kernels: How many kernels of a step both launch.
+        """
         return RenamedOp(
-            before=_name_in_trace(self._a, pair.before),
-            after=_name_in_trace(self._b, pair.after),
+            before=_first_full_name(self._a, pair.before),
+            after=_first_full_name(self._b, pair.after),
             kernels=kernels,
         )
 
 
-def _op_pairs(
+def _kernels_of_op_pairs(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], *, moved: bool
 ) -> Counter[_OpPair]:
-    """How many kernels of a step the ops of each pair both launch: at the same place of
-    the step or, if `moved`, elsewhere. Copies and sets do not count, nor what
-    torch.compile puts around a program: they tell nothing of ops."""
-    pairs: Counter[_OpPair] = Counter()
+    """Count the kernels of a step that the two ops of each pair both launch.
+
+    Copies and fills do not count, nor does what torch.compile puts around a program:
+    they tell nothing of ops.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        groups: Which items do the same work.
+        moved: Whether to count kernels that moved to another position instead of those
+            that stayed.
+    """
+    kernels_of_pair: Counter[_OpPair] = Counter()
     for group in groups:
         if len(group.a) != 1 or len(group.b) != 1:
             continue
@@ -127,24 +158,23 @@ def _op_pairs(
         item_b = group.b[0]
         if not a.computes[item_a]:
             continue
-        if a.kernel_number(item_a) != b.kernel_number(item_b):
+        if a.kernel_id(item_a) != b.kernel_id(item_b):
             continue
         before = a.op_names[item_a]
         after = b.op_names[item_b]
         if _is_op_of_program(before) and _is_op_of_program(after):
             pair = _OpPair(before=_stable_name(before), after=_stable_name(after))
-            pairs[pair] += 1
-    return pairs
+            kernels_of_pair[pair] += 1
+    return kernels_of_pair
 
 
 def _is_op_of_program(name: str) -> bool:
-    """Whether this is the name of an op, and none that torch.compile inserts."""
+    """Return whether this is the name of an op that torch.compile did not insert."""
     return name != "" and not is_compiler(name)
 
 
 def _stable_name(name: str) -> str:
-    """The name of an op with its namespace, without what changes when a program is
-    compiled or profiled again.
+    """Return the name of an op with its namespace, without what changes between runs.
 
     >>> _stable_name("aten::mm")
     'aten::mm'
@@ -154,17 +184,18 @@ def _stable_name(name: str) -> str:
 
 
 def _without_namespace(name: str) -> str:
-    """`mm` for `aten::mm`."""
-    return name.rpartition("::")[2]
+    """Return `mm` for `aten::mm`."""
+    _, _, name_in_namespace = name.rpartition("::")
+    return name_in_namespace
 
 
 def _names_in_trace(side: WorkItems) -> set[str]:
-    """The names of all ops of the trace, as `_stable_name` has them."""
+    """Return the stable names of all ops of the trace."""
     trace = side.trace
-    names = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
-    return {_stable_name(trace.names[name]) for name in names}
+    name_indices = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
+    return {_stable_name(trace.names[index]) for index in name_indices}
 
 
-def _name_in_trace(side: WorkItems, stable_name: str) -> str:
-    """The full name of the first op of the step that has this stable name."""
+def _first_full_name(side: WorkItems, stable_name: str) -> str:
+    """Return the full name of the first op of the step that has this stable name."""
     return next(name for name in side.op_names if _stable_name(name) == stable_name)

@@ -1,5 +1,9 @@
-"""Finds groups beyond equal names: by epilogues, by counts, by the op around, by
-position."""
+"""The rules that group work beyond equal names.
+
+They go by epilogues of GEMMs, by counts of ops, by the ops around the work, and by its
+position. `groups_of_lanes` applies all rules to two aligned lanes, the most reliable
+rule first.
+"""
 
 from __future__ import annotations
 
@@ -9,127 +13,165 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.diff.align import Lanes
-from fusetui.analysis.diff.fusion import by_name
+from fusetui.analysis.diff.align import AlignedLanes
+from fusetui.analysis.diff.fusion import group_by_name
 from fusetui.analysis.diff.groups import (
     Alignment,
     WorkGroup,
+    as_a_and_b,
     numel,
-    oriented,
-    pairs_of,
+    paired_items,
     with_matches,
 )
 from fusetui.analysis.diff.instances import (
     MAX_PIECES_OF_OP,
-    in_parts,
-    repeated,
-    rest_of_ops,
-    with_reduction,
+    group_launches_in_parts,
+    group_rest_of_ops,
+    group_with_reduction,
+    pair_repetitions,
 )
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.sequences import is_like
+from fusetui.analysis.diff.sequences import are_similar_times
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Alignment, int], None]
-"""Finds groups, of which the given side has the items that may be several."""
+"""Groups items; the side that it is given is the one that may have several of them."""
 
 MIN_PIECES_WITHOUT_SHAPES = 3
-"""From so many pieces of one op against one, no shapes are required."""
+"""From this many pieces of one op against one piece, no shapes are required."""
 
 MIN_SHARE_OF_ELEMENTS = 0.75
-"""A tensor with so large a share of the elements of several pieces is that of their
-work in one."""
+"""A tensor with this share of the elements of several pieces together may be that of
+their work in one piece."""
 
 MIN_SHARE_OF_REGION = 0.25
-"""Pieces of one op are counted only where they are this share of all pieces there."""
+"""Pieces of one op are counted only where they are this share of all pieces of a side
+in the region."""
 
 MAX_OPEN_BY_POSITION = 16
 """Position alone does not match one kernel with more open pieces than this."""
 
 MAX_LOOKED_UP_SHAPES = 16
-"""The shapes of so many of several pieces are looked up, because each has to be
+"""The shapes of this many of several pieces are looked up, because each has to be
 parsed."""
 
 
-def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
-    """Groups of what does the same work in two aligned lanes: every item of the lanes
-    that is in no block is in exactly one of them."""
+def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
+    """Group what does the same work in two aligned lanes.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        lanes: A lane of A and its partner of B.
+
+    Returns:
+        Groups that have each item of the lanes once, without items of repeated blocks.
+    """
     alignment = Alignment(a, b, lanes)
-    repeated(alignment)
+    pair_repetitions(alignment)
     for rule in RULES:
         rule(alignment, 0)
         rule(alignment, 1)
     return alignment.finish()
 
 
-def by_epilogue(alignment: Alignment, side: int) -> None:
-    """Groups a GEMM of `side` and the open item right after it with the GEMM of the
-    other side, if the name of the latter says that its epilogue does that item's op."""
-    mine = alignment.items[side]
+def group_by_epilogue(alignment: Alignment, side: int) -> None:
+    """Group a GEMM and the next item with the GEMM that does both in its epilogue.
+
+    The name of the other side's GEMM has to say that its epilogue does the op of the
+    next item, and that of this side's GEMM must not.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the GEMM that is followed by another item.
+    """
+    own = alignment.items[side]
     other = alignment.items[1 - side]
-    for number, pair in enumerate(alignment.pairs):
-        following = alignment.gaps[number + 1][side]
-        if pair is None or not following:
+    for pair_index, pair in enumerate(alignment.pairs):
+        open_after = alignment.gaps[pair_index + 1][side]
+        if pair is None or not open_after:
             continue
-        next_item = following[0]
-        next_op = stem(mine.op_names[next_item])
-        if not next_op or not mine.computes[next_item]:
+        next_item = open_after[0]
+        next_op = stem(own.op_names[next_item])
+        if not next_op or not own.computes[next_item]:
             continue
+
         own_gemm = pair[side]
         other_gemm = pair[1 - side]
-        own_words = _words_of_epilogue(mine.names[own_gemm])
+        own_words = _words_of_epilogue(own.names[own_gemm])
         other_words = _words_of_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
-            alignment.pairs[number] = None
-            following.remove(next_item)
+            alignment.pairs[pair_index] = None
+            open_after.remove(next_item)
             why = f"the GEMM's epilogue names {next_op}"
-            alignment.add(side, (own_gemm, next_item), other_gemm, why)
+            alignment.add(
+                side,
+                own_items=(own_gemm, next_item),
+                other_item=other_gemm,
+                why=why,
+            )
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
-    """`{"gelu", "bias"}` for a kernel whose decoded epilogue is `GELU_BIAS`."""
+    """Return `{"gelu", "bias"}` for a kernel whose decoded epilogue is `GELU_BIAS`."""
     decoded = role_of_kernel(kernel).decoded
     epilogue = decoded.epilogue if decoded is not None else None
-    return {*(epilogue or "").lower().split("_")}
+    return set((epilogue or "").lower().split("_"))
 
 
-def by_count(alignment: Alignment, side: int) -> None:
-    """Groups several items of one op of this side with the only item of that op on the
-    other side, within a region between ops that are as frequent on both sides.
+def group_by_count(alignment: Alignment, side: int) -> None:
+    """Group several items of one op with the only item of that op on the other side.
 
-    Only if the one may be all of them together (`_may_be_all_of`), and if they are at
-    least MIN_SHARE_OF_REGION of this side's items in the region. Kernels without an op
-    count by their own name.
+    Items are counted within a region between ops that are equally frequent on both
+    sides. The items have to be at least MIN_SHARE_OF_REGION of this side's items in the
+    region, and the single item has to be large enough to be all of them together
+    (`_may_be_all_of`). Kernels without an op count by their own name.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side with several items.
     """
-    mine = alignment.items[side]
+    own = alignment.items[side]
     other = alignment.items[1 - side]
     for region in _regions(alignment):
-        if not any(gap[side] for gap in alignment.gaps[region.start : region.stop]):
+        gaps = alignment.gaps[region.start : region.stop]
+        if not any(gap[side] for gap in gaps):
             continue
-        own_items = _items_in(alignment, side, region)
-        other_items = _items_in(alignment, 1 - side, region)
-        own_by_op = by_key(own_items, mine.op_or_kernel.__getitem__)
+
+        own_items = _items_in_region(alignment, side, region)
+        other_items = _items_in_region(alignment, 1 - side, region)
+        own_by_op = by_key(own_items, own.op_or_kernel.__getitem__)
         others_by_op = by_key(other_items, other.op_or_kernel.__getitem__)
         min_pieces = MIN_SHARE_OF_REGION * len(own_items)
-        for op, many in own_by_op.items():
+        for op, items_of_op in own_by_op.items():
             others = others_by_op.get(op, [])
-            if len(others) != 1 or len(many) < 2 or len(many) < min_pieces:
+            is_several = len(items_of_op) >= max(2, min_pieces)
+            if len(others) != 1 or not is_several:
                 continue
-            one = others[0]
-            if _may_be_all_of(alignment, side, many, one):
-                _group_many_with_one(alignment, side, sorted(many), one, region)
+            other_item = others[0]
+            if _may_be_all_of(alignment, side, items_of_op, other_item):
+                _group_many_with_one(
+                    alignment, side, sorted(items_of_op), other_item, region
+                )
 
 
-def _items_in(alignment: Alignment, side: int, region: range) -> list[int]:
-    """The items of a side in a region of gaps: those of the pairs between these gaps,
-    then the open ones."""
+def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int]:
+    """Return the items of a side in a region of gaps.
+
+    Those of the pairs between the gaps come first, then the open ones.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of the items.
+        region: The indices of the gaps.
+    """
     members = []
-    for number in alignment.pairs_inside(region):
-        pair = alignment.pairs[number]
+    for pair_index in alignment.pairs_inside(region):
+        pair = alignment.pairs[pair_index]
         if pair is not None:
             members.append(pair[side])
     for gap in alignment.gaps[region.start : region.stop]:
@@ -137,30 +179,51 @@ def _items_in(alignment: Alignment, side: int, region: range) -> list[int]:
     return members
 
 
-def by_outer_op(alignment: Alignment, side: int) -> None:
-    """Groups the open items of a gap that are under the same outermost op of the program
-    on both sides: any number of `side` with one of the other. Several with several, in
-    order or as one group, are found when `side` is A only."""
-    for number, gap in enumerate(alignment.gaps):
-        if not gap[0] or not gap[1]:
+def group_by_outer_op(alignment: Alignment, side: int) -> None:
+    """Group the open items of a gap that are under the same outermost op.
+
+    Any number of items of one side is grouped with one item of the other side. Several
+    items with several are grouped only when the rule is called for side 0.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side that may have several items.
+    """
+    for gap_index, gap in enumerate(alignment.gaps):
+        open_a, open_b = gap
+        if not open_a or not open_b:
             continue
-        own_by_outer_op = _open_by_outer_op(alignment, side, gap[side])
-        others_by_outer_op = _open_by_outer_op(alignment, 1 - side, gap[1 - side])
-        for outer_op, many in own_by_outer_op.items():
+        own_by_outer_op = _open_items_by_outer_op(alignment, side, gap[side])
+        others_by_outer_op = _open_items_by_outer_op(alignment, 1 - side, gap[1 - side])
+        for outer_op, own_items in own_by_outer_op.items():
             others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
             if len(others) == 1:
-                alignment.claim(side, many, others[0], number, why)
+                alignment.claim(
+                    side,
+                    own_items=own_items,
+                    other_item=others[0],
+                    gap_index=gap_index,
+                    why=why,
+                )
             elif others and side == 0:
-                _claim_several(alignment, many, others, why)
+                _claim_several(alignment, own_items, others, why)
 
 
 def _claim_several(
     alignment: Alignment, of_a: list[int], of_b: list[int], why: str
 ) -> None:
-    """Groups open items of both sides: one to one if they have the same parts in the
-    work of their ops, in the same order, else all of them as one group. Does nothing if
-    they are more than MAX_PIECES_OF_OP on a side."""
+    """Group open items of both sides, one to one or as one group.
+
+    They are grouped one to one if they are the same parts of the work of their ops, in
+    the same order. Nothing is grouped if a side has more than MAX_PIECES_OF_OP.
+
+    Args:
+        alignment: Two aligned lanes.
+        of_a: Open items of A.
+        of_b: Open items of B.
+        why: The evidence, for the reader.
+    """
     if max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
         return
     names_a = alignment.items[0].names
@@ -174,47 +237,74 @@ def _claim_several(
         alignment.claim_both([item_a], [item_b], why)
 
 
-def by_position(alignment: Alignment, side: int) -> None:
-    """Groups all open items of a gap that compute with the only such item of the other
-    side, unless their names contradict that (`_may_correspond_by_position`)."""
-    mine = alignment.items[side]
+def group_by_position(alignment: Alignment, side: int) -> None:
+    """Group all open items of a gap that compute with the only one of the other side.
+
+    That is not done where names contradict it (`_may_correspond_by_position`).
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side that may have several items.
+    """
+    own = alignment.items[side]
     other = alignment.items[1 - side]
-    for number, gap in enumerate(alignment.gaps):
-        many = [item for item in gap[side] if mine.computes[item]]
+    for gap_index, gap in enumerate(alignment.gaps):
+        own_items = [item for item in gap[side] if own.computes[item]]
         others = [item for item in gap[1 - side] if other.computes[item]]
-        if len(others) != 1 or not 0 < len(many) <= MAX_OPEN_BY_POSITION:
+        if len(others) != 1 or not 0 < len(own_items) <= MAX_OPEN_BY_POSITION:
             continue
-        one = others[0]
-        if _may_correspond_by_position(alignment, side, many, one):
+        other_item = others[0]
+        if _may_correspond_by_position(alignment, side, own_items, other_item):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, one, number, why, by_sort_or_place=True)
+            alignment.claim(
+                side,
+                own_items=own_items,
+                other_item=other_item,
+                gap_index=gap_index,
+                why=why,
+                by_sort_or_position=True,
+            )
 
 
 RULES: Final[Sequence[Rule]] = (
-    in_parts,
-    by_epilogue,
-    by_name,
-    by_count,
-    rest_of_ops,
-    with_reduction,
-    by_outer_op,
-    by_position,
+    group_launches_in_parts,
+    group_by_epilogue,
+    group_by_name,
+    group_by_count,
+    group_rest_of_ops,
+    group_with_reduction,
+    group_by_outer_op,
+    group_by_position,
 )
+"""All rules, in the order in which they are applied."""
 
 
-def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
-    """The groups, in which items of A and B that had no counterpart are pairs now if
-    they are the same kernel under the same op at another place and take about as long.
-    About as long: after the times of A are scaled by `_slowdown`. Not where a kernel is
-    compared without its op: that may be anywhere."""
+def with_moved_work(
+    a: WorkItems, b: WorkItems, groups: list[WorkGroup]
+) -> list[WorkGroup]:
+    """Pair items without a counterpart that are the same work at another position.
+
+    They have to be the same kernel under the same op, and take about as long once the
+    times of A are scaled to those of B. Kernels that are compared without their op are
+    left out: they may be anywhere.
+
+    Args:
+        a: The items of trace A.
+        b: The items of trace B.
+        groups: All groups so far.
+
+    Returns:
+        The groups, with pairs in place of the items that were moved.
+    """
     open_a = [group.a[0] for group in groups if not group.b]
     open_b = [group.b[0] for group in groups if not group.a]
-    with_op_b = [item for item in open_b if not b.by_kernel[item]]
-    open_by_key = by_key(with_op_b, lambda item: int(b.exact[item]))
+    with_op_b = [item for item in open_b if not b.is_without_op[item]]
+    open_by_key_b = by_key(with_op_b, lambda item: int(b.exact_keys[item]))
     slowdown = _slowdown(a, b, groups)
-    pairs = []
+
+    moved_pairs = []
     for item_a in open_a:
-        candidates = open_by_key.get(int(a.exact[item_a]))
+        candidates = open_by_key_b.get(int(a.exact_keys[item_a]))
         if not candidates:
             continue
         expected_ns = a.compared_times[item_a] * slowdown
@@ -222,131 +312,185 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
             item: abs(b.compared_times[item] - expected_ns) for item in candidates
         }
         nearest = min(candidates, key=distance_ns.__getitem__)
-        if is_like(b.compared_times[nearest], expected_ns):
-            pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
+        if are_similar_times(b.compared_times[nearest], expected_ns):
+            moved_pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
             candidates.remove(nearest)
-    return with_matches(groups, pairs)
+    return with_matches(groups, moved_pairs)
 
 
 def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
-    """The median ratio of the times of B to those of A, of the pairs of the same kernel
-    under the same op; 1 if there are none."""
-    items_a, items_b = pairs_of(groups)
+    """Return the median ratio of the times of B to those of A.
+
+    Only pairs of the same kernel under the same op count. Returns 1 if there are none.
+    """
+    items_a, items_b = paired_items(groups)
     ratios = []
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
-        if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
+        is_same_work = a.exact_keys[item_a] == b.exact_keys[item_b]
+        if is_same_work and a.compared_times[item_a]:
             ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
     return float(np.median(ratios)) if ratios else 1.0
 
 
 def _regions(alignment: Alignment) -> Iterator[range]:
-    """Ranges of numbers of gaps that hold each gap once, divided at pairs whose ops
-    occur equally often on both sides: one op that is several on a side is not looked
-    for beyond these."""
+    """Yield the regions between pairs of ops that are equally frequent on both sides.
+
+    An op that is several on one side is not searched for beyond such a pair.
+
+    Yields:
+        Ranges of indices of gaps, which have each gap once.
+    """
     ops_a = alignment.items[0].op_or_kernel
     ops_b = alignment.items[1].op_or_kernel
-    times_a = Counter(ops_a[item] for item in alignment.lane_items[0])
-    times_b = Counter(ops_b[item] for item in alignment.lane_items[1])
+    lane_items_a, lane_items_b = alignment.lane_items
+    times_in_a = Counter(ops_a[item] for item in lane_items_a)
+    times_in_b = Counter(ops_b[item] for item in lane_items_b)
+
     first = 0
-    for number, pair in enumerate(alignment.pairs):
+    for pair_index, pair in enumerate(alignment.pairs):
         if pair is None:
             continue
-        op_a = ops_a[pair[0]]
-        op_b = ops_b[pair[1]]
-        if times_a[op_a] == times_b[op_a] and times_a[op_b] == times_b[op_b]:
-            yield range(first, number + 1)
-            first = number + 1
+        item_a, item_b = pair
+        op_a = ops_a[item_a]
+        op_b = ops_b[item_b]
+        is_op_a_equally_frequent = times_in_a[op_a] == times_in_b[op_a]
+        is_op_b_equally_frequent = times_in_a[op_b] == times_in_b[op_b]
+        if is_op_a_equally_frequent and is_op_b_equally_frequent:
+            yield range(first, pair_index + 1)
+            first = pair_index + 1
     yield range(first, len(alignment.gaps))
 
 
-def _may_be_all_of(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
-    """Whether one item may do the work of several of `side`, rather than that of one of
-    them while the others are gone.
+def _may_be_all_of(
+    alignment: Alignment, side: int, own_items: list[int], other_item: int
+) -> bool:
+    """Return whether one item may do the work of several items together.
 
-    So it is if its tensor is larger than each of theirs and has MIN_SHARE_OF_ELEMENTS
-    of their sum. Where a shape is not known: if there are MIN_PIECES_WITHOUT_SHAPES,
-    and it takes much longer than the longest of them.
+    The alternative is that it does the work of one of them, and the others are gone. It
+    may be all of them if its tensor is larger than each of theirs and has
+    MIN_SHARE_OF_ELEMENTS of their sum. If a shape is unknown, it may be if they are at
+    least MIN_PIECES_WITHOUT_SHAPES and it takes much longer than the longest of them.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of `own_items`.
+        own_items: Several items of one op.
+        other_item: The only item of that op on the other side.
     """
-    mine = alignment.items[side]
+    own = alignment.items[side]
     other = alignment.items[1 - side]
-    elements = numel(other, one)
-    elements_of_many = []
-    for item in many[:MAX_LOOKED_UP_SHAPES]:
-        elements_of_item = numel(mine, item)
-        if elements_of_item is not None:
-            elements_of_many.append(elements_of_item)
-    looked_up = min(MAX_LOOKED_UP_SHAPES, len(many))
-    if elements is None or len(elements_of_many) < looked_up:
-        time_ns = other.compared_times[one]
-        longest_ns = max(mine.compared_times[item] for item in many)
-        is_longer = time_ns > longest_ns and not is_like(time_ns, longest_ns)
-        return len(many) >= MIN_PIECES_WITHOUT_SHAPES and is_longer
-    total = sum(elements_of_many) * len(many) // len(elements_of_many)
+    elements_of_other_item = numel(other, other_item)
+    elements_of_own_items = []
+    for item in own_items[:MAX_LOOKED_UP_SHAPES]:
+        elements = numel(own, item)
+        if elements is not None:
+            elements_of_own_items.append(elements)
+
+    looked_up = min(MAX_LOOKED_UP_SHAPES, len(own_items))
+    if elements_of_other_item is None or len(elements_of_own_items) < looked_up:
+        time_ns = other.compared_times[other_item]
+        longest_ns = max(own.compared_times[item] for item in own_items)
+        is_similar = are_similar_times(time_ns, longest_ns)
+        is_much_longer = time_ns > longest_ns and not is_similar
+        return len(own_items) >= MIN_PIECES_WITHOUT_SHAPES and is_much_longer
+
+    # The sum over all items, from those that were looked up.
+    total = sum(elements_of_own_items) * len(own_items) // len(elements_of_own_items)
+    is_larger_than_each = elements_of_other_item > max(elements_of_own_items)
     return (
-        elements > max(elements_of_many) and elements >= MIN_SHARE_OF_ELEMENTS * total
+        is_larger_than_each and elements_of_other_item >= MIN_SHARE_OF_ELEMENTS * total
     )
 
 
 def _group_many_with_one(
-    alignment: Alignment, side: int, many: list[int], one: int, region: range
+    alignment: Alignment,
+    side: int,
+    own_items: list[int],
+    other_item: int,
+    region: range,
 ) -> None:
-    """Groups several items of `side` with one of the other side, all of them in a region
-    of gaps, whether they are open or in pairs. These pairs are taken apart: a partner
-    that is not in the group becomes open."""
-    grouped = oriented(side, set(many), {one})
-    for number in alignment.pairs_inside(region):
-        alignment.take_apart(number, grouped)
+    """Group several items with one item of the other side, open or in pairs.
+
+    Pairs that have one of them are taken apart. A partner that is not part of the group
+    becomes open.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of `own_items`.
+        own_items: Several items of that side, ascending.
+        other_item: An item of the other side.
+        region: The indices of the gaps that all of them are in or between.
+    """
+    grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
+    for pair_index in alignment.pairs_inside(region):
+        alignment.take_apart(pair_index, (grouped_a, grouped_b))
     gaps = alignment.gaps[region.start : region.stop]
-    alignment.close(0, grouped[0], gaps)
-    alignment.close(1, grouped[1], gaps)
-    op = alignment.items[side].op_names[many[0]] or "the same kernel"
-    alignment.add(side, tuple(many), one, f"{op} {len(many)} times and once")
+    alignment.close(0, grouped_a, gaps)
+    alignment.close(1, grouped_b, gaps)
+    op = alignment.items[side].op_names[own_items[0]] or "the same kernel"
+    alignment.add(
+        side,
+        own_items=tuple(own_items),
+        other_item=other_item,
+        why=f"{op} {len(own_items)} times and once",
+    )
 
 
 class _OuterOp(NamedTuple):
     """An outermost op of the program in a gap."""
 
     name: str
-    nth: int  # among the ops of that name in the gap
+    occurrence: int  # counted from 0 among the ops of that name in the gap
 
 
-def _open_by_outer_op(
+def _open_items_by_outer_op(
     alignment: Alignment, side: int, open_items: list[int]
 ) -> dict[_OuterOp, list[int]]:
-    """Open items of a gap that compute, by the outermost op around them; without those
-    that are under no op."""
+    """Divide open items of a gap by the outermost op around them.
+
+    Items that do not compute, or that are under no op, are left out.
+    """
     items = alignment.items[side]
     with_outer_op = [
-        item for item in open_items if items.outer[item] >= 0 and items.computes[item]
+        item
+        for item in open_items
+        if items.outermost_ops[item] >= 0 and items.computes[item]
     ]
     ops_of_name: Counter[str] = Counter()  # so far
     open_by_outer_op = {}
-    for row, members in by_key(with_outer_op, items.outer.__getitem__).items():
+    for row, members in by_key(with_outer_op, items.outermost_ops.__getitem__).items():
         name = items.trace.name_of(row)
-        open_by_outer_op[_OuterOp(name=name, nth=ops_of_name[name])] = members
+        outer_op = _OuterOp(name=name, occurrence=ops_of_name[name])
+        open_by_outer_op[outer_op] = members
         ops_of_name[name] += 1
     return open_by_outer_op
 
 
 def _may_correspond_by_position(
-    alignment: Alignment, side: int, many: list[int], one: int
+    alignment: Alignment, side: int, own_items: list[int], other_item: int
 ) -> bool:
-    """Whether the names of some items of `side` and of one item of the other side allow
-    that they do the same work, which only their position says.
+    """Return whether names allow that items do the same work, as their position says.
 
-    Several items and one: only if the ops of all of them are known and that of the one
-    is not, as for a kernel launched by the user's own code. One item and one: if they
-    are of the same kind of work or, where neither has a kind, if their ops have the
-    same name or an op is unknown.
+    Several items may correspond to one item only if all of their ops are known and that
+    of the one is not, as for a kernel that the user's own code launched. One item may
+    correspond to one if they are of the same kind of work. If neither has a kind, their
+    ops have to have the same name, or one op has to be unknown.
+
+    Args:
+        alignment: Two aligned lanes.
+        side: The side of `own_items`.
+        own_items: Open items of a gap; at least one.
+        other_item: The only open item of the other side in the gap.
     """
-    mine = alignment.items[side]
+    own = alignment.items[side]
     other = alignment.items[1 - side]
-    other_op = other.op_names[one]
-    if len(many) > 1:
-        return other_op == "" and all(mine.op_names[item] for item in many)
-    own_op = mine.op_names[many[0]]
-    own_kind = work_class(own_op, mine.names[many[0]])
-    other_kind = work_class(other_op, other.names[one])
+    other_op = other.op_names[other_item]
+    if len(own_items) > 1:
+        return other_op == "" and all(own.op_names[item] for item in own_items)
+
+    own_op = own.op_names[own_items[0]]
+    own_kind = work_class(own_op, own.names[own_items[0]])
+    other_kind = work_class(other_op, other.names[other_item])
     if own_kind or other_kind:
         return own_kind == other_kind
     return not own_op or not other_op or stem(own_op) == stem(other_op)

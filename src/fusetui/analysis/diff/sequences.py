@@ -1,11 +1,11 @@
-"""Pairs two sequences of numbers, in order: the equal ones, or the nearest ones.
+"""Pairs two sequences of numbers in order: equal numbers, or the nearest ones.
 
-The longest common subsequence takes nearly linear time. Short stretches are solved
-exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation revisited, 2004):
-each row of the table is one Python integer. Longer ones are first cut at anchors:
-numbers that occur once on both sides (the patience diff), else pairs found by windows
-that slide along both, or the n-th occurrences of a number on both sides, whichever are
-more.
+Equal numbers are paired by a longest common subsequence, in nearly linear time. Short
+stretches are solved exactly by bit-parallel dynamic programming (H. Hyyrö, Bit-parallel
+LCS-length computation revisited, 2004): each row of the table is one Python integer.
+Longer stretches are first cut at *anchors*: numbers that occur once on both sides (the
+patience diff). If there are none, the anchors are pairs found by windows that slide
+along both sides, or the n-th occurrences of a number on both sides, whichever are more.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int64s, ordinals
 
 Pair = tuple[int, int]
-"""A place in A and a place in B."""
+"""A position in A and a position in B."""
 
 MAX_CELLS = 1 << 28
-"""Of the largest table that is solved exactly: 32 MB of bits."""
+"""The size of the largest table that is solved exactly: 32 MB of bits."""
 
 MAX_CELLS_UNTRIMMED = 64
 """Tables up to this size are solved without trimming."""
 
 WINDOW = 2048
-"""So many numbers of each side are solved exactly at a time; of the pairs, those in the
-first halves are kept."""
+"""This many numbers of each side are solved exactly at a time where windows slide along
+both sides. Only pairs in the first halves of two windows are used."""
 
 MAX_CUTS = 40
 """Stretches that are still too long after this many successive cuts stay unmatched."""
 
 MAX_CLOSEST_CELLS = 1 << 22
-"""Sequences that take more comparisons are not paired by `closest`."""
+"""Sequences that take more comparisons than this are not paired by `closest`."""
 
 MAX_APART_DIVISOR = 4
-"""Two times are alike if they differ by at most one part in so many of the longer
-one."""
+"""Two times are alike if they differ by at most the longer one divided by this."""
 
 
 class Stretch(NamedTuple):
-    """The places of both sides that are still to be paired: those from `first_*` up to,
-    but without, `last_*`."""
+    """The positions of both sides that are still to be paired.
+
+    Each side has the positions from `first_*` up to, but without, `last_*`.
+    """
 
     first_a: int
     last_a: int
@@ -61,13 +62,18 @@ class _Task(NamedTuple):
     """A stretch that `match` has yet to pair."""
 
     stretch: Stretch
-    cuts: int  # that were made before
+    cuts: int  # how many cuts at anchors led to this stretch
 
 
 def match(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs (i, j) with a[i] == b[j], ascending on both sides: a longest common
-    subsequence where the table of what remains after trimming is small enough
-    (MAX_CELLS), else a long one."""
+    """Pair equal numbers of two sequences, in order.
+
+    The pairs are a longest common subsequence if the table of what remains after
+    trimming is small enough (MAX_CELLS), else a long common subsequence.
+
+    Returns:
+        Pairs (i, j) with a[i] == b[j], ascending on both sides.
+    """
     pairs: list[Pair] = []
     whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     tasks = [_Task(stretch=whole, cuts=0)]
@@ -80,57 +86,77 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
             pairs += trimmed.pairs
         if not stretch.cells:
             continue
-        of_a = a[stretch.first_a : stretch.last_a]
-        of_b = b[stretch.first_b : stretch.last_b]
+
+        part_of_a = a[stretch.first_a : stretch.last_a]
+        part_of_b = b[stretch.first_b : stretch.last_b]
         if stretch.cells <= MAX_CELLS:
-            common = longest_common(of_a.tolist(), of_b.tolist())
+            common = longest_common(part_of_a.tolist(), part_of_b.tolist())
             pairs += _shifted(common, stretch)
         elif task.cuts < MAX_CUTS:
-            anchors = _shifted(_anchors(of_a, of_b), stretch)
+            anchors = _shifted(_anchors(part_of_a, part_of_b), stretch)
             pairs += anchors
             tasks += _tasks_between(anchors, stretch, task.cuts + 1)
     return sorted(pairs)
 
 
 def _tasks_between(anchors: list[Pair], stretch: Stretch, cuts: int) -> list[_Task]:
-    """What is to be paired between these anchors of a stretch, after so many cuts;
-    nothing without anchors."""
+    """List what is to be paired between the anchors of a stretch.
+
+    Without anchors, nothing is: the stretch stays unmatched.
+
+    Args:
+        anchors: Pairs within the stretch, ascending.
+        stretch: The stretch that is cut at its anchors.
+        cuts: How many successive cuts have been made, this one included.
+    """
     if not anchors:
         return []
-    tasks = []
-    for gap in gaps(anchors, stretch):
-        if gap.cells:
-            tasks.append(_Task(stretch=gap, cuts=cuts))
-    return tasks
+    return [
+        _Task(stretch=gap, cuts=cuts) for gap in gaps(anchors, stretch) if gap.cells
+    ]
 
 
 def _shifted(pairs: Iterable[Pair], stretch: Stretch) -> list[Pair]:
-    """Pairs of a stretch as places of the whole sequences."""
+    """Turn positions within a stretch into positions of the whole sequences."""
     return [(i + stretch.first_a, j + stretch.first_b) for i, j in pairs]
 
 
 def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs of equal numbers, ascending on both sides, between which the rest is
-    paired: of numbers that occur once on both sides or, if there are none, by sliding
-    windows or by occurrence, whichever gives more."""
-    unique = _longest_ascending(_unique(a), _unique(b))
+    """Choose pairs of equal numbers at which a long stretch is cut.
+
+    Numbers that occur once on both sides are the best anchors. If there are none, the
+    anchors are found by sliding windows or by occurrence, whichever gives more.
+
+    Returns:
+        Pairs that ascend on both sides.
+    """
+    unique = _longest_ascending(_position_of_unique(a), _position_of_unique(b))
     if unique:
         return unique
-    by_windows = _slide(a, b)
-    by_occurrence = _longest_ascending(_nth(a), _nth(b))
+    by_windows = _pairs_by_sliding_windows(a, b)
+    by_occurrence = _longest_ascending(
+        _position_of_occurrence(a), _position_of_occurrence(b)
+    )
     return max(by_windows, by_occurrence, key=len)
 
 
 def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
-    """How often each of the values occurs in a sequence; shape [values]."""
+    """Count how often each of the values occurs in a sequence."""
+    # In a sorted sequence, equal numbers lie between their two insertion positions.
     ordered = np.sort(sequence)
     after_last = np.searchsorted(ordered, values, "right")
     return after_last - np.searchsorted(ordered, values)
 
 
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
-    """The stretches before, between and after ascending pairs within a stretch: one
-    more than there are pairs, some of them empty."""
+    """Yield the stretches before, between and after pairs.
+
+    There is one gap more than there are pairs. Gaps may be empty.
+
+    Args:
+        pairs: Pairs within the stretch, ascending on both sides.
+        stretch: The stretch that the pairs divide.
+    """
     first_a = stretch.first_a
     first_b = stretch.first_b
     for i, j in pairs:
@@ -146,68 +172,85 @@ def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
 
 
 def longest_common(a: list[int], b: list[int]) -> list[Pair]:
-    """The pairs (i, j), a[i] == b[j], of one longest common subsequence; in time len(a)
-    * len(b) / 64.
+    """Return one longest common subsequence of two sequences.
+
+    It takes time proportional to len(a) * len(b) / 64.
+
+    Returns:
+        Pairs (i, j) with a[i] == b[j], ascending on both sides.
 
     >>> longest_common([1, 2, 3], [2, 3, 1])
     [(1, 0), (2, 1)]
     """
-    return _traced(_table(a, b), len(a), len(b))
+    return _trace_back(_table_rows(a, b), len(a), len(b))
 
 
-def _traced(rows: list[int], size_a: int, size_b: int) -> list[Pair]:
-    """The pairs of one longest common subsequence of a[:size_a] and b[:size_b], traced
-    back from its end through the rows of `_table(a, b)`."""
+def _trace_back(table_rows: list[int], size_a: int, size_b: int) -> list[Pair]:
+    """Read the pairs of one longest common subsequence from its table.
+
+    Args:
+        table_rows: The rows that `_table_rows(a, b)` returned.
+        size_a: The subsequence is that of a[:size_a] and b[:size_b].
+        size_b: See `size_a`.
+    """
     pairs: list[Pair] = []
     i = size_a
     j = size_b
     while i and j:
-        if rows[i - 1] >> (j - 1) & 1:
+        # A bit of 1: b[j - 1] adds nothing to the subsequence.
+        if table_rows[i - 1] >> (j - 1) & 1:
             j -= 1
             continue
+        # The bit is 0. If it is 1 in the row above, a[i - 1] and b[j - 1] are a pair.
         i -= 1
-        if not i or rows[i - 1] >> (j - 1) & 1:
+        if not i or table_rows[i - 1] >> (j - 1) & 1:
             j -= 1
             pairs.append((i, j))
     return pairs[::-1]
 
 
-def _table(a: list[int], b: list[int]) -> list[int]:
-    """The rows of the table of longest common subsequences, each a number of len(b)
-    bits: bit j of row i is 0 where that of a[: i + 1] and b[: j + 1] is longer than
-    that of a[: i + 1] and b[:j]. (Hyyrö, see above.)"""
-    places: dict[int, int] = {}
+def _table_rows(a: list[int], b: list[int]) -> list[int]:
+    """Compute the table of longest common subsequences, by Hyyrö's algorithm.
+
+    Returns:
+        One row per number of `a`, as an integer of len(b) bits. Bit j of row i is 0
+        where the longest common subsequence of a[: i + 1] and b[: j + 1] is longer than
+        that of a[: i + 1] and b[:j].
+    """
+    # For each number, an integer whose bits say where it occurs in b.
+    positions_in_b: dict[int, int] = {}
     for j, number in enumerate(b):
-        places[number] = places.get(number, 0) | 1 << j
-    full = (1 << len(b)) - 1
-    row = full
+        positions_in_b[number] = positions_in_b.get(number, 0) | 1 << j
+
+    all_bits = (1 << len(b)) - 1
+    row = all_bits
     rows: list[int] = []
     for number in a:
-        hits = row & places.get(number, 0)
-        row = ((row + hits) | (row - hits)) & full
+        hits = row & positions_in_b.get(number, 0)
+        row = ((row + hits) | (row - hits)) & all_bits
         rows.append(row)
     return rows
 
 
 class _Trimmed(NamedTuple):
-    """A stretch without what both sides begin and end with."""
+    """A stretch without the equal numbers at its beginning and its end."""
 
-    stretch: Stretch
+    stretch: Stretch  # what remains
     pairs: list[Pair]  # of what was cut off
 
 
 def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
-    """Pairs the equal numbers with which both sides of a stretch begin, then those with
-    which they end."""
-    of_a = a[stretch.first_a : stretch.last_a]
-    of_b = b[stretch.first_b : stretch.last_b]
-    size = min(len(of_a), len(of_b))
-    head = _length_of_run(of_a[:size] == of_b[:size])
+    """Pair the equal numbers with which both sides begin, then those at their ends."""
+    part_of_a = a[stretch.first_a : stretch.last_a]
+    part_of_b = b[stretch.first_b : stretch.last_b]
+    size = min(len(part_of_a), len(part_of_b))
+    head = _leading_true(part_of_a[:size] == part_of_b[:size])
+
     size_left = size - head
-    # backward from the end
-    tail = _length_of_run(
-        of_a[::-1][:size_left] == of_b[::-1][:size_left],
-    )
+    backward_a = part_of_a[::-1][:size_left]
+    backward_b = part_of_b[::-1][:size_left]
+    tail = _leading_true(backward_a == backward_b)
+
     first_a, last_a, first_b, last_b = stretch
     pairs = [(first_a + n, first_b + n) for n in range(head)]
     pairs += [(last_a - n, last_b - n) for n in range(tail, 0, -1)]
@@ -220,196 +263,262 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
     return _Trimmed(stretch=rest, pairs=pairs)
 
 
-def _length_of_run(flags: Flags) -> int:
-    """How many flags at the beginning are true."""
+def _leading_true(flags: Flags) -> int:
+    """Count the flags that are true before the first one that is not."""
     return int(np.argmin(np.append(flags, False)))
 
 
-def _slide(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs of equal numbers, ascending on both sides, from windows that move along
-    both. What occurs on one side only is left out before."""
-    places_a = np.flatnonzero(np.isin(a, b)).tolist()
-    places_b = np.flatnonzero(np.isin(b, a)).tolist()
-    pairs = _slide_over(a[places_a].tolist(), b[places_b].tolist())
-    return [(places_a[i], places_b[j]) for i, j in pairs]
+def _pairs_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
+    """Pair equal numbers, in order, by windows that move along both sequences.
+
+    What occurs on one side only is left out before.
+    """
+    positions_a = np.flatnonzero(np.isin(a, b)).tolist()
+    positions_b = np.flatnonzero(np.isin(b, a)).tolist()
+    common_a = a[positions_a].tolist()
+    common_b = b[positions_b].tolist()
+    pairs = _slide_windows_over(common_a, common_b)
+    return [(positions_a[i], positions_b[j]) for i, j in pairs]
 
 
-def _slide_over(a: list[int], b: list[int]) -> list[Pair]:
-    """As `_slide`, of two sequences as they are.
+def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
+    """Pair equal numbers, in order, by windows that move along both sequences.
 
-    The windows move past the last pair that was kept, and at least WINDOW / 4 places on
-    one of the sides.
+    After each step the windows begin behind the last pair, and at least WINDOW / 4
+    positions further on one of the sides.
     """
     pairs: list[Pair] = []
-    i = 0
-    j = 0
-    while i < len(a) and j < len(b):
-        window_a = a[i : i + WINDOW]
-        window_b = b[j : j + WINDOW]
-        is_last = i + WINDOW >= len(a) and j + WINDOW >= len(b)
-        of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
-        pairs += [(i + x, j + y) for x, y in of_window]
-        last_x, last_y = of_window[-1] if of_window else (0, 0)
-        skipped = max(1, WINDOW // 4 - max(last_x, last_y))
-        i += last_x + skipped
-        j += last_y + skipped
+    begin_a = 0
+    begin_b = 0
+    while begin_a < len(a) and begin_b < len(b):
+        window_a = a[begin_a : begin_a + WINDOW]
+        window_b = b[begin_b : begin_b + WINDOW]
+        is_last = begin_a + WINDOW >= len(a) and begin_b + WINDOW >= len(b)
+        pairs_of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
+        pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
+
+        last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
+        skipped = max(1, WINDOW // 4 - max(last_i, last_j))
+        begin_a += last_i + skipped
+        begin_b += last_j + skipped
     return pairs
 
 
 def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]:
-    """The pairs of equal numbers of two windows that are kept, as places in them: of
-    the last windows all, of others those in the first halves."""
+    """Pair the equal numbers of two windows, as positions in them.
+
+    Except in the last windows, only pairs in the first halves are returned: what comes
+    after the windows may change the pairs near their end.
+    """
     if is_last:
         return longest_common(a, b)
-    return [pair for pair in _open_ended(a, b) if max(pair) < WINDOW // 2]
+    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW // 2]
 
 
-class _End(NamedTuple):
-    """Where an alignment may end that reaches the end of one of two windows: it is that
-    of a[:size_a] and b[:size_b]."""
+class _AlignmentEnd(NamedTuple):
+    """Where an alignment may end that reaches the end of one of two windows.
 
-    skipped: int  # elements of both that are in no pair
-    reach: int  # how much of the window it aligns whose end it need not reach
+    It is the alignment of a[:size_a] and b[:size_b].
+    """
+
+    skipped: int  # numbers of both parts that are in no pair
+    reach: int  # how much it aligns of the window whose end it need not reach
     size_a: int
     size_b: int
 
 
-def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
-    """The pairs of the alignment that reaches the end of `a` or of `b` and skips the
-    fewest elements; of equals the one that reaches farthest on the other side.
+def _open_ended_pairs(a: list[int], b: list[int]) -> list[Pair]:
+    """Align two windows so that the end of only one of them has to be reached.
 
-    A longest common subsequence of both would skip elements at the ends of both
-    windows, because they are equally long. It is returned only where the two windows
-    have so little in common that the other alignment pairs at most half of `a`.
+    The windows are equally long, but what corresponds in them need not be. So a longest
+    common subsequence of both would skip numbers at the ends. Instead, the alignment
+    that skips the fewest numbers is returned; of equals, the one that reaches farthest
+    on the other side.
+
+    If the windows have so little in common that this alignment pairs at most half of
+    `a`, a longest common subsequence of both is returned.
     """
-    rows = _table(a, b)
+    table_rows = _table_rows(a, b)
     best = min(
-        _ends(rows, len(a), len(b)),
+        _alignment_ends(table_rows, len(a), len(b)),
         key=lambda end: (end.skipped, -end.reach, end.size_a, end.size_b),
     )
-    pairs = _traced(rows, best.size_a, best.size_b)
+    pairs = _trace_back(table_rows, best.size_a, best.size_b)
     if 2 * len(pairs) > len(a):
         return pairs
-    return _traced(rows, len(a), len(b))
+    return _trace_back(table_rows, len(a), len(b))
 
 
-def _ends(rows: list[int], len_a: int, len_b: int) -> Iterator[_End]:
-    """Where an alignment of two windows may end: first at the end of `a`, then at the
-    end of `b`. `rows`: of `_table`; `len_a`, `len_b`: how long the windows are."""
+def _alignment_ends(
+    table_rows: list[int], len_a: int, len_b: int
+) -> Iterator[_AlignmentEnd]:
+    """Yield where an alignment of two windows may end.
+
+    Those that reach the end of `a` come first, then those that reach the end of `b`.
+
+    Args:
+        table_rows: The rows that `_table_rows(a, b)` returned.
+        len_a: The length of the window of A.
+        len_b: The length of the window of B.
+    """
     pairs_so_far = 0
     for j in range(len_b):
-        # bit j of the last row is 0 where the pairs with a become one more at b[j]
-        pairs_so_far += 1 - (rows[-1] >> j & 1)
+        # Bit j of the last row is 0 where b[j] adds one pair to those with all of a.
+        pairs_so_far += 1 - (table_rows[-1] >> j & 1)
         size_b = j + 1
         skipped = len_a + size_b - 2 * pairs_so_far
-        yield _End(skipped, reach=size_b, size_a=len_a, size_b=size_b)
-    for size_a, row in enumerate(rows, 1):
+        yield _AlignmentEnd(skipped, reach=size_b, size_a=len_a, size_b=size_b)
+
+    for size_a, row in enumerate(table_rows, 1):
+        # Each bit of 0 is a pair.
         pairs_of_row = len_b - row.bit_count()
         skipped = size_a + len_b - 2 * pairs_of_row
-        yield _End(skipped, reach=size_a, size_a=size_a, size_b=len_b)
+        yield _AlignmentEnd(skipped, reach=size_a, size_a=size_a, size_b=len_b)
 
 
-def _unique(numbers: Int64s) -> dict[Hashable, int]:
-    """{number: its place}, of the numbers that occur once."""
-    values, first, count = np.unique(numbers, return_index=True, return_counts=True)
-    is_unique = count == 1
-    places = zip(values[is_unique].tolist(), first[is_unique].tolist(), strict=True)
-    return dict(places)
+def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
+    """Return {number: its position} for the numbers that occur once."""
+    values, first_positions, counts = np.unique(
+        numbers, return_index=True, return_counts=True
+    )
+    is_unique = counts == 1
+    unique_values = values[is_unique].tolist()
+    return dict(zip(unique_values, first_positions[is_unique].tolist(), strict=True))
 
 
-def _nth(numbers: Int64s) -> dict[Hashable, int]:
-    """{(number, how often it occurred before): its place}."""
+def _position_of_occurrence(numbers: Int64s) -> dict[Hashable, int]:
+    """Return {(number, how often it occurred before): its position}."""
     keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
-    return {key: place for place, key in enumerate(keys)}
+    return {key: position for position, key in enumerate(keys)}
 
 
 def _longest_ascending(
-    places_a: Mapping[Hashable, int], places_b: Mapping[Hashable, int]
+    positions_a: Mapping[Hashable, int], positions_b: Mapping[Hashable, int]
 ) -> list[Pair]:
-    """The places in A and in B of the keys that both have: the most of them that ascend
-    on both sides, in time n log n (a longest increasing subsequence, by patience
-    sorting)."""
+    """Return the most pairs of common keys that ascend on both sides.
+
+    This is a longest increasing subsequence, by patience sorting in time n log n.
+
+    Args:
+        positions_a: The position in A of each key.
+        positions_b: The position in B of each key.
+    """
     pairs = []
-    for key, place in places_a.items():
-        if key in places_b:
-            pairs.append((place, places_b[key]))
+    for key, position in positions_a.items():
+        if key in positions_b:
+            pairs.append((position, positions_b[key]))
     pairs.sort()
-    # of the chains of each length, the one that ends first in B
+
+    # Pairs are taken one after another. Of the ascending chains of each length, the one
+    # that ends first in B is remembered: where it ends, and the index of its last pair.
     ends_in_b: list[int] = []
-    last_of_chain: list[int] = []
-    before: list[int] = []  # for each pair the one before it in its chain, -1 for none
-    for number, (_, j) in enumerate(pairs):
+    last_pair_of_chain: list[int] = []
+    previous_pair: list[int] = []  # of each pair in its chain, -1 for the first one
+    for index, (_, j) in enumerate(pairs):
         length = bisect_left(ends_in_b, j)
-        before.append(last_of_chain[length - 1] if length else -1)
+        previous_pair.append(last_pair_of_chain[length - 1] if length else -1)
         if length == len(ends_in_b):
             ends_in_b.append(j)
-            last_of_chain.append(number)
+            last_pair_of_chain.append(index)
         else:
             ends_in_b[length] = j
-            last_of_chain[length] = number
-    number = last_of_chain[-1] if last_of_chain else -1
+            last_pair_of_chain[length] = index
+
+    # Follow the longest chain back from its last pair.
     chain: list[Pair] = []
-    while number >= 0:
-        chain.append(pairs[number])
-        number = before[number]
+    index = last_pair_of_chain[-1] if last_pair_of_chain else -1
+    while index >= 0:
+        chain.append(pairs[index])
+        index = previous_pair[index]
     return chain[::-1]
 
 
-def is_like(a: float, b: float) -> bool:
-    """Whether two times may be of the same work at another place or in another step:
-    they differ by at most a quarter of the longer one."""
+def are_similar_times(a: float, b: float) -> bool:
+    """Return whether two times may be of the same work.
+
+    The same work takes another time at another position or in another step, but the
+    times differ by at most a quarter of the longer one.
+    """
     return MAX_APART_DIVISOR * abs(a - b) <= max(a, b)
 
 
-def is_feasible(few: int, many: int) -> bool:
-    """Whether `closest` takes no more than MAX_CLOSEST_CELLS comparisons for so many
-    things: each of the few with all that may be its partner."""
-    return few * (many - few + 1) <= MAX_CLOSEST_CELLS
+def is_feasible(shorter: int, longer: int) -> bool:
+    """Return whether `closest` takes at most MAX_CLOSEST_CELLS comparisons.
+
+    Args:
+        shorter: How many things the shorter sequence has.
+        longer: How many things the longer sequence has.
+    """
+    candidates = longer - shorter + 1
+    return shorter * candidates <= MAX_CLOSEST_CELLS
 
 
-def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[int]:
-    """For each of the few, in order, the place of its partner among the many: these
-    ascend, and the sum of the differences of partners is minimal. Things are numbers or
-    rows of an array [things, features], whose differences are summed.
+def closest(
+    shorter: Sequence[int] | Int64s, longer: Sequence[int] | Int64s
+) -> list[int]:
+    """Choose a partner in the longer sequence for each thing of the shorter one.
+
+    The partners ascend, and the sum of the differences between partners is minimal.
+
+    Args:
+        shorter: Numbers, or an array [things, features] whose differences are summed.
+        longer: The same of the other sequence, which is at least as long.
+
+    Returns:
+        For each thing of the shorter sequence, the position of its partner.
 
     >>> closest([10, 20], [9, 15, 21])
     [0, 2]
     """
-    spare = len(many) - len(few)
-    costs = _differences(_features(few), _features(many), spare)
-    return in_order(costs, spare)
+    surplus = len(longer) - len(shorter)
+    costs = _differences(_as_features(shorter), _as_features(longer), surplus)
+    return cheapest_in_order(costs, surplus)
 
 
-def _differences(of_few: Int64s, of_many: Int64s, spare: int) -> Iterator[Int64s]:
-    """For each of the few how far the `spare` + 1 of the many are from it that may be
-    its partner. Arguments: features, of shape [things, features]."""
-    for n, features in enumerate(of_few):
-        candidates = of_many[n : n + spare + 1]
+def _differences(shorter: Int64s, longer: Int64s, surplus: int) -> Iterator[Int64s]:
+    """Yield how far each thing of the shorter sequence is from its candidates.
+
+    Args:
+        shorter: Features of the shorter sequence, of shape [things, features].
+        longer: Features of the longer sequence.
+        surplus: How many things more it has. Thing n has the candidates n to
+            n + `surplus`.
+    """
+    for index, features in enumerate(shorter):
+        candidates = longer[index : index + surplus + 1]
         yield np.abs(candidates - features).sum(axis=1)
 
 
-def _features(things: Sequence[int] | Int64s) -> Int64s:
-    """The features of things, shape [things, features]; a number is its only
-    feature."""
+def _as_features(things: Sequence[int] | Int64s) -> Int64s:
+    """Return the features of things, [things, features]; a number is one feature."""
     features = np.array(things, dtype=np.int64)
     return features[:, None] if features.ndim == 1 else features
 
 
-def in_order(costs: Iterable[Int64s], spare: int) -> list[int]:
-    """For each of the few, in order, the place of its partner among the many: these
-    ascend, and the sum of the costs is minimal; of equals the earliest places.
+def cheapest_in_order(costs: Iterable[Int64s], surplus: int) -> list[int]:
+    """Choose partners in order so that the sum of their costs is minimal.
 
-    The many are `spare` more than the few, so that the partner of number n is one of n
-    to n + `spare`. `costs` has an array of shape [spare + 1] for each of the few: what
-    each of these would cost.
+    This is dynamic programming. The partner of thing n of the shorter sequence is one
+    of n to n + `surplus`. Of solutions that cost the same, the earliest positions are
+    chosen.
+
+    Args:
+        costs: For each thing of the shorter sequence, what each of its `surplus` + 1
+            candidates costs.
+        surplus: How many things more the longer sequence has.
+
+    Returns:
+        For each thing of the shorter sequence, the position of its partner; ascending.
     """
-    # best[n][s]: the least cost of the first n of the few, where s of the many are
-    # skipped before the partner of the last of these
-    best = [np.zeros(spare + 1, dtype=np.int64)]
-    for row in costs:
-        best.append(np.minimum.accumulate(best[-1]) + row)
+    # best[n][s] is the least cost of the first n things if s things of the longer
+    # sequence are skipped before the partner of the last of them.
+    best = [np.zeros(surplus + 1, dtype=np.int64)]
+    for costs_of_candidates in costs:
+        best.append(np.minimum.accumulate(best[-1]) + costs_of_candidates)
+
+    # Trace the choices back from the last thing.
     partners: list[int] = []
-    skipped = spare
+    skipped = surplus
     for n in range(len(best) - 1, 0, -1):
         skipped = int(best[n][: skipped + 1].argmin())
         partners.append(n - 1 + skipped)

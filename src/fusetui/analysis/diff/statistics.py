@@ -1,5 +1,8 @@
-"""Medians, means, intervals of ratios, and the steps that represent all, from durations
-alone."""
+"""Means, medians, intervals of ratios, and the steps that represent all steps.
+
+Everything here is computed from durations alone. Arrays of samples have the shape
+[steps] or [steps, columns], where a column is a piece of work.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ FEW_STEPS = 5
 a probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
 FEW_ROUNDS = 6
-"""A verdict on steps that took turns needs this many: the signed-rank test rejects
-nothing at 5 % of five, because 2 of 32 signs are all alike."""
+"""A verdict on steps that took turns needs this many rounds: the signed-rank test
+rejects nothing at 5 % of five, because 2 of 32 signs are all alike."""
 
 CONFIDENCE = 95  # the confidence level of an interval, in percent
 
@@ -35,27 +38,30 @@ of ns."""
 MICROSECOND_NS = 1000
 
 STEPS_FOR_CORRELATION = 10
-"""With fewer steps, how one depends on the one before is not estimated."""
+"""With fewer steps, the correlation of successive steps is not estimated."""
 
 STEPS_FOR_TREND = 4  # with fewer, no trend is significant
 
 MAX_EXACT_STEPS = 60
-"""Up to so many steps on a side, the distribution of the rank test is counted out;
-beyond, it is normal."""
+"""Up to this many steps on a side, the distribution of the rank test is counted out;
+beyond, it is taken as normal."""
 
-MAX_EXACT_ROUNDS = 100  # the same for the signed-rank test
+MAX_EXACT_ROUNDS = 100
+"""Up to this many rounds, the distribution of the signed-rank test is counted out."""
 
 MAX_SHARE_OFF = 0.005
 """The mean time of the usual steps is within this share of the median."""
 
 MIN_USUAL_STEPS = 3
-"""At least so many steps are chosen of FEW_STEPS or more: the times of single pieces in
-one or two steps are chance."""
+"""At least this many steps are usual of FEW_STEPS or more: the times of single pieces
+in one or two steps are chance."""
 
 
 def mean(samples: Int64s) -> Int64s:
-    """The mean along the first axis, in whole numbers, halves rounded away from zero; 0
-    of no samples."""
+    """Return the mean over the first axis, rounded to whole numbers.
+
+    Halves are rounded away from zero. The mean of no samples is 0.
+    """
     count = max(1, len(samples))
     total = samples.sum(axis=0)
     magnitude = (2 * np.abs(total) + count) // (2 * count)
@@ -63,27 +69,28 @@ def mean(samples: Int64s) -> Int64s:
 
 
 class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
-    """The least and the greatest of the middle half of samples, along the first
-    axis."""
+    """The least and the greatest of the middle half of samples, one per column."""
 
     low: Int64s
     high: Int64s
 
     def overlaps(self, other: MiddleHalf) -> Flags:
-        """Whether the two have a value in common, for each column."""
+        """Return for each column whether the two have a value in common."""
         return np.asarray((self.low <= other.high) & (other.low <= self.high))
 
 
 def middle_half(samples: Int64s) -> MiddleHalf:
-    """The middle half of samples, along the first axis; of fewer than five samples,
-    that is all of them."""
+    """Return the range of the middle half of samples over the first axis.
+
+    Of fewer than five samples, that is the range of all of them.
+    """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return MiddleHalf(low=ordered[last // 4], high=ordered[last - last // 4])
 
 
 def midmean(samples: Int64s) -> Int64s:
-    """The mean of the middle half of samples along the first axis, in whole numbers."""
+    """Return the mean of the middle half of samples over the first axis, rounded."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return mean(ordered[last // 4 : last - last // 4 + 1])
@@ -92,75 +99,95 @@ def midmean(samples: Int64s) -> Int64s:
 def far_apart(
     a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
 ) -> Flags:
-    """Whether, for each column of samples [steps, columns] (ns), the medians of the two
-    sides differ by more than FLOOR_PERCENT, FLOOR_NS and a tick of the clock, and their
-    middle halves do not overlap; shape [columns].
+    """Return for each column whether the times of A and B are clearly different.
 
-    `paired`: the n-th steps of both sides vary together. Then it is enough that every
-    step of B takes longer than that of A, or every one less long, by as much at the
-    median: a step that is slow on both sides makes the times of all steps overlap.
+    They are if their medians differ by more than FLOOR_PERCENT, FLOOR_NS and a tick of
+    the clock, and their middle halves do not overlap.
+
+    If the steps are paired, it is also enough that every step of B takes longer than
+    that of A (or every one less long), by as much at the median. A step that is slow on
+    both sides would make the times of all steps overlap.
+
+    Args:
+        a: Samples of A in ns, [steps, columns].
+        b: Samples of B in ns, with the same columns.
+        resolution_ns: The tick of the clock.
+        paired: Whether the n-th steps of both sides vary together.
     """
     median_a = medians(a)
     median_b = medians(b)
     share_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
+
     is_far = np.abs(median_b - median_a) > floor_ns
     is_far &= ~middle_half(a).overlaps(middle_half(b))
     if paired:
         changes_ns = b - a
-        always_longer = (changes_ns > 0).all(axis=0)
-        always_shorter = (changes_ns < 0).all(axis=0)
+        is_always_longer = (changes_ns > 0).all(axis=0)
+        is_always_shorter = (changes_ns < 0).all(axis=0)
         is_large = np.abs(medians(changes_ns)) > floor_ns
-        is_far |= (always_longer | always_shorter) & is_large
+        is_far |= (is_always_longer | is_always_shorter) & is_large
     return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:
-    """The tick of the clocks (ns): 1000 if all times of any of these samples are whole
-    microseconds, 0 when finer."""
-    for of_side in samples:
-        if of_side.size and not (of_side % MICROSECOND_NS).any():
+    """Return the tick of the clocks in ns: 1000, or 0 if it is finer.
+
+    It is 1000 if all times of any of the arguments are whole microseconds.
+    """
+    for samples_of_side in samples:
+        if samples_of_side.size and not (samples_of_side % MICROSECOND_NS).any():
             return MICROSECOND_NS
     return 0
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """How long a step of B takes, divided by how long one of A takes."""
+    """How long a step of B takes, divided by how long a step of A takes."""
 
     ratio: float
     low: float | None = None  # of the interval at CONFIDENCE; None with too few steps
     high: float | None = None
-    # by how much the run drifted from its first to its last step, as a share: see `drift`
+    # How much longer the last step of a run took than its first, as a share: see
+    # `drift`.
     drift_a: float = 0.0
     drift_b: float = 0.0
 
 
 def ratio_interval(a: Int64s, b: Int64s) -> Interval:
-    """The interval of B / A by the rank test of Mann, Whitney and Wilcoxon: all ratios
-    that it does not reject at 5 %, widened by the drift of the runs and by the
-    correlation of successive steps.
+    """Estimate the ratio B / A of two separate runs, with its interval.
 
-    `a`, `b`: durations in order of time; four on each side are enough to reject any
-    ratio. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows
-    how much a run at another time may differ, whatever is compared.
+    The interval has all ratios that the rank test of Mann, Whitney and Wilcoxon does
+    not reject at 5 % (E. L. Lehmann, Nonparametrics, 1975: chapter 2). It is widened by
+    the correlation of successive steps, and by the drift of the runs, which shows how
+    much a run at another time may differ whatever is compared.
+
+    Args:
+        a: Durations of the steps of A in order of time, in ns. Four steps on each side
+            are enough to reject any ratio.
+        b: Durations of the steps of B.
     """
     ratio = median(b) / max(1, median(a))
-    before = a[a > 0]
-    after = b[b > 0]
-    if not len(before) or not len(after):
+    durations_a = a[a > 0]
+    durations_b = b[b > 0]
+    if not len(durations_a) or not len(durations_b):
         return Interval(ratio=ratio)
-    rejected = _rejected_ratios(len(before), len(after))
+    rejected = _rejected_ratios(len(durations_a), len(durations_b))
     if not rejected:
         return Interval(ratio=ratio)
-    ratios = np.sort((after[None, :] / before[:, None]).ravel())
+
+    # The ratio of each step of B to each step of A. The interval leaves out the
+    # `rejected` least and the `rejected` greatest of them.
+    ratios = np.sort((durations_b[None, :] / durations_a[:, None]).ravel())
     center = float(np.median(ratios))
     lowest = float(ratios[rejected - 1])
     highest = float(ratios[len(ratios) - rejected])
-    widening = max(widening_of(before), widening_of(after))
+
+    widening = max(widening_of(durations_a), widening_of(durations_b))
     low = center * (lowest / center) ** widening
     high = center * (highest / center) ** widening
-    drift_a = drift(before)
-    drift_b = drift(after)
+
+    drift_a = drift(durations_a)
+    drift_b = drift(durations_b)
     largest_drift = max(abs(drift_a), abs(drift_b))
     low *= max(0.0, 1 - largest_drift)
     high *= 1 + largest_drift
@@ -174,14 +201,20 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def paired_interval(a: Int64s, b: Int64s) -> Interval:
-    """The interval of B / A where the n-th step of A ran next to the n-th of B (a
-    round): by Wilcoxon's signed-rank test of the logarithms of their ratios, widened by
-    the correlation of successive rounds. Durations in order of time, equally many.
+    """Estimate the ratio B / A of steps that took turns, with its interval.
 
-    It takes for granted only that a difference is as likely to be x as -x where nothing
-    changed, which turns in random order see to, whatever the noise is. The ratio is the
-    estimate of Hodges and Lehmann, the median of the means of any two. (E. L. Lehmann,
-    Nonparametrics, 1975: chapter 4)
+    The n-th step of A ran next to the n-th step of B, which is a *round*. The interval
+    has all ratios that Wilcoxon's signed-rank test of the logarithms of the ratios of
+    rounds does not reject at 5 %, and is widened by the correlation of successive
+    rounds. The ratio is the estimate of Hodges and Lehmann, the median of the means of
+    any two rounds (E. L. Lehmann, Nonparametrics, 1975: chapter 4).
+
+    The test only assumes that a difference is as likely to be x as -x where nothing
+    changed. Turns in random order see to that, whatever the noise is.
+
+    Args:
+        a: Durations of the steps of A in order of time, in ns.
+        b: Durations of the steps of B, equally many.
     """
     drift_a = drift(a)
     drift_b = drift(b)
@@ -191,11 +224,15 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     if not rejected:
         ratio = float(np.exp(np.median(logs))) if len(logs) else 1.0
         return Interval(ratio=ratio, drift_a=drift_a, drift_b=drift_b)
+
+    # The mean of each two rounds, a round with itself included. The interval leaves out
+    # the `rejected` least and the `rejected` greatest of them.
     first, second = np.triu_indices(len(logs))
     means = np.sort((logs[first] + logs[second]) / 2)
     center = float(np.median(means))
     lowest = float(means[rejected - 1])
     highest = float(means[-rejected])
+
     widening = widening_of(logs)
     low = center + (lowest - center) * widening
     high = center + (highest - center) * widening
@@ -209,34 +246,50 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def drift(durations: Int64s) -> float:
-    """How much longer the last step took than the first, as a share of the median step:
-    by the median slope of all pairs of steps (Theil and Sen). 0 where Kendall's test at
-    5 % finds no trend. `durations`: in order of time."""
+    """Estimate how much longer the last step took than the first.
+
+    The slope is the median slope of all pairs of steps (Theil and Sen).
+
+    Args:
+        durations: The durations of the steps in order of time.
+
+    Returns:
+        A share of the median step; 0 where Kendall's test at 5 % finds no trend.
+    """
     steps = len(durations)
     if steps < STEPS_FOR_TREND:
         return 0.0
+
+    # All pairs of an earlier and a later step.
     earlier, later = np.triu_indices(steps, 1)
     rises_ns = durations[later] - durations[earlier]
-    more_rises_than_falls = abs(int(np.sign(rises_ns).sum()))
-    spread = (steps * (steps - 1) * (2 * steps + 5) / 18) ** 0.5
-    has_trend = (more_rises_than_falls - 1) / spread >= NORMAL_POINT
-    if more_rises_than_falls <= 1 or not has_trend:
+    surplus_of_one_sign = abs(int(np.sign(rises_ns).sum()))
+    standard_deviation = (steps * (steps - 1) * (2 * steps + 5) / 18) ** 0.5
+    has_trend = (surplus_of_one_sign - 1) / standard_deviation >= NORMAL_POINT
+    if surplus_of_one_sign <= 1 or not has_trend:
         return 0.0
+
     slope = float(np.median(rises_ns / (later - earlier)))
     rise_ns = slope * (steps - 1)
     return rise_ns / float(np.median(durations))
 
 
 def widening_of(samples: Int64s | Floats) -> float:
-    """The factor, at least 1, by which an interval that takes steps for independent has
-    to be wider where slow steps follow slow ones: n steps are worth n (1 - r) / (1 + r)
-    independent ones, where r is the correlation of successive ranks. 1 if r is not
-    significant or negative. `samples`: in order of time."""
+    """Return the factor by which correlated steps widen an interval, at least 1.
+
+    Intervals take steps for independent. Where slow steps follow slow ones, n steps are
+    worth only n (1 - r) / (1 + r) independent ones; r is the correlation of successive
+    ranks. The factor is 1 if r is negative or not significant.
+
+    Args:
+        samples: Times or differences in order of time.
+    """
     steps = len(samples)
     if steps < STEPS_FOR_CORRELATION:
         return 1.0
-    mean_rank = (steps - 1) / 2
-    ranks = np.argsort(np.argsort(samples, kind="stable")) - mean_rank
+
+    # Sorting twice gives the rank of each sample. From it the mean rank is taken away.
+    ranks = np.argsort(np.argsort(samples, kind="stable")) - (steps - 1) / 2
     covariance = (ranks[1:] * ranks[:-1]).sum()
     correlation = float(covariance / (ranks * ranks).sum())
     if correlation * math.sqrt(steps) < NORMAL_POINT:
@@ -246,55 +299,72 @@ def widening_of(samples: Int64s | Floats) -> float:
 
 @cache
 def _rejected_ratios(steps_a: int, steps_b: int) -> int:
-    """How many of all ratios of a step of B to one of A, sorted, lie below the interval;
-    as many lie above it. 0 with too few steps for an interval."""
+    """Return how many of all ratios lie below the interval; as many lie above it.
+
+    There is a ratio for each step of B and each step of A. Returns 0 if there are too
+    few steps for an interval.
+    """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
-        return _in_tail(_orders_by_inversions(steps_a, steps_b))
+        return _outcomes_in_tail(_orders_by_inversions(steps_a, steps_b))
     ratios = steps_a * steps_b
-    spread = math.sqrt(ratios * (steps_a + steps_b + 1) / 12)
-    return max(1, int(ratios / 2 - NORMAL_POINT * spread))
+    standard_deviation = math.sqrt(ratios * (steps_a + steps_b + 1) / 12)
+    return max(1, int(ratios / 2 - NORMAL_POINT * standard_deviation))
 
 
 @cache
 def rejected_rounds(rounds: int) -> int:
-    """How many of the means of any two of so many differences, sorted, lie below the
-    interval; as many lie above it. 0 for fewer than FEW_ROUNDS."""
+    """Return how many means of two rounds lie below the interval; as many lie above.
+
+    Returns 0 for fewer than FEW_ROUNDS rounds.
+    """
     if rounds > MAX_EXACT_ROUNDS:
         total = rounds * (rounds + 1)
-        spread = math.sqrt(total * (2 * rounds + 1) / 24)
-        return max(1, int(total / 4 - NORMAL_POINT * spread))
+        standard_deviation = math.sqrt(total * (2 * rounds + 1) / 24)
+        return max(1, int(total / 4 - NORMAL_POINT * standard_deviation))
+
+    # ways[s]: in how many ways signs can be chosen so that positive ranks add up to s.
+    # These are the coefficients of the product of 1 + q ** rank over all ranks.
     ways = np.ones(1)
     for rank in range(1, rounds + 1):
-        # the coefficients of the product of 1 + q ** rank
         zeros = np.zeros(rank)
         ways = np.append(ways, zeros) + np.append(zeros, ways)
-    return _in_tail(ways)
+    return _outcomes_in_tail(ways)
 
 
-def _in_tail(ways: Floats) -> int:
-    """How many of the first outcomes of a test have together a probability of at most
-    TAIL. `ways`: in how many equally likely ways each outcome comes about."""
+def _outcomes_in_tail(ways: Floats) -> int:
+    """Count the first outcomes of a test that together are at most as likely as TAIL.
+
+    Args:
+        ways: In how many equally likely ways each outcome comes about.
+    """
     return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
 
 
 def _orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
-    """In how many orders of the steps of two sides there are 0, 1, ... inversions: the
-    coefficients of the Gaussian binomial; shape [steps_a * steps_b + 1]."""
-    largest = steps_a * steps_b
-    ways = np.zeros(largest + 1)
+    """Count the orders of the steps of two sides by their number of inversions.
+
+    The counts are the coefficients of a Gaussian binomial.
+
+    Returns:
+        In how many orders there are 0, 1, ... inversions; [steps_a * steps_b + 1].
+    """
+    most_inversions = steps_a * steps_b
+    ways = np.zeros(most_inversions + 1)
     ways[0] = 1.0
     for n in range(1, steps_a + 1):
+        # Multiply the polynomial by 1 - q ** (steps_b + n).
         product = ways.copy()
-        if steps_b + n <= largest:  # times 1 - q ** (steps_b + n)
+        if steps_b + n <= most_inversions:
             product[steps_b + n :] -= ways[: -(steps_b + n)]
-        for power in range(n, len(product)):  # divided by 1 - q ** n
+        # Divide it by 1 - q ** n.
+        for power in range(n, len(product)):
             product[power] += product[power - n]
         ways = product
     return ways
 
 
 class UsualSteps(msgspec.Struct, frozen=True, eq=False):
-    """The steps of each side over which its figures are means."""
+    """The indices of the steps of each side over which its figures are means."""
 
     a: Rows
     b: Rows
@@ -303,25 +373,34 @@ class UsualSteps(msgspec.Struct, frozen=True, eq=False):
 def usual_steps(
     durations_a: Int64s, durations_b: Int64s, alike_a: Rows, alike_b: Rows
 ) -> UsualSteps:
-    """The steps of each side over which every figure is a mean, so that parts add up to
-    the whole.
+    """Choose the steps of each side over which every figure is a mean.
 
-    `durations_*` are those of all steps (ns), `alike_*` the steps that do the usual
-    work. Of these, as many as possible around the median step whose mean is the median;
-    where these are fewer than `_min_usual_steps`, those around it whose mean is nearest
-    to the median. The same steps on both sides, where the two have equally many and the
-    same ones will do.
+    Medians of parts would not add up to the median of the whole. So each figure is a
+    mean over steps whose mean duration is the median duration. As many steps as
+    possible are chosen, around the median. If these are fewer than `_min_usual_steps`,
+    those around the median are chosen whose mean is nearest to it.
+
+    If both sides have equally many steps, the same steps are chosen on both sides,
+    where that costs neither side more than half of its steps.
+
+    Args:
+        durations_a: The durations of all steps of A in ns.
+        durations_b: The durations of all steps of B in ns.
+        alike_a: The indices of the steps of A that do the usual work.
+        alike_b: The same of B.
     """
-    a = _alike_steps(durations_a, alike_a)
-    b = _alike_steps(durations_b, alike_b)
+    a = _with_distances(durations_a, alike_a)
+    b = _with_distances(durations_b, alike_b)
     around_a = _around_median([a], alike_a)
     around_b = _around_median([b], alike_b)
+
     if len(durations_a) == len(durations_b):
-        common = np.intersect1d(alike_a, alike_b)
-        around_both = _around_median([a, b], common)
-        is_enough = len(around_both) >= _min_usual_steps(common)
+        alike_on_both = np.intersect1d(alike_a, alike_b)
+        around_both = _around_median([a, b], alike_on_both)
+        is_enough = len(around_both) >= _min_usual_steps(alike_on_both)
         if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
             return UsualSteps(a=around_both, b=around_both)
+
     if len(around_a) < _min_usual_steps(alike_a):
         around_a = _nearest_to_median(a, alike_a)
     if len(around_b) < _min_usual_steps(alike_b):
@@ -329,43 +408,64 @@ def usual_steps(
     return UsualSteps(a=around_a, b=around_b)
 
 
-class _AlikeSteps(msgspec.Struct, frozen=True, eq=False):
-    """The steps of a side, with the median of those that do the usual work."""
+class _StepDistances(msgspec.Struct, frozen=True, eq=False):
+    """How far all steps of a side are from the median of those with usual work."""
 
-    durations: Int64s  # of all steps, ns; shape [steps]
-    median_ns: float
-    distance: Floats  # from the median, as a share of it; shape [steps]
+    durations: Int64s  # of all steps, ns
+    median_ns: float  # of the steps with usual work
+    distance: Floats  # of each step from that median, as a share of it
 
 
-def _alike_steps(durations: Int64s, alike: Rows) -> _AlikeSteps:
-    """The steps of a side. `alike`: those that do the usual work."""
-    median_ns = middle(durations, alike)
+def _with_distances(durations: Int64s, alike: Rows) -> _StepDistances:
+    """Measure how far each step is from the median of the alike steps."""
+    median_ns = median_of_usual_work(durations, alike)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
-    return _AlikeSteps(durations=durations, median_ns=median_ns, distance=distance)
+    return _StepDistances(durations=durations, median_ns=median_ns, distance=distance)
 
 
-def middle(durations: Int64s, alike: Rows) -> float:
-    """The median length of the steps that do the usual work (`alike`), if these are more
-    than half of all steps, else of all steps (ns); 0 without steps."""
+def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
+    """Return the median duration of the steps that do the usual work.
+
+    If these are at most half of all steps, it is the median of all steps. Without steps
+    it is 0.
+
+    Args:
+        durations: The durations of all steps in ns.
+        alike: The indices of the steps that do the usual work.
+    """
     are_most = 2 * len(alike) > len(durations)
-    of_usual_work = durations[alike] if are_most else durations
-    return float(np.median(of_usual_work)) if len(of_usual_work) else 0.0
+    counted = durations[alike] if are_most else durations
+    return float(np.median(counted)) if len(counted) else 0.0
 
 
 def _min_usual_steps(alike: Rows) -> int:
-    """How many of these steps are chosen at least: MIN_USUAL_STEPS of FEW_STEPS or more,
-    else one; 0 of none."""
+    """Return how many of these steps have to be usual ones, at least.
+
+    That is MIN_USUAL_STEPS of FEW_STEPS or more, one of fewer, and 0 of none.
+    """
     return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
 
 
-def _around_median(sides: Sequence[_AlikeSteps], alike: Rows) -> Rows:
-    """As many of the alike steps as possible, nearest to the median first, whose mean is
-    the median on each of these sides, up to MAX_SHARE_OFF; ascending, empty if there
-    are none such."""
+def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
+    """Choose as many steps as possible whose mean is the median on each of the sides.
+
+    Steps are added by their distance from the median, the nearest first. Their mean may
+    be off by MAX_SHARE_OFF.
+
+    Args:
+        sides: The sides for which the same steps are chosen; one or two.
+        alike: The indices of the steps to choose from.
+
+    Returns:
+        Indices of steps, ascending; empty if no number of steps has such a mean.
+    """
     if not len(alike):
         return alike
+
     distance = np.sum([side.distance for side in sides], axis=0)
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
+
+    # Entry n - 1 is about the n nearest steps.
     counts = np.arange(1, len(nearest_first) + 1)
     is_median = np.ones(len(nearest_first), dtype=np.bool_)
     for side in sides:
@@ -378,13 +478,22 @@ def _around_median(sides: Sequence[_AlikeSteps], alike: Rows) -> Rows:
     return np.sort(nearest_first[:most])
 
 
-def _nearest_to_median(side: _AlikeSteps, alike: Rows) -> Rows:
-    """Those first of the alike steps, nearest to the median first, whose mean is the
-    nearest to the median; at least `_min_usual_steps` of them, ascending. There is at
-    least one alike step."""
+def _nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
+    """Choose the steps around the median whose mean is nearest to it.
+
+    At least `_min_usual_steps` are chosen.
+
+    Args:
+        side: The durations of the side.
+        alike: The indices of the steps to choose from, at least one.
+
+    Returns:
+        Indices of steps, ascending.
+    """
     nearest_first = alike[np.argsort(side.distance[alike], kind="stable")]
     counts = np.arange(1, len(nearest_first) + 1)
     means = np.cumsum(side.durations[nearest_first]) / counts
+
     fewest = _min_usual_steps(alike)
     off_ns = np.abs(means - side.median_ns)[fewest - 1 :]
     most = fewest + int(np.argmin(off_ns))

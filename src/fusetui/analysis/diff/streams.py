@@ -1,6 +1,8 @@
-"""Streams that share one sequence of work: work may alternate between them from kernel
-to kernel or from step to step, and which of them runs what is no change of the
-program."""
+"""Merges streams that share one sequence of work.
+
+Work may alternate between streams from kernel to kernel or from step to step. Which of
+them runs what is no change of the program, so such streams are compared as one lane.
+"""
 
 from __future__ import annotations
 
@@ -15,54 +17,69 @@ from fusetui.analysis.diff.work import Work
 from fusetui.trace.model.grouping import by_key
 
 MIN_SHARE_OF_PARTNERS_WORK = 0.5
-"""A lane shares the work of a lane that has a partner already if so much of the smaller
-of the two is in common."""
+"""A lane shares the work of a lane that has a partner already if this share of the
+smaller of the two is in common."""
 
 MIN_COMMON_PIECES = 4
 """Lanes with fewer pieces of work in common in a step are no partners: a kernel or two
 may have moved to another stream."""
 
-MAX_COMPARED_LANES = 8  # of each side, the largest
+MAX_COMPARED_LANES = 8
+"""Only this many lanes of each side, the largest, are compared."""
 
 
-def alternating(items: WorkItems) -> Work | None:
-    """The work of a side in which all streams that run more pieces in one step than in
-    another are one lane; None if there are no two such, or if all steps are alike."""
+def with_alternating_lanes_merged(items: WorkItems) -> Work | None:
+    """Merge the streams of a side that run more pieces in one step than in another.
+
+    Returns:
+        The work with all of these streams as one lane; None if there are fewer than
+        two, or if all steps are alike.
+    """
     work = items.work
-    if len(items.alike) == len(work.windows):
+    if len(items.alike_steps) == len(work.windows):
         return None
-    lanes, lane_of_piece = np.unique(work.lane, return_inverse=True)
-    pieces_in_step = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(pieces_in_step, (lane_of_piece, work.window), 1)
-    uneven = lanes[np.ptp(pieces_in_step, axis=1) > 0].tolist()
-    return _with_merged_lanes(work, [uneven]) if len(uneven) > 1 else None
+
+    # Count the pieces of each lane in each step, [lanes, steps].
+    lanes, lane_index_of_piece = np.unique(work.lane, return_inverse=True)
+    pieces = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
+    np.add.at(pieces, (lane_index_of_piece, work.window_of_piece), 1)
+
+    # np.ptp is the difference between the greatest and the least.
+    uneven_lanes = lanes[np.ptp(pieces, axis=1) > 0].tolist()
+    return _with_merged_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
 
 
 class _Lane(msgspec.Struct, frozen=True, order=True):
-    """A lane of side 0, A, or 1, B."""
+    """A lane of one of the sides."""
 
-    side: int
+    side: int  # 0 for A, 1 for B
     number: int
 
 
-def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
-    """The work of A and of B, in which lanes of a side are one where the other side does
-    their work on one lane. Each is the very record that it was if no lanes became one.
+def with_shared_lanes_merged(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
+    """Merge lanes of a side whose work the other side does on one lane.
 
-    Lanes with the most pieces in common are partners, and these pieces are matched.
-    What is unmatched decides on the others, until no two lanes have enough in common:
-    MIN_COMMON_PIECES or, where one of them has a partner already, also
-    MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
+    Lanes with the most pieces in common become partners first, and these pieces are
+    then matched. The unmatched pieces decide about further partners, until no two lanes
+    have enough in common. Enough is MIN_COMMON_PIECES and, if one of them has a partner
+    already, also MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
+
+    Returns:
+        The work of A and of B. If no lanes of a side are merged, it is the very same
+        record as before.
     """
-    partners = _Partners(_kernels_by_lane(0, a) | _kernels_by_lane(1, b))
-    pairs = partners.lanes_of_both_sides()
-    while pairs:
-        closest = max(pairs, key=partners.common_pieces)  # the first of equals
-        pairs.remove(closest)
-        if partners.common_pieces(closest) >= partners.min_pieces(closest):
-            partners.join(closest)
-    merged_a = [_lanes_of(0, lanes) for lanes in partners.of_lane.values()]
-    merged_b = [_lanes_of(1, lanes) for lanes in partners.of_lane.values()]
+    partners = _LanePartners(_kernels_by_lane(0, a) | _kernels_by_lane(1, b))
+    candidates = partners.lanes_of_both_sides()
+    while candidates:
+        # Of equals, the first pair.
+        most_in_common = max(candidates, key=partners.common_pieces)
+        candidates.remove(most_in_common)
+        common_pieces = partners.common_pieces(most_in_common)
+        if common_pieces >= partners.min_common_pieces(most_in_common):
+            partners.join(most_in_common)
+
+    merged_a = [_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
+    merged_b = [_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
     return _with_merged_lanes(a.work, merged_a), _with_merged_lanes(b.work, merged_b)
 
 
@@ -73,19 +90,22 @@ class _LanePair(msgspec.Struct, frozen=True, order=True):
     b: _Lane
 
 
-class _Partners:
-    """Which lanes of both sides do the same work; see `shared`."""
+class _LanePartners:
+    """Which lanes of both sides do the same work; see `with_shared_lanes_merged`."""
 
     def __init__(self, kernels: dict[_Lane, Counter[int]]) -> None:
-        """`kernels`: how often each lane runs each kernel; it is changed."""
+        """Start with each lane as its only partner.
+
+        Args:
+            kernels: How often each lane runs each kernel. It is changed.
+        """
         self.of_lane = {lane: {lane} for lane in kernels}
-        """The lanes that are partners of each lane, itself among them; those that are
-        partners have the same set."""
+        """The partners of each lane, itself among them. Partners have the same set."""
         self._unmatched = kernels
         self._sizes = {lane: counts.total() for lane, counts in kernels.items()}
 
     def lanes_of_both_sides(self) -> list[_LanePair]:
-        """All pairs of a lane of A and one of B, in their order."""
+        """List all pairs of a lane of A and a lane of B, in their order."""
         pairs = []
         for lane_a in self.of_lane:
             for lane_b in self.of_lane:
@@ -94,19 +114,18 @@ class _Partners:
         return sorted(pairs)
 
     def common_pieces(self, pair: _LanePair) -> int:
-        """How many pieces that are unmatched both lanes have."""
+        """Count the unmatched pieces that two lanes have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
-    def min_pieces(self, pair: _LanePair) -> float:
-        """How many pieces two lanes must have in common to become partners."""
+    def min_common_pieces(self, pair: _LanePair) -> float:
+        """Return how many pieces two lanes must have in common to become partners."""
         if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
             return MIN_COMMON_PIECES
-        smaller = min(self._sizes[pair.a], self._sizes[pair.b])
-        return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * smaller)
+        size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
+        return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
 
     def join(self, pair: _LanePair) -> None:
-        """Makes two lanes, and all their partners, partners; what they have in common
-        is matched."""
+        """Make two lanes and all their partners partners; match their common pieces."""
         common = self._unmatched[pair.a] & self._unmatched[pair.b]
         self._unmatched[pair.a] -= common
         self._unmatched[pair.b] -= common
@@ -115,44 +134,53 @@ class _Partners:
             self.of_lane[lane] = partners
 
 
-def as_one(before: Work, after: Work) -> list[list[int]]:
-    """The lanes that became one, a list of their numbers for each such lane. `after` is
-    the same work as `before`, with some of its lanes as one."""
+def merged_lanes(before: Work, after: Work) -> list[list[int]]:
+    """Return the groups of lanes that became one, by their numbers.
+
+    Args:
+        before: The work of a side.
+        after: The same work, with some lanes merged.
+    """
     lane_before = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
-    lanes_of_merged: defaultdict[int, set[int]] = defaultdict(set)
+    lanes_before: defaultdict[int, set[int]] = defaultdict(set)  # by the merged lane
     for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
-        lanes_of_merged[lane].add(lane_before[row])
-    merged = []
-    for lanes in lanes_of_merged.values():
-        if len(lanes) > 1:
-            merged.append(sorted(lanes))
-    return merged
+        lanes_before[lane].add(lane_before[row])
+    return [sorted(lanes) for lanes in lanes_before.values() if len(lanes) > 1]
 
 
 def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
-    """How often each of the MAX_COMPARED_LANES largest lanes of a side runs each kernel
-    under one op in the representative step: {lane: {exact key: times}}."""
+    """Count how often each lane runs each kernel under one op, {exact key: times}.
+
+    Only the MAX_COMPARED_LANES largest lanes of the representative step are returned.
+
+    Args:
+        side: 0 for A, 1 for B.
+        items: The items of that side.
+    """
     lane_of_item = items.lane.tolist()
-    items_of_lane = by_key(range(len(items)), lane_of_item.__getitem__)
+    items_by_lane = by_key(range(len(items)), lane_of_item.__getitem__)
 
     def largest_first(lane: int) -> tuple[int, int]:
-        return -len(items_of_lane[lane]), lane
+        return -len(items_by_lane[lane]), lane
 
     kernels = {}
-    for number in sorted(items_of_lane, key=largest_first)[:MAX_COMPARED_LANES]:
-        keys = items.exact[items_of_lane[number]].tolist()
-        kernels[_Lane(side=side, number=number)] = Counter(keys)
+    for number in sorted(items_by_lane, key=largest_first)[:MAX_COMPARED_LANES]:
+        exact_keys = items.exact_keys[items_by_lane[number]].tolist()
+        kernels[_Lane(side=side, number=number)] = Counter(exact_keys)
     return kernels
 
 
-def _lanes_of(side: int, lanes: Iterable[_Lane]) -> list[int]:
-    """The numbers of the lanes of a side among these, ascending."""
+def _lanes_of_side(side: int, lanes: Iterable[_Lane]) -> list[int]:
+    """Return the numbers of those lanes that are of a side, ascending."""
     return sorted(lane.number for lane in lanes if lane.side == side)
 
 
 def _with_merged_lanes(work: Work, groups: Iterable[list[int]]) -> Work:
-    """The same work with the lanes of each group as the first one of them; the very
-    same record if no group has two."""
+    """Move the pieces of each group of lanes to the first lane of the group.
+
+    Returns:
+        The work; the very same record if no group has two lanes.
+    """
     lane = work.lane
     for lanes in groups:
         if len(lanes) > 1:

@@ -1,5 +1,8 @@
-"""Layers, or other repeated blocks, that only one side has, with what the CPU did for
-them."""
+"""Makes one group of work for the layers that only one side has.
+
+Where A has six layers and B has five, the work of the sixth is one group, and what the
+CPU did to launch it is known to belong to it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.align import Lanes
+from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.blocks import Block
-from fusetui.analysis.diff.groups import WorkGroup, oriented
+from fusetui.analysis.diff.groups import WorkGroup, as_a_and_b
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.periods import mark_periods
@@ -20,7 +23,7 @@ from fusetui.trace.model.grouping import by_key
 
 
 class RowsOfSides(msgspec.Struct, frozen=True, eq=False):
-    """Flags of the rows of each trace, of shape [slices]."""
+    """A flag for each row of the trace of each side."""
 
     a: Flags
     b: Flags
@@ -33,63 +36,86 @@ class _Occurrences(msgspec.Struct, frozen=True):
     b: int
 
 
-def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGroup]:
-    """The groups of the repeated blocks that only one side has: one for all blocks that
-    occur equally often in A, and equally often in B, because a layer has a block in each
-    pass and on each lane."""
+def surplus_groups(
+    a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
+) -> list[WorkGroup]:
+    """Group the repeated blocks that only one side has.
+
+    All blocks that occur equally often in A, and equally often in B, become one group:
+    a layer has a block in the forward pass, one in the backward pass, and maybe others
+    on other lanes.
+    """
     every_block = [block for lanes in aligned for block in lanes.blocks]
-    by_occurrences = by_key(
-        every_block, lambda block: _Occurrences(a=block.a, b=block.b)
+    blocks_by_occurrences = by_key(
+        every_block, lambda block: _Occurrences(a=block.times_in_a, b=block.times_in_b)
     )
     groups = []
-    for times, blocks in by_occurrences.items():
+    for occurrences, blocks in blocks_by_occurrences.items():
         items = a if blocks[0].side == 0 else b
-        groups.append(_group(items, blocks, times))
+        groups.append(_group_of_blocks(items, blocks, occurrences))
     return groups
 
 
-def _group(items: WorkItems, blocks: Sequence[Block], times: _Occurrences) -> WorkGroup:
-    """The group of all items of some blocks of one side, `items`; `times` is how often
-    each of the blocks occurs. Titled `6 layers -> 5`, or `6 repeated blocks -> 5` where
-    none of them computes attention once in each."""
+def _group_of_blocks(
+    items: WorkItems, blocks: Sequence[Block], occurrences: _Occurrences
+) -> WorkGroup:
+    """Make the group of all items of some blocks of one side.
+
+    Its title is `6 layers -> 5`, or `6 repeated blocks -> 5` if no block computes
+    attention exactly once in each repetition.
+
+    Args:
+        items: The items of the side that has the blocks more often.
+        blocks: Blocks that occur equally often.
+        occurrences: How often each of these blocks occurs.
+    """
     members: list[int] = []
     for block in blocks:
-        members += [*block.items, *block.beside]
+        members += [*block.items, *block.items_on_other_lanes]
     members.sort()
-    more = abs(times.a - times.b)
-    are_layers = any(_attentions(items, block) == more for block in blocks)
-    word = "layer" if are_layers else "repeated block"
-    of_a, of_b = oriented(blocks[0].side, tuple(members), ())
+
+    surplus_blocks = abs(occurrences.a - occurrences.b)
+    are_layers = any(
+        _attention_count(items, block) == surplus_blocks for block in blocks
+    )
+    what = "layer" if are_layers else "repeated block"
+    pieces_per_block = round(len(members) / surplus_blocks)
+    of_a, of_b = as_a_and_b(blocks[0].side, tuple(members), ())
     return WorkGroup(
         a=of_a,
         b=of_b,
-        why=f"{plural(round(len(members) / more), 'piece')} of work in each",
-        title=f"{plural(times.a, word)} -> {count(times.b)}",
+        why=f"{plural(pieces_per_block, 'piece')} of work in each",
+        title=f"{plural(occurrences.a, what)} -> {count(occurrences.b)}",
     )
 
 
-def _attentions(items: WorkItems, block: Block) -> int:
-    """How often the items of a block compute attention: the number of runs of attention
-    kernels or, if there are none, of softmax kernels. A run at the beginning does not
-    count where the last item is attention too: the block begins in the middle of it."""
+def _attention_count(items: WorkItems, block: Block) -> int:
+    """Count how often the surplus items of a block compute attention.
+
+    Attention kernels in a row count once. If the last item is attention too, a run at
+    the beginning does not count: then the block begins in the middle of attention. If
+    there are no attention kernels, softmax kernels are counted instead.
+    """
     kinds = [
         work_class(items.op_names[item], items.names[item]) for item in block.items
     ]
-    starts = 0
+    runs_of_attention = 0
     was_attention = kinds[-1:] == ["attention"]
     for kind in kinds:
         is_attention = kind == "attention"
         if is_attention and not was_attention:
-            starts += 1
+            runs_of_attention += 1
         was_attention = is_attention
-    return starts or kinds.count("softmax")
+    return runs_of_attention or kinds.count("softmax")
 
 
-def rows_for_surplus(
-    a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]
+def rows_for_surplus_blocks(
+    a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
 ) -> RowsOfSides:
-    """Whether each row of a trace is what the CPU did for a block that only this side
-    has, in any step alike."""
+    """Flag the rows of each trace that the CPU ran to launch surplus blocks.
+
+    The row of such a block is about them already, so they get no row as dispatch.
+    """
     flags_a = np.zeros(len(a.trace), dtype=np.bool_)
     flags_b = np.zeros(len(b.trace), dtype=np.bool_)
     for lanes in aligned:

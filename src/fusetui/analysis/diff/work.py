@@ -1,4 +1,8 @@
-"""The work in the steps of a trace."""
+"""Collects the pieces of work in the steps of a trace.
+
+A *piece* is one GPU event or, in a trace without a GPU, one CPU op that computes
+something. A *lane* is a stream or a CPU thread.
+"""
 
 from __future__ import annotations
 
@@ -22,71 +26,98 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
+NO_STEP = -1
+"""The index of the step of what belongs to no step."""
+
 
 class Work(msgspec.Struct, frozen=True, eq=False):
-    """Every piece of work in the windows that are compared, sorted by (window, lane,
-    start); arrays of shape [pieces]. A lane is a stream, or a CPU thread in traces
-    without a GPU."""
+    """Every piece of work in the steps of a trace that are compared.
+
+    Pieces are sorted by step, then by lane, then by start. Arrays have one entry per
+    piece.
+    """
 
     trace: Trace
     label: str  # the name of the trace in notes
     gpu: bool  # pieces are GPU events; else CPU ops that compute something
-    windows: Windows
-    row: Rows  # of the event
-    window: Rows  # the number of its window, ascending
+    windows: Windows  # the steps
+    row: Rows  # row of the event in the trace
+    window_of_piece: Rows  # the index of its step
     lane: Rows
-    op: Rows  # the row of the innermost CPU op, -1 for none
-    ns: Int64s  # its duration
-    places: tuple[int, ...]  # of each window among all of the trace, from 0
-    windows_of_trace: int  # how many these are
+    op: Rows  # row of the innermost CPU op around the launch, -1 for none
+    ns: Int64s  # the duration
+    # Of each step, its position among all steps of the trace, used or not.
+    positions_in_trace: tuple[int, ...]
+    windows_in_trace: int  # how many steps the trace has, used or not
 
-    def only(self, kept_windows: Sequence[int]) -> Work:
-        """The work of some of its windows, with a note that the others were left out as
-        on the other side."""
-        if len(kept_windows) == len(self.windows):
+    def only(self, steps: Sequence[int]) -> Work:
+        """Return the work of some of the steps.
+
+        A note says that the others are left out to match the other side.
+
+        Args:
+            steps: The indices of the steps to keep, ascending.
+        """
+        if len(steps) == len(self.windows):
             return self
-        window = _renumbered(self.window, kept_windows, len(self.windows))
-        is_kept = window >= 0
-        left_out = plural(len(self.windows) - len(kept_windows), "step")
+
+        window_of_piece = _renumbered(self.window_of_piece, steps, len(self.windows))
+        is_kept = window_of_piece != NO_STEP
+        left_out = plural(len(self.windows) - len(steps), "step")
         note = f"{self.label}: {left_out} left out, to match the other side"
         return msgspec.structs.replace(
             self,
-            windows=self.windows.only(np.array(kept_windows, dtype=np.intp), note),
+            windows=self.windows.select(np.array(steps, dtype=np.intp), note),
             row=self.row[is_kept],
-            window=window[is_kept],
+            window_of_piece=window_of_piece[is_kept],
             lane=self.lane[is_kept],
             op=self.op[is_kept],
             ns=self.ns[is_kept],
-            places=tuple(self.places[number] for number in kept_windows),
+            positions_in_trace=tuple(self.positions_in_trace[step] for step in steps),
         )
 
     def with_lanes(self, lane: Rows) -> Work:
-        """The same pieces on other lanes, sorted anew; `lane` has the shape
-        [pieces]."""
-        place_in_file = self.trace.order[self.row]
+        """Return the same pieces on other lanes, sorted anew.
+
+        Args:
+            lane: The new lane of each piece.
+        """
+        position_in_file = self.trace.order[self.row]
         start = self.trace.start[self.row]
-        order = np.lexsort((place_in_file, start, lane, self.window))
+        # np.lexsort sorts by its last key first.
+        order = np.lexsort((position_in_file, start, lane, self.window_of_piece))
         return msgspec.structs.replace(
             self,
             row=self.row[order],
-            window=self.window[order],
+            window_of_piece=self.window_of_piece[order],
             lane=lane[order],
             op=self.op[order],
             ns=self.ns[order],
         )
 
-    def of_window(self, number: int) -> slice:
-        """The pieces of the window with this number, as a slice of the arrays."""
-        first, last = np.searchsorted(self.window, [number, number + 1])
+    def slice_of_window(self, step: int) -> slice:
+        """Return the pieces of the step with this index, as a slice of the arrays."""
+        first, last = np.searchsorted(self.window_of_piece, [step, step + 1])
         return slice(int(first), int(last))
 
 
-def _renumbered(numbers: Rows, kept: Rows | Sequence[int], windows: int) -> Rows:
-    """Numbers of windows (-1 for none) as places among the windows that are kept, -1
-    for the others and for none. There are `windows` in all."""
-    places = np.full(windows + 1, -1, dtype=np.intp)  # the last one is that of -1
-    places[kept] = np.arange(len(kept))
-    return places[numbers]
+def _renumbered(
+    step_indices: Rows, kept_steps: Rows | Sequence[int], steps: int
+) -> Rows:
+    """Turn indices of steps into indices among the steps that are kept.
+
+    Args:
+        step_indices: Indices among all steps, NO_STEP for none.
+        kept_steps: The indices of the steps that are kept, ascending.
+        steps: How many steps there are in all.
+
+    Returns:
+        Indices among the kept steps; NO_STEP for other steps and for none.
+    """
+    # One entry more than there are steps: the last one is that of index -1, NO_STEP.
+    new_index = np.full(steps + 1, NO_STEP, dtype=np.intp)
+    new_index[kept_steps] = np.arange(len(kept_steps))
+    return new_index[step_indices]
 
 
 class WorkOfBothSides(msgspec.Struct, frozen=True, eq=False):
@@ -97,115 +128,157 @@ class WorkOfBothSides(msgspec.Struct, frozen=True, eq=False):
 
 
 def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
-    """Both sides with only the steps that both use, if the traces have equally many
-    steps in all and some of them are common: a step that the other side left out has no
-    counterpart. Else both as they are."""
-    common = {*a.places} & {*b.places}
-    if a.windows_of_trace != b.windows_of_trace or not common:
+    """Leave out the steps that only one side uses.
+
+    A step that the other side left out, as cold say, has no counterpart. If the traces
+    do not have equally many steps in all, or use none in common, both sides stay as
+    they are.
+    """
+    common = set(a.positions_in_trace) & set(b.positions_in_trace)
+    if a.windows_in_trace != b.windows_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
-    only_a = a.only(_numbers_of_places(a, common))
-    only_b = b.only(_numbers_of_places(b, common))
-    return WorkOfBothSides(a=only_a, b=only_b)
+    return WorkOfBothSides(
+        a=a.only(_steps_at_positions(a, common)),
+        b=b.only(_steps_at_positions(b, common)),
+    )
 
 
-def _numbers_of_places(work: Work, places: set[int]) -> list[int]:
-    """The numbers of the windows of a side that are at these places among all steps of
-    its trace."""
-    return [number for number, place in enumerate(work.places) if place in places]
+def _steps_at_positions(work: Work, positions: set[int]) -> list[int]:
+    """Return the indices of the steps that have these positions in their trace."""
+    return [
+        step
+        for step, position in enumerate(work.positions_in_trace)
+        if position in positions
+    ]
 
 
 def work_of(
     trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False
 ) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes. The whole trace is
-    one step if no GPU event lies in the steps that were found.
+    """Collect the work of a trace in its steps.
 
-    `step_by`: annotations that are the steps (see `windows`); raises NoStepsError if
-    the trace has none. `by_ops`: the work is CPU ops that compute something, even if
-    there are GPU events.
+    If no GPU event lies in the steps that were found, the whole trace is one step.
+
+    Args:
+        trace: A trace.
+        label: The name of the trace in notes.
+        step_by: The annotations that match it are the steps; see `windows`.
+        by_ops: The work is CPU ops that compute something, even if there are GPU
+            events.
+
+    Raises:
+        NoStepsError: If no annotation matches `step_by`.
     """
     gpu = len(trace.gpu_rows) > 0 and not by_ops
     steps = windows(trace, label, step_by)
     if gpu:
         steps = in_time_of_gpu(trace, label, steps)
-    work = _in_windows(trace, label, steps, gpu)
-    if len(work.row) or steps.named or steps.whole or not gpu:
+
+    work = _work_in_steps(trace, label, steps, gpu)
+    if len(work.row) or steps.is_named or steps.is_whole_trace or not gpu:
         return work
-    # all GPU events lie outside of the steps
-    return _in_windows(trace, label, whole_trace(trace, label), gpu)
+    # All GPU events lie outside of the steps.
+    return _work_in_steps(trace, label, whole_trace(trace, label), gpu)
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
-    """Whether the trace has calls that launch GPU work, but no GPU event."""
+    """Return whether calls of the trace launch GPU work, but it has no GPU event."""
     if len(trace.gpu_rows):
         return False
     return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
 
 
-def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
-    """The work of these steps, without steps that were cut off or are cold
-    (`without_odd`)."""
-    placed = _placed(trace, steps, gpu)
+def _work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
+    """Collect the work of these steps, without those that are cut off or cold.
+
+    Args:
+        trace: A trace.
+        label: The name of the trace in notes.
+        steps: Its steps.
+        gpu: Whether pieces are GPU events; else CPU ops that compute something.
+    """
+    all_work = _work_with_steps(trace, steps, gpu)
     note = ""
-    if gpu and not steps.whole:
-        note = _left_out(trace, placed.step, steps.of_gpu)
+    if gpu and not steps.is_whole_trace:
+        note = _events_without_step(trace, all_work.step, steps.is_gpu_time)
     if note:
         notes = (*steps.notes, f"{label}: {note}")
         steps = msgspec.structs.replace(steps, notes=notes)
-    pieces = np.bincount(placed.step[placed.step >= 0], minlength=len(steps))
-    used = without_odd(steps, pieces, label)
-    kept = np.searchsorted(steps.start, used.start)
-    window_of_row = _renumbered(placed.step, kept, len(steps))
-    rows = placed.rows[window_of_row >= 0]
-    window = window_of_row[window_of_row >= 0]
+
+    has_step = all_work.step != NO_STEP
+    pieces_by_step = np.bincount(all_work.step[has_step], minlength=len(steps))
+    used_steps = without_odd(steps, pieces_by_step, label)
+    positions_in_trace = np.searchsorted(steps.start, used_steps.start)
+
+    used_step_of_row = _renumbered(all_work.step, positions_in_trace, len(steps))
+    is_used = used_step_of_row != NO_STEP
+    rows = all_work.rows[is_used]
+    window_of_piece = used_step_of_row[is_used]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
-    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
+
+    # Sort by step, then by lane, start, and position in the file.
+    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window_of_piece))
     rows = rows[order]
     return Work(
         trace=trace,
         label=label,
         gpu=gpu,
-        windows=used,
+        windows=used_steps,
         row=rows,
-        window=window[order],
+        window_of_piece=window_of_piece[order],
         lane=lane[order],
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
-        places=tuple(kept.tolist()),
-        windows_of_trace=len(steps),
+        positions_in_trace=tuple(positions_in_trace.tolist()),
+        windows_in_trace=len(steps),
     )
 
 
-class _Placed(msgspec.Struct, frozen=True, eq=False):
-    """Pieces of work; arrays of shape [pieces]."""
+class _WorkWithSteps(msgspec.Struct, frozen=True, eq=False):
+    """Pieces of work and the steps that they belong to."""
 
-    rows: Rows
-    step: Rows  # the number of the step that each belongs to, -1 for none
-
-
-def _placed(trace: Trace, steps: Windows, gpu: bool) -> _Placed:
-    """All work of a trace with its steps. A GPU event belongs to the step in which it
-    was launched, or, in steps of the GPU's time, to that in which it begins; a CPU op
-    to that in which it begins."""
-    rows = trace.gpu_rows if gpu else computing_ops(trace)
-    if steps.whole:
-        return _Placed(rows=rows, step=np.zeros(len(rows), dtype=np.intp))
-    placed_by = rows  # the rows whose start says to which step each of `rows` belongs
-    if gpu and not steps.of_gpu:
-        rows = rows[trace.launch[rows] >= 0]
-        placed_by = trace.launch[rows].astype(np.intp)
-    return _Placed(rows=rows, step=steps.step_of_calls(trace.start[placed_by]))
+    rows: Rows  # rows of the trace, one per piece
+    step: Rows  # the index of the step of each piece, NO_STEP for none
 
 
-def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
-    """`12 of 2,000 GPU events belong to no step, because ...`; "" for none.
+def _work_with_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
+    """Determine the step that each piece of work of a trace belongs to.
 
-    Where steps are of the GPU's time (`of_gpu`), these are the rows whose `step_of_row`
-    is -1. Else they are the GPU events whose launch was not recorded, which belong to no
-    step wherever they ran; what was launched between steps is not counted.
+    A GPU event belongs to the step in which it was launched or, where steps are of the
+    time of the GPU, to the step in which it begins. A CPU op belongs to the step in
+    which it begins. GPU events whose launch was not recorded are left out.
     """
-    if of_gpu:
-        left_out = int((step_of_row < 0).sum())
+    rows = trace.gpu_rows if gpu else computing_ops(trace)
+    if steps.is_whole_trace:
+        return _WorkWithSteps(rows=rows, step=np.zeros(len(rows), dtype=np.intp))
+
+    # The start of these rows says to which step each of `rows` belongs.
+    deciding_rows = rows
+    if gpu and not steps.is_gpu_time:
+        rows = rows[trace.launch[rows] >= 0]
+        deciding_rows = trace.launch[rows].astype(np.intp)
+    return _WorkWithSteps(
+        rows=rows, step=steps.step_of_calls(trace.start[deciding_rows])
+    )
+
+
+def _events_without_step(trace: Trace, step_of_row: Rows, is_gpu_time: bool) -> str:
+    """Say how many GPU events belong to no step, and why.
+
+    Where steps are of the time of the GPU, these are the events outside of all steps.
+    Else they are the events whose launch was not recorded, wherever they ran. What was
+    launched between two steps is not counted.
+
+    Args:
+        trace: A trace.
+        step_of_row: The index of the step of each GPU event, NO_STEP for none.
+        is_gpu_time: Whether steps are of the time of the GPU.
+
+    Returns:
+        `12 of 2,000 GPU events belong to no step, because ...`; "" for none.
+    """
+    if is_gpu_time:
+        left_out = int((step_of_row == NO_STEP).sum())
         why = "lie outside the passes of the model"
     else:
         left_out = int((trace.launch[trace.gpu_rows] < 0).sum())
@@ -215,23 +288,36 @@ def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
     return f"{count(left_out)} of {count(len(trace.gpu_rows))} GPU events {why}"
 
 
-def by_graph(work: Work, rows: Rows) -> Flags:
-    """Whether the launch of a graph launched each of these rows; shape [rows]."""
+def is_launched_by_graph(work: Work, rows: Rows) -> Flags:
+    """Return for each row whether the launch of a graph launched it."""
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
     launch = work.trace.launch[rows]
     return np.asarray((launch >= 0) & graph_calls(work.trace)[launch])
 
 
-def behind_compute(trace: Trace, rows: Rows) -> Int64s:
-    """How long any kernel computes during each GPU event (ns), in the shape of `rows`; 0
-    for events that are such kernels themselves. Communication does not compute."""
+def hidden_behind_compute(trace: Trace, rows: Rows) -> Int64s:
+    """Return how long any kernel computes during each GPU event (ns).
+
+    It is 0 for events that are computing kernels themselves. Kernels of communication
+    do not count as computing.
+
+    Args:
+        trace: A trace.
+        rows: Rows of GPU events, of any shape.
+
+    Returns:
+        Times in the shape of `rows`.
+    """
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)
     computes[kernels] = True
     if computes[rows].all():
         return np.zeros(rows.shape, dtype=np.int64)
-    flat = rows.ravel()
-    behind_ns = any_busy_ns(trace, kernels, trace.start[flat], trace.end[flat])
-    return np.where(computes[flat], 0, behind_ns).reshape(rows.shape)
+
+    flat_rows = rows.ravel()
+    hidden_ns = any_busy_ns(
+        trace, kernels, trace.start[flat_rows], trace.end[flat_rows]
+    )
+    return np.where(computes[flat_rows], 0, hidden_ns).reshape(rows.shape)
