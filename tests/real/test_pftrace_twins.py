@@ -1,8 +1,7 @@
 """Each .pftrace beside the JSON of the same window: what torch's own two writers made
 of it.
 
-The folder pftrace next to the one that FUSETUI_TRACES names has the twins. What differs
-is a named exception here: lost, cut or rounded by torch's writer of .pftrace, or not in
+What differs is a named exception here: lost, cut or rounded by torch's writer of .pftrace, or not in
 one of both forms.
 """
 
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 import orjson
 import pytest
-from tests.places import TRACES
+from tests.real.traces import PFTRACES, existing
 
 import fusetui
 from fusetui.analysis.questions.collectives import collectives_of
@@ -27,7 +26,6 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
 
-TWINS = TRACES.parent / "pftrace"
 NAMES = (
     *(
         "a100_nccl_ddp_full",
@@ -64,12 +62,7 @@ GRIDLESS = ("grid", "block", "registers per thread")
 
 
 def opened(name: str) -> Trace:
-    path = TWINS / name
-    if not path.exists():
-        pytest.skip(
-            f"{name} is not in {TWINS}, next to the folder that FUSETUI_TRACES names"
-        )
-    return open_trace(str(path), cached=False)
+    return open_trace(str(existing(PFTRACES / name)), cached=False)
 
 
 @cache
@@ -286,7 +279,7 @@ ODD: dict[str, Args] = {
 def test_pftrace_ranks_equal_those_of_its_json_twin(name: str) -> None:
     """The job, the host, the devices and memory are lost; starts may be 1 ns late."""
     json_, pftrace = (
-        fusetui.ranks(str(TWINS / f"{name}.{ending}.gz"))
+        fusetui.ranks(str(existing(PFTRACES / f"{name}.{ending}.gz")))
         for ending in ("json", "pftrace")
     )
     lost = {"path": "", "device": "", "memory_peak_bytes": None}

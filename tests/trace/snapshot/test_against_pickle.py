@@ -1,4 +1,4 @@
-"""Real snapshots: every value of every column is what Python's own pickle finds in the
+"""Snapshots: every value of every column is what Python's own pickle finds in the
 file."""
 
 from __future__ import annotations
@@ -8,23 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.places import TRACES
-
 from fusetui.trace.snapshot.columns import BlockState, MemoryAction, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
-FILES = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
-pytestmark = pytest.mark.skipif(
-    not FILES, reason="needs real snapshots beside the real traces"
-)
 UNKNOWN_LINE = (1 << 64) - 1
-
-
-@pytest.fixture(params=FILES, ids=lambda path: path.stem, scope="module")
-def path(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
 
 
 @cache
@@ -57,8 +44,8 @@ def same_stacks(
     ]
 
 
-def test_events_of_real_snapshots_equal_pickle(path: Path) -> None:
-    found, want = ours(path), theirs(path)["device_traces"]
+def test_events_of_snapshots_equal_pickle(any_snapshot: Path) -> None:
+    found, want = ours(any_snapshot), theirs(any_snapshot)["device_traces"]
     assert [one.device for one in found.events] == [
         at for at, one in enumerate(want) if one
     ]
@@ -79,8 +66,8 @@ def test_events_of_real_snapshots_equal_pickle(path: Path) -> None:
         same_stacks(found, events.stack.tolist(), entries)
 
 
-def test_segments_of_real_snapshots_equal_pickle(path: Path) -> None:
-    found, want = ours(path), theirs(path)["segments"]
+def test_segments_of_snapshots_equal_pickle(any_snapshot: Path) -> None:
+    found, want = ours(any_snapshot), theirs(any_snapshot)["segments"]
     segments = found.segments
     sizes = ("total_size", "allocated_size", "active_size", "requested_size")
     for key in ("device", "address", *sizes, "stream", "is_expandable"):
@@ -94,11 +81,11 @@ def test_segments_of_real_snapshots_equal_pickle(path: Path) -> None:
     same_stacks(found, segments.stack.tolist(), want)
 
 
-def test_blocks_of_real_snapshots_equal_pickle(path: Path) -> None:
-    found = ours(path)
+def test_blocks_of_snapshots_equal_pickle(any_snapshot: Path) -> None:
+    found = ours(any_snapshot)
     want = [
         (at, one)
-        for at, segment in enumerate(theirs(path)["segments"])
+        for at, segment in enumerate(theirs(any_snapshot)["segments"])
         for one in segment["blocks"]
     ]
     blocks = found.blocks
@@ -111,8 +98,8 @@ def test_blocks_of_real_snapshots_equal_pickle(path: Path) -> None:
     same_stacks(found, blocks.stack.tolist(), [one for _, one in want])
 
 
-def test_annotations_and_settings_of_real_snapshots_equal_pickle(path: Path) -> None:
-    found, want = ours(path), theirs(path)
+def test_annotations_and_settings_of_snapshots_equal_pickle(any_snapshot: Path) -> None:
+    found, want = ours(any_snapshot), theirs(any_snapshot)
     rows = found.annotations
     assert [
         (found.strings[name], "START" if start else "END", device, time)
@@ -126,7 +113,7 @@ def test_annotations_and_settings_of_real_snapshots_equal_pickle(path: Path) -> 
     assert found.settings == want.get("allocator_settings", {})
 
 
-def test_equal_stacks_are_one(path: Path) -> None:
-    stacks = ours(path).stacks
+def test_equal_stacks_are_one(any_snapshot: Path) -> None:
+    stacks = ours(any_snapshot).stacks
     assert len({stacks[one] for one in range(len(stacks))}) == len(stacks)
     assert len(set(stacks.frames)) == len(stacks.frames)

@@ -1,4 +1,4 @@
-"""Real exports of two H100s: every figure is what SQL finds in the file, to the ns, and
+"""Exports of Nsight Systems: every figure is what SQL finds in the file, to the ns, and
 what is shown of an event is what torch's JSON would say."""
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.places import TRACES
 
 from fusetui.analysis.questions.busy import gpu_times
 from fusetui.trace import Trace, open_trace
@@ -21,36 +20,26 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.source import state_of
 
-FILES = sorted((TRACES.parent / "nsys").glob("*.sqlite"))
-pytestmark = pytest.mark.skipif(
-    not FILES, reason="needs real exports beside the real traces"
-)
 KERNEL, MEMCPY, MEMSET, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME")
 )
 TABLES = {Role.KERNEL: KERNEL, Role.MEMCPY: MEMCPY, Role.MEMSET: MEMSET}
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.stem, scope="module")
-def path(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+@pytest.fixture(scope="module")
+def trace(any_export: Path) -> Trace:
+    return open_trace(str(any_export), cached=False)
 
 
 @pytest.fixture(scope="module")
-def trace(path: Path) -> Trace:
-    return open_trace(str(path), cached=False)
-
-
-@pytest.fixture(scope="module")
-def db(path: Path) -> Iterator[sqlite3.Connection]:
+def db(any_export: Path) -> Iterator[sqlite3.Connection]:
     with closing(
-        sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+        sqlite3.connect(f"{any_export.as_uri()}?mode=ro&immutable=1", uri=True)
     ) as found:
         yield found
 
 
-def test_kernels_of_real_exports_equal_sql_by_name_and_device(
+def test_kernels_of_exports_equal_sql_by_name_and_device(
     trace: Trace, db: sqlite3.Connection
 ) -> None:
     rows = trace.rows_of(Role.KERNEL)
@@ -184,11 +173,11 @@ def test_the_text_of_the_events_says_what_the_columns_say(
 
 
 def test_the_text_of_a_trace_from_the_cache_is_the_same(
-    trace: Trace, path: Path
+    trace: Trace, any_export: Path
 ) -> None:
-    with path.open("rb") as file:
+    with any_export.open("rb") as file:
         opened, state = OpenFile(file.fileno()), state_of(file.fileno())
-        text = text_of("nsys", str(path), opened, state)
+        text = text_of("nsys", str(any_export), opened, state)
         for one in trace.elements.stretches:
             assert text.part(one.start, one.end) == trace.elements.text.part(
                 one.start, one.end
