@@ -89,6 +89,7 @@ MEMBERS = (
             simulate(training(gemm_factor=1.5), replace(RESIDUALS, draw=1))
         ),
     ),
+    Member("one-step", lambda: recorded(simulate(training(1), RESIDUALS))),
     Member("graphs", lambda: _invented("graphs")),
     Member("annotated-graph", annotated_replays),
     Member("streams", lambda: _invented("streams")),

@@ -2,7 +2,7 @@
 who held each against the events of its trace says of it.
 
     FUSETUI_UPDATE_FINDINGS=1 python -P -m pytest
-    tests/analysis/why/rules/test_findings.py
+    tests/real/test_findings.py
 
 writes the lines anew. The judgment stays beside a finding that stays as it is; a new
 one, or one whose figure, worth or certainty is another, is `open` until somebody looks

@@ -11,16 +11,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pytest
-from tests.places import TRACES
+from tests.real.traces import real
 
 from fusetui.analysis.graphs.opening import with_captures
 from fusetui.analysis.serving.answer import Serving, serving
 from fusetui.analysis.serving.config import config_of
 from fusetui.trace import open_trace
 
-pytestmark = pytest.mark.skipif(
-    not TRACES.is_dir(), reason="the real traces are not here"
-)
 Event = dict[str, Any]
 
 LLAMA = {
@@ -82,7 +79,7 @@ CASES = [
 @lru_cache(maxsize=8)
 def events_of(file: str) -> tuple[list[Event], list[Event]]:
     """The calls that launch a graph, and all GPU events."""
-    with gzip.open(TRACES / f"{file}.json.gz") as text:
+    with gzip.open(real(file)) as text:
         events = json.load(text, parse_float=Fraction)["traceEvents"]
     calls = [
         e
@@ -96,9 +93,7 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
 @lru_cache(maxsize=8)
 def answer(case_file: str) -> Serving:
     case = next(case for case in CASES if case.file == case_file)
-    trace, _ = with_captures(
-        open_trace(str(TRACES / f"{case.file}.json.gz")), (), open_trace
-    )
+    trace, _ = with_captures(open_trace(str(real(case.file))), (), open_trace)
     return serving(trace, config_of(case.config) if case.config else None)
 
 
@@ -230,7 +225,7 @@ def test_the_losses_add_up(case: Case) -> None:
 
 def test_real_eager_prefill_counts_weights_and_flop() -> None:
     """vLLM on a B200: the weights and the FLOP of all products whose op is recorded."""
-    file = TRACES / "b200_vllm_eager.json.gz"
+    file = real("b200_vllm_eager")
     (found,) = serving(open_trace(str(file))).limits
     with gzip.open(file) as text:
         events = json.load(text)["traceEvents"]
@@ -248,7 +243,7 @@ def test_real_eager_prefill_counts_weights_and_flop() -> None:
 def test_real_eager_prefill_losses_are_those_of_each_product() -> None:
     """Each product against the longer of its weights and its FLOP, by the ops around
     the calls."""
-    file = TRACES / "b200_vllm_eager.json.gz"
+    file = real("b200_vllm_eager")
     (found,) = serving(open_trace(str(file))).limits
     with gzip.open(file) as text:
         events = json.load(text, parse_float=Fraction)["traceEvents"]

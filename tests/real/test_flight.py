@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.places import TRACES
+from tests.real.traces import TRACES, existing
 
 from fusetui.analysis.hang.answer import why_it_hangs
 from fusetui.analysis.hang.model import HangAnswer
@@ -11,9 +10,7 @@ from fusetui.trace.flight.reading import read_dumps
 
 
 def answer_of(case: str) -> HangAnswer:
-    folder = TRACES.parent / "flight" / case
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is missing")
+    folder = existing(TRACES.parent / "flight" / case)
     return why_it_hangs(read_dumps(sorted(map(str, folder.iterdir()))))
 
 

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.places import TRACES
-from tests.worked_out_lines import Expected, expected_of
+from tests.analysis.compiled.test_worked_out import found_in
+from tests.real.traces import TRACES, existing, real
+from tests.worked_out_lines import expected_of
 
 from fusetui.analysis.compiled.answer import compile_answer
 from fusetui.analysis.compiled.finding import compile_log_of
@@ -24,21 +25,9 @@ OTHERS = [
 """Folders with trace.json.gz and log/, of recordings that somebody made."""
 
 
-def found_in(answer: CompileAnswer) -> dict[Expected, object]:
-    found: dict[Expected, object] = {}
-    for region in answer.regions:
-        for kernel in region.kernels:
-            one = Expected(region.compile_id, region.key, kernel.handle)
-            places = frozenset((line.file, line.line) for line in kernel.lines)
-            found[one] = (kernel.calls, places)
-    return found
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_leads_to_the_lines_that_were_worked_out(name: str) -> None:
-    folder = RECORDED / name
-    if not folder.exists():
-        pytest.skip("the recordings are not there")
+    folder = existing(RECORDED / name)
     trace = open_trace(str(folder / "trace.json.gz"), cached=False)
     log = compile_log_of(trace)
     assert log is not None, "the log lies beside the trace"
@@ -59,9 +48,7 @@ def test_recordings_of_other_programs(folder: Path) -> None:
 
 
 def answer_of(name: str) -> CompileAnswer:
-    folder = RECORDED / name
-    if not folder.exists():
-        pytest.skip("the recordings are not there")
+    folder = existing(RECORDED / name)
     trace = open_trace(str(folder / "trace.json.gz"), cached=False)
     return compile_answer(trace, compile_log_of(trace))
 
@@ -96,10 +83,7 @@ def test_programs_without_breaks_are_silent(name: str) -> None:
     "name", ["b200_vllm_eager", "mi300_torch_compile_triton", "triton_2024"]
 )
 def test_real_gpu_traces_name_their_generated_kernels(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip("the traces are not there")
-    trace = open_trace(str(path), cached=False)
+    trace = open_trace(str(real(name)), cached=False)
     answer = compile_answer(trace, None)
     kernels = [kernel for region in answer.regions for kernel in region.kernels]
     assert any(kernel.name.startswith("triton_") for kernel in kernels)
