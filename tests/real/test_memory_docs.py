@@ -7,25 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import fusetui  # noqa: F401  (a fixture)
-from tests.places import ROOT, TRACES
+from tests.cli.conftest import fusetui
+from tests.places import ROOT
+from tests.real.traces import SNAPSHOTS, TRACES, existing
 
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 SHOWN = (
-    TRACES.parent / "snapshots" / "gpt_fullstep_ctx128.pickle",
+    SNAPSHOTS / "gpt_fullstep_ctx128.pickle",
     TRACES / "h100_transformer_step.json.gz",
 )
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
 def test_memory_page_shows_what_the_command_prints(
-    fusetui: Callable[..., Any],  # noqa: F811
+    fusetui: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
     path: Path,
 ) -> None:
-    if not path.exists():
-        pytest.skip("needs a real file")
-    monkeypatch.chdir(path.parent)
+    monkeypatch.chdir(existing(path).parent)
     monkeypatch.setenv("COLUMNS", "90")
     _, _, after = PAGE.partition(f"$ fusetui memory {path.name}\n")
     shown, is_cut, _ = after.partition("```")[0].partition("...\n")

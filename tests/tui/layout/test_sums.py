@@ -1,4 +1,4 @@
-"""Of real traces: parents are the sums of what is in them, and every figure is that of
+"""Of any trace: parents are the sums of what is in them, and every figure is that of
 the command line."""
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.places import TRACES
 
 from fusetui.analysis.graphs.opening import with_captures
 from fusetui.analysis.questions.groups import op_groups
@@ -24,16 +23,13 @@ from fusetui.tui.layout.flame import Flame, flame_of
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
 from fusetui.tui.layout.op_tree import call_tree, callers_tree, frame_tree, op_tree
 
-MOST = 1 << 20  # bytes of a file that is read in a moment
-PATHS = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < MOST)
-pytestmark = pytest.mark.skipif(not PATHS, reason="no folder of real traces")
 Int64s = NDArray[np.int64]
 
 
-@pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.name)
-def trace(request: pytest.FixtureRequest) -> Trace:
+@pytest.fixture(scope="module")
+def trace(any_trace: Path) -> Trace:
     """As the app and the commands open it: joined with the capture of its graphs."""
-    return opened(request.param)
+    return opened(any_trace)
 
 
 @lru_cache(maxsize=1)
@@ -49,7 +45,7 @@ def inside(parent: Int64s, amount: Int64s) -> Int64s:
     return found
 
 
-def test_op_trees_of_real_traces_add_up(trace: Trace) -> None:
+def test_op_trees_of_traces_add_up(trace: Trace) -> None:
     for tree in (call_tree(trace), op_tree(trace)):
         parent, level, figures = tree.parent, tree.level, tree.figures
         rest = figures["total"] - inside(parent, figures["total"])
@@ -61,7 +57,7 @@ def test_op_trees_of_real_traces_add_up(trace: Trace) -> None:
         assert tree.whole("GPU") <= int(trace.dur[trace.gpu_rows[linked]].sum())
 
 
-def test_callers_trees_of_real_traces_equal_ops(trace: Trace) -> None:
+def test_callers_trees_of_traces_equal_ops(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
     tree = callers_tree(trace)
     names = {
@@ -83,7 +79,7 @@ def test_callers_trees_of_real_traces_equal_ops(trace: Trace) -> None:
     )
 
 
-def test_kernel_tables_of_real_traces_equal_kernels(trace: Trace) -> None:
+def test_kernel_tables_of_traces_equal_kernels(trace: Trace) -> None:
     """As `fusetui kernels`; in whatever groups, all of them once."""
     keys = keys_of(trace)
     if not keys:
@@ -110,7 +106,7 @@ def figures_of(table: KernelTable) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def test_module_trees_of_real_traces_equal_modules(trace: Trace) -> None:
+def test_module_trees_of_traces_equal_modules(trace: Trace) -> None:
     """As `fusetui modules`."""
     found = origins(trace)
     modules = module_times(found)

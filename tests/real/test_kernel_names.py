@@ -2,8 +2,8 @@
 right.
 
 The corpus is a list of real kernel names with what is certain about each. It is not
-part of the repository, but lies next to the folder of traces that FUSETUI_TRACES names.
-Names that we made are in `written.py`.
+part of the repository, but lies next to the folder of traces. Names that we made are in
+`tests/gpu/kernel_names/written.py`.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.places import TRACES
+from tests.real.traces import TRACES, existing
 
 from fusetui.gpu.kernel_names import decode
 
@@ -33,10 +33,8 @@ CORPUS = TRACES.parent / "kernel_names.jsonl"
 
 @pytest.fixture(scope="module")
 def counts() -> Counter[str]:
-    if not CORPUS.is_file():
-        pytest.skip(f"no corpus at {CORPUS}: set FUSETUI_TRACES")
     total: Counter[str] = Counter()
-    for line in CORPUS.read_text(encoding="utf-8").splitlines():
+    for line in existing(CORPUS).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         name, family, expected = row["name"], row["family"], row["expect"]
         for word, (of_it, fields) in SETTLED.items():

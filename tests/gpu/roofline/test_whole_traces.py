@@ -1,13 +1,13 @@
-"""Real traces, where they are at hand: nothing raises and nothing beats the device.
-
-FUSETUI_TRACES names the folder.
-"""
+"""Whole traces: nothing raises and nothing beats the device."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_GPU
+from tests.corpus.fixtures import any_of
 
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.peaks import Peak, peak_of
@@ -20,33 +20,15 @@ from fusetui.gpu.roofline.row import (
 )
 from fusetui.trace import Trace, open_trace
 
-NAMES = (
-    "a100_switch_transformer",
-    "a100_train_diff_control",
-    "b200_vllm_eager",
-    "h100_Qwen1.5-0.5B",
-    "h100_bert-small",
-    "h100_transformer_step",
-    "mi300_Qwen1.5-0.5B",
-    "mi300_ddp_resnet18",
-    "mi300_torch_compile_triton",
-    "mi300_vllm_decode_graph",
-    "v100_absolute_ns",
-    "v100_resnet50_2021",
-    "v100_train_diff_test",
-    "xpu_fixture",
-)
+any_trace = any_of(*WITH_GPU)
 # what a kernel computed, its ns, and its device
 Work = tuple[KernelJob, int, Peak | None]
 ROUGH = 20_000  # ns: in files with whole microseconds, shorter durations say little
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def trace(request: pytest.FixtureRequest) -> Trace:
-    path = TRACES / f"{request.param}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    return open_trace(str(path))
+@pytest.fixture(scope="module")
+def trace(any_trace: Path) -> Trace:
+    return open_trace(str(any_trace))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +48,7 @@ def test_every_kernel_has_an_answer(trace: Trace) -> None:
         assert all(remarks(trace, row))
 
 
-def test_no_kernel_of_real_traces_is_faster_than_its_peak(works: list[Work]) -> None:
+def test_no_kernel_of_a_trace_is_faster_than_its_peak(works: list[Work]) -> None:
     for work, ns, peak in works:
         amount, limits = work.amount, work.limits
         assert ns == 0 or (limits.compute_ns or 0) / ns <= 1.05, work
