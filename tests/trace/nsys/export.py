@@ -162,10 +162,17 @@ def _add_step(
     tables["MEMCPY"].append(event(40_000, 5_000, 2, **kind))
     tables["MEMSET"].append(event(50_000, 1_000, 3, bytes=64, value=0, memKind=2))
     tables["SYNCHRONIZATION"].append(event(40_000, 30_000, 4, streamId=-1, syncType=4))
-    tables["NVTX_EVENTS"].append(
-        span(begin, begin + 80_000, f"FSDP::pre_forward, op_id = {100 * step + 1}", pid)
-    )
+    first_id = 100 * step + 1
+    tables["NVTX_EVENTS"] += [
+        span(begin, begin + 20_000, f"FSDP::pre_forward, op_id = {first_id}", pid),
+        span(
+            begin + 20_500,
+            begin + 80_000,
+            f"FSDP::pre_backward, op_id = {first_id + 1}",
+            pid,
+        ),
+    ]
     for number, name in enumerate(OPS, 2):
         start = begin + 10_000 * (number - 2) + 1_000
-        text = f"{name}, op_id = {100 * step + number}"
+        text = f"{name}, op_id = {first_id + number}"
         tables["NVTX_EVENTS"].append(span(start, start + 8_000, text, pid))
