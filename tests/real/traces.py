@@ -38,8 +38,8 @@ def existing(path: Path) -> Path:
 def listed(
     folder: Path = TRACES, pattern: str = f"*{ENDING}", below_bytes: int | None = None
 ) -> list[Path]:
-    """The files of a folder. The folder itself where there are none, so that a test of
-    each of them is skipped and not lost."""
+    """The files of a folder. Where there are none, one that does not exist, so that a
+    test of each of them is skipped and not lost."""
     paths = [
         path
         for path in sorted(folder.glob(pattern))
