@@ -1,5 +1,6 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
 # make test       run the whole test suite
+# make corpus     make the traces that tests use, as the first run of the tests does
 # make check      check lint, format and types, as .ci/run does before the tests
 # make dist       build sdist and a pure wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
 #                 the metadata name this repository, as in a release
@@ -56,6 +57,10 @@ report:
 # code: also where the environment says not to write it, or each worker takes ten seconds longer.
 test: $(VENV)/.dev
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+.PHONY: corpus
+corpus: $(VENV)/.dev
+	@$(BIN)/python -P tests/corpus
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

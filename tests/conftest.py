@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.corpus.files import NAMES, make_corpus
+from tests.corpus.fixtures import any_export, any_of, any_snapshot  # noqa: F401
 from tests.places import ROOT
 
 from fusetui.trace import Trace, open_trace
@@ -46,10 +48,15 @@ PACKAGES = ("src", "capture", "kernels", "sample_traces", "tui")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compiles the package once, for the hundreds of processes that tests start."""
+    """Compiles the package once, for the hundreds of processes that tests start, and
+    makes the corpus."""
     if not hasattr(session.config, "workerinput"):  # set in the workers of pytest-xdist
         for package in PACKAGES:
             compileall.compile_dir(ROOT / package, quiet=2)
+        make_corpus()
+
+
+any_trace = any_of(*NAMES)
 
 
 @pytest.fixture(autouse=True, scope="session")

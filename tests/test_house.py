@@ -140,3 +140,14 @@ def test_no_file_switches_rule_n818_off() -> None:
     for folder in (*FOLDERS, DOOR, "tests", "fuzz", "benchmarks", "docs"):
         for path in files_of(folder):
             assert f"noqa: {'N818'}" not in path.read_text(encoding="utf-8"), path
+
+
+NAMES_REAL_TRACES = re.compile(r"FUSETUI_TRACE[S]|tests\.real\.trace[s]")
+
+
+def test_only_tests_real_looks_for_real_traces() -> None:
+    """All other tests run for everybody, with what the project makes itself."""
+    naming = files_with(NAMES_REAL_TRACES, files_of("tests"))
+    assert {path.parent.relative_to(ROOT).as_posix() for path in naming} == {
+        "tests/real"
+    }

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.corpus.files import corpus_path
 from tests.hostile import WORST
 from tests.plain_scripts import check_plain
 
@@ -129,18 +130,13 @@ def test_bytes_are_the_file() -> None:
     assert repr(by_bytes).startswith("<fusetui trace bytes: ")
 
 
-def test_captures_are_joined_as_on_the_command_line(tmp_path: Path) -> None:
-    from tests.places import TRACES
+def captures_are_joined(replays: Path, capture: Path) -> None:
+    with ft.open(replays, captured_by=[str(capture)]) as opened:
+        assert opened.ops["captured"].any()
 
-    replays = TRACES / "mi300_sglang_decode_graph.json.gz"
-    if not replays.exists():
-        pytest.skip(f"{replays} is not there")
-    with ft.open(
-        replays, captured_by=[str(TRACES / "mi300_sglang_capture.json.gz")]
-    ) as opened:
-        assert opened.ops["captured"].any() == any(
-            "replays" in one for one in opened.notices
-        )
+
+def test_captures_are_joined_as_on_the_command_line() -> None:
+    captures_are_joined(corpus_path("serving"), corpus_path("serving-capture"))
 
 
 def test_another_process_opens_it_again(opened: ft.OpenTrace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,14 @@ import numpy as np
 import polars
 import pyarrow
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
+from tests.corpus.fixtures import any_of
 
 import fusetui as ft
 
 Run = Callable[..., Any]
-FILES = (
-    "h100_bert-small",
-    "mi300_ddp_resnet18",
-    "cpu_only_small",
-    "nccl_collectives",
-    "v100_resnet50_2021",
-)
+NAMES = ("training", "job/rank0", "sample-mlp-eager", "annotated-graph")
+any_trace = any_of(*NAMES)
 SUMS = {
     "kernels": ("total_ns", "count", "max_ns", "effective_ns", "flop_ns"),
     "ops": ("total_ns", "count", "self_ns", "gpu_ns", "kernels"),
@@ -67,16 +63,13 @@ def of_numpy(table: ft.Table, name: str) -> float:
 
 
 @cache
-def opened(name: str) -> ft.OpenTrace:
-    path = TRACES / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
+def opened(path: Path) -> ft.OpenTrace:
     return ft.open(path)
 
 
-@pytest.fixture(params=FILES)
-def trace(request: pytest.FixtureRequest) -> tuple[Path, ft.OpenTrace]:
-    return TRACES / f"{request.param}.json.gz", opened(request.param)
+@pytest.fixture
+def trace(any_trace: Path) -> tuple[Path, ft.OpenTrace]:
+    return any_trace, opened(any_trace)
 
 
 @pytest.mark.parametrize("name", SUMS)
@@ -122,7 +115,7 @@ def test_slices_add_up_to_the_summary(
     assert len(gpu) >= int(kinds.sum()) == summary["gpu_events"]
 
 
-def test_types_are_the_same_for_every_trace() -> None:
+def types_are_the_same(paths: Sequence[Path]) -> None:
     for name in SUMS:
         for types in (
             lambda table: pyarrow.table(table).schema,
@@ -130,12 +123,16 @@ def test_types_are_the_same_for_every_trace() -> None:
             lambda table: [*map(str, table.to_pandas().dtypes)],
             lambda table: sql("describe from held", table),
         ):
-            found = [types(getattr(opened(one), name)) for one in FILES]
+            found = [types(getattr(opened(path), name)) for path in paths]
             assert all(one == found[0] for one in found), name
 
 
+def test_types_are_the_same_for_every_trace() -> None:
+    types_are_the_same([corpus_path(name) for name in NAMES])
+
+
 def test_numbers_are_not_copied() -> None:
-    table = opened(FILES[0]).slices
+    table = opened(corpus_path("training")).slices
     assert table["dur_ns"] is table.column("dur_ns").values
     assert np.shares_memory(table.to_pandas()["dur_ns"].to_numpy(), table["dur_ns"])
     assert np.shares_memory(

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpus.files import corpus_path
 from tests.hostile import PAYLOADS, obeyed, write_trace
-from tests.places import TRACES
 
 from fusetui.commands.sources import one_trace
 from fusetui.commands.web.html import asset
@@ -245,15 +245,14 @@ def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     )
 
 
-def test_report_of_a_large_trace_stays_below_a_megabyte(
-    fusetui: Run, tmp_path: Path
-) -> None:
-    trace = TRACES / "nccl_collectives.json.gz"
-    if not trace.is_file():
-        pytest.skip("needs FUSETUI_TRACES")
-    text = reported(fusetui, tmp_path, str(trace))
+def stays_below_a_megabyte(fusetui: Run, folder: Path, trace: Path) -> None:
+    text = reported(fusetui, folder, str(trace))
     assert len(text.encode()) < 1_000_000
     assert str(trace.parent) not in text
+
+
+def test_report_stays_below_a_megabyte(fusetui: Run, tmp_path: Path) -> None:
+    stays_below_a_megabyte(fusetui, tmp_path, corpus_path("training"))
 
 
 def test_a_reader_of_screens_finds_its_way(fusetui: Run, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.corpus.files import corpus_path
 from tests.docs.test_reference import DOCS
-from tests.places import TRACES
 
 Run = Callable[..., Any]
 Record = dict[str, Any]
@@ -20,7 +20,6 @@ RECIPES = {
         (DOCS / "sql.md").read_text(encoding="utf-8")
     )
 }
-REAL = str(TRACES / "a100_train_diff_control.json.gz")
 
 
 def _calls(document: Record) -> list[Record]:
@@ -92,13 +91,7 @@ def plain(rows: list[Record], keys: list[str]) -> list[str]:
     return sorted(repr([row[key] for key in keys]) for row in rows)
 
 
-@pytest.mark.parametrize("title", SAME)
-@pytest.mark.parametrize("trace", ["lesson:mlp-eager", REAL], ids=["lesson", "real"])
-def test_a_recipe_says_what_the_command_says(
-    fusetui: Run, trace: str, title: str
-) -> None:
-    if trace == REAL and not (TRACES / "a100_train_diff_control.json.gz").exists():
-        pytest.skip("the traces are not here")
+def recipe_says_what_the_command_says(fusetui: Run, trace: str, title: str) -> None:
     query, command = RECIPES[title]
     found = fusetui("sql", trace, query, "--format", "json")
     answer = fusetui(command[0], trace, *command[1:], "--json")
@@ -106,3 +99,11 @@ def test_a_recipe_says_what_the_command_says(
     assert found.json, "a recipe without an answer shows nothing"
     keys = [*found.json[0]]
     assert plain(found.json, keys) == plain(SAME[title](answer.json), keys)
+
+
+@pytest.mark.parametrize("title", SAME)
+@pytest.mark.parametrize("name", ["lesson-mlp-eager", "training"])
+def test_a_recipe_says_what_the_command_says(
+    fusetui: Run, name: str, title: str
+) -> None:
+    recipe_says_what_the_command_says(fusetui, str(corpus_path(name)), title)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.command_line.arguments import AS_TABLE, FORMATS, TRACE
 from fusetui.command_line.registry import COMMANDS
@@ -264,10 +264,8 @@ def test_standard_output_that_may_not_grow(large: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_of_a_real_trace_have_rows(fusetui: Run, name: str) -> None:
-    path = TRACES / "h100_bert-small.json.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
+def test_tables_of_a_trace_have_rows(fusetui: Run, name: str) -> None:
+    path = corpus_path("training")
     assert len(rows(fusetui(name, path, "--format", "csv"))) > 0
 
 

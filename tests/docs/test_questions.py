@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.docs.test_reference import script
-from tests.places import ROOT, TRACES
+from tests.places import ROOT
 
 QUESTIONS = script("questions").QUESTIONS
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
@@ -32,13 +32,3 @@ def test_the_page_answers_it(question: Any) -> None:
     )
     assert found is not None
     assert re.search(ANSWERS[question.trace], found[1])
-
-
-@pytest.mark.skipif(
-    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
-)
-async def test_the_keys_lead_there() -> None:
-    question = next(one for one in QUESTIONS if one.trace == "mi300_vllm_decode_graph")
-    assert re.search(
-        ANSWERS[question.trace], await script("questions").screen(question, TRACES)
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.docs.test_reference import script
-from tests.places import ROOT, TRACES
+from tests.places import ROOT
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 SERVING = script("serving")
@@ -14,18 +13,3 @@ def test_the_page_has_the_whole_pair() -> None:
     assert "544 events of 1 of 1 graph replays" in PAGE
     assert "145 matrix products read 15.14 GB of weights" in PAGE
     assert "9.931 ms, 38 % of the memory limit (3.75 ms)" in PAGE
-
-
-@pytest.mark.skipif(
-    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
-)
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        block[1:]
-        for block in SERVING.BLOCK.findall(PAGE)
-        if block[1].startswith("serving ")
-    ],
-)
-def test_the_output_is_real(command: str, shown: str) -> None:
-    assert shown == SERVING.output(command, TRACES)

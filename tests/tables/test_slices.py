@@ -11,22 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
 
 from fusetui.tables.sources import trace_table
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
-SMALL = [
-    path for path in sorted(TRACES.glob("*.json.gz")) if path.stat().st_size < 1 << 18
-]
 
 
-@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name[:-8])
-def test_slices_are_the_events(path: Path) -> None:
+def test_slices_are_the_events(any_trace: Path) -> None:
     """Name, category, start, duration and correlation of each complete event with a
     lane."""
-    document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
+    document = json.loads(gzip.decompress(any_trace.read_bytes()), parse_float=Decimal)
     events = [
         one for one in document["traceEvents"] if one.get("ph") == "X" and "dur" in one
     ]
@@ -42,23 +37,22 @@ def test_slices_are_the_events(path: Path) -> None:
         )
         for one in events
     )
-    rows = trace_table("slices", open_trace(str(path)))
+    rows = trace_table("slices", open_trace(str(any_trace)))
     found = Counter(
         (row["name"], row["category"], row["start_ns"], row["dur_ns"]) for row in rows
     )
     assert found == wanted
 
 
-@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name[:-8])
-def test_kernels_are_the_events(path: Path) -> None:
+def test_kernels_are_the_events(any_trace: Path) -> None:
     """The count and the sum of the durations of each name."""
-    document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
+    document = json.loads(gzip.decompress(any_trace.read_bytes()), parse_float=Decimal)
     counts, sums = Counter[str](), Counter[str]()
     for one in document["traceEvents"]:
         if one.get("ph") == "X" and one.get("cat", "").lower() == "kernel":
             counts[one["name"]] += 1
             sums[one["name"]] += int(one["dur"] * 1000)
-    rows = [*trace_table("kernels", open_trace(str(path)))]
+    rows = [*trace_table("kernels", open_trace(str(any_trace)))]
     assert {row["name"]: row["count"] for row in rows} == counts
     assert {row["name"]: row["total_ns"] for row in rows} == sums
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui import Error
 from fusetui.analysis.questions.query import parse
@@ -145,9 +146,9 @@ def test_a_field_that_is_no_column() -> None:
         TABLE.where("famly = gemm")
 
 
-@pytest.mark.parametrize(
-    "path", ["h100_bert-small", "nccl_collectives", "mi300_vllm_decode_graph"]
-)
+any_trace = any_of("job/rank0", "collectives", "lesson-mlp-eager")
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -171,11 +172,8 @@ def test_a_field_that_is_no_column() -> None:
         "(family:gemm or stream:7) and not dur > 20us",
     ],
 )
-def test_slices_are_those_of_the_search(path: str, query: str) -> None:
-    file = TRACES / f"{path}.json.gz"
-    if not file.exists():
-        pytest.skip(f"{file} is not there")
-    trace = open_trace(str(file))
+def test_slices_are_those_of_the_search(any_trace: Path, query: str) -> None:
+    trace = open_trace(str(any_trace))
     rows = trace_table("slices", trace).where(query)["row"]
     assert rows.tolist() == sorted(
         search(trace, texts_of(trace), parse(query)).tolist()

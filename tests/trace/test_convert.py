@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests import pftraces
-from tests.places import TRACES
 
 from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 from fusetui.trace.convert import convert_file
@@ -20,31 +19,12 @@ COLUMNS = (
     *("start", "dur", "role", "track", "parent", "end_row", "depth"),
     *("correlation", "external_id", "launch", "op", "order"),
 )
-LARGEST = 1 << 17  # bytes of the real traces that are converted here
 
 
-def real_traces() -> list[Path]:
-    folders = (TRACES.parent / "pftrace", TRACES)
-    found = (path for folder in folders for path in sorted(folder.glob("**/*")))
-    return [
-        path
-        for path in found
-        if path.is_file() and ".json" in path.name + ".json" * (".pftrace" in path.name)
-        if path.name != "truth.json" and path.stat().st_size < LARGEST
-    ]
-
-
-@pytest.mark.parametrize(
-    "path", real_traces() or [None], ids=lambda path: getattr(path, "name", "")
-)
-def test_converted_real_trace_equals_the_original(
-    path: Path | None, tmp_path: Path
-) -> None:
-    if path is None:
-        pytest.skip("FUSETUI_TRACES names no folder of real traces")
+def test_converted_trace_equals_the_original(any_trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    convert_file(str(path), str(out))
-    same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
+    convert_file(str(any_trace), str(out))
+    same(open_trace(str(any_trace), cached=False), open_trace(str(out), cached=False))
     json.loads(out.read_text(encoding="utf-8"))
 
 

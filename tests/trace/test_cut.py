@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_GPU
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import DeviceAccount
@@ -202,20 +203,15 @@ def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None
     assert accounted(trace).devices
 
 
-FILES: list[Any] = sorted(TRACES.glob("*.json.gz")) or [
-    pytest.param(
-        Path("none"), marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}")
-    )
-]
+any_trace = any_of(*WITH_GPU)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_figures_of_the_part_are_those_of_the_whole(
-    path: Path, write: Make
+    any_trace: Path, write: Make
 ) -> None:
     """A fifth of the GPU's time, in the middle: its events, and its account with all
     reasons."""
-    whole = open_trace(str(path), cached=False)
+    whole = open_trace(str(any_trace), cached=False)
     gpu = whole.gpu_rows
     if not len(gpu):
         pytest.skip("there are no GPU events")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.model import Row, RowKind
@@ -129,16 +130,9 @@ def test_the_points_of_students_distribution_are_those_of_the_tables(
     assert student_point(free, level) == pytest.approx(point, rel=1e-6)
 
 
-REAL = ("a100_train_diff_control", "v100_train_diff_test", "v100_resnet50_2021")
-
-
-def halves(name: str) -> tuple[Work, Work]:
-    path = TRACES / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip(
-            f"{path.name} is not here: FUSETUI_TRACES names the folder of real traces"
-        )
-    work = work_of(open_trace(str(path)), name)
+def halves(path: Path) -> tuple[Work, Work]:
+    """The first and the last steps of one recording."""
+    work = work_of(open_trace(str(path)), path.name)
     steps = list(range(len(work.windows)))
     return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
 
@@ -152,13 +146,9 @@ def changed(one: Work, other: Work) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_the_halves_of_one_recording_have_no_faster_or_slower_row(name: str) -> None:
-    assert changed(*halves(name)) == []
-
-
-def test_a_convolution_made_a_third_slower_in_one_half_is_told() -> None:
-    one, other = halves("v100_resnet50_2021")
+def slower_piece_is_told(path: Path) -> None:
+    """One of the longest kernels is made a third slower in one half."""
+    one, other = halves(path)
     ns, first = other.ns.copy(), other.slice_of_window(0)
     place = int(np.argsort(ns[first])[-10])
     for step in range(len(other.windows)):
@@ -166,3 +156,11 @@ def test_a_convolution_made_a_third_slower_in_one_half_is_told() -> None:
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
     assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)
     assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)
+
+
+def test_the_halves_of_one_recording_have_no_faster_or_slower_row() -> None:
+    assert changed(*halves(corpus_path("training"))) == []
+
+
+def test_a_kernel_made_a_third_slower_in_one_half_is_told() -> None:
+    slower_piece_is_told(corpus_path("training"))

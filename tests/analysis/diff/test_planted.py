@@ -1,4 +1,4 @@
-"""Changes planted into real traces of two makers' GPUs: exactly these are reported."""
+"""Changes planted into the events of a trace: exactly these are reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
@@ -33,37 +33,24 @@ class Plan:
     fused: str
     sync: str
 
-    @property
-    def path(self) -> Path:
-        return TRACES / f"{self.trace}.json.gz"
 
-
-PLANS = (
-    Plan(
-        "h100_bert-small",
-        "aten::add",
-        "aten::native_layer_norm",
-        2,
-        "triton_per_fused_add_native_layer_norm_0",
-        "cudaDeviceSynchronize",
-    ),
-    Plan(
-        "mi300_Qwen1.5-0.5B",
-        "aten::pow",
-        "aten::mean",
-        3,
-        "triton_red_fused_mean_pow_0",
-        "hipDeviceSynchronize",
-    ),
+PLAN = Plan(
+    "one-step",
+    "aten::add",
+    "aten::native_layer_norm",
+    1,
+    "triton_per_fused_add_native_layer_norm_0",
+    "cudaDeviceSynchronize",
 )
 
 
 class Editor:
-    """The events of a real trace, and the changes that the tests make to them."""
+    """The events of a trace, and the changes that the tests make to them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, path: Path) -> None:
         self.plan = plan
-        self.document = json.loads(gzip.decompress(plan.path.read_bytes()))
+        self.path = path
+        self.document = json.loads(gzip.decompress(path.read_bytes()))
         self.events: list[Event] = self.document["traceEvents"]
         self.first, self.second = self._chosen()
         self.launch_thread = self.launch_of(self.second)["tid"]
@@ -71,7 +58,7 @@ class Editor:
     def compared(self, folder: Path) -> Diff:
         """The trace as it was against the edited one."""
         edited = self.written(folder / "edited.json")
-        return diff(open_trace(str(self.plan.path)), open_trace(str(edited)))
+        return diff(open_trace(str(self.path)), open_trace(str(edited)))
 
     def written(self, path: Path) -> Path:
         """Writes the trace as it is edited up to now."""
@@ -164,14 +151,9 @@ def changed(found: Diff) -> list[Row]:
     return [row for row in found.rows if row.kind is not RowKind.SAME]
 
 
-@pytest.fixture(params=PLANS, ids=lambda plan: plan.trace)
-def editor(request: pytest.FixtureRequest) -> Editor:
-    plan: Plan = request.param
-    if not plan.path.exists():
-        pytest.skip(
-            "the corpus of real traces is not here; FUSETUI_TRACES names its folder"
-        )
-    return Editor(plan)
+@pytest.fixture
+def editor() -> Editor:
+    return Editor(PLAN, corpus_path(PLAN.trace))
 
 
 def test_one_kernel_made_slower_is_the_only_change(

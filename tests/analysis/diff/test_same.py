@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import pytest
-from tests.places import TRACES
+from pathlib import Path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, RowKind
 from fusetui.trace import Trace, open_trace
 
-FILES = (
-    "cpu_only_small.json.gz",
-    "cupti_counters.json.gz",
-    "h100_Qwen1.5-0.5B.json.gz",
-    "h100_transformer_step.json.gz",
-    "large_integer.json.gz",
-    "mi210_gpu_only.json.gz",
-    "mi250_minitoy.json.gz",
-    "mtia_inference.json.gz",
-    "nccl_collectives.json.gz",
-    "v100_train_diff_test.json.gz",
-    "xpu_fixture.json.gz",
-)
 MLP = [
     ("mlp / aten::linear / aten::mm", "ampere_bf16_gemm", 20),
     ("mlp / aten::gelu", "gelu_kernel", 8),
@@ -60,13 +45,8 @@ def test_numbers_of_compiled_kernels_are_no_difference(
     assert is_all_same(diff(a, b))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_real_trace_against_itself_is_all_same(name: str) -> None:
-    if not (TRACES / name).exists():
-        pytest.skip(
-            "the corpus of real traces is not here; FUSETUI_TRACES names its folder"
-        )
-    trace = open_trace(str(TRACES / name))
+def test_trace_of_a_file_against_itself_is_all_same(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     found = diff(trace, trace)
     assert is_all_same(found)
     assert found.accounting.not_explained_ns == 0

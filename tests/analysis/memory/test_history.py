@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
 from tests.scripts import benchmark
 from tests.snapshots import MB, Machine, backward, forward, stepping, train
 
@@ -19,8 +18,6 @@ from fusetui.analysis.memory.history import histories
 from fusetui.report.memory import memory_text
 from fusetui.trace.snapshot.columns import Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
-
-REAL = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
 
 
 def replayed(document: dict[str, Any], device: int) -> dict[str, int]:
@@ -79,19 +76,18 @@ def check(path: Path) -> None:
                 assert sum(row.bytes for row in rows) == found.at_allocated_bytes
 
 
-@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
-def test_histories_of_real_snapshots_equal_a_plain_replay(path: Path) -> None:
-    check(path)
-    assert [one.difference_end_bytes for one in answers(path)] == [0]
+def test_histories_of_snapshots_equal_a_plain_replay(any_snapshot: Path) -> None:
+    check(any_snapshot)
+    assert {one.difference_end_bytes for one in answers(any_snapshot)} == {0}
 
 
-def by_own_code(document: dict[str, Any], peak: int) -> dict[str, int]:
+def by_own_code(document: dict[str, Any], device: int, peak: int) -> dict[str, int]:
     """What lives after an event by the innermost frame that is in nobody's library."""
-    blocks = [b for s in document["segments"] for b in s["blocks"]]
+    segments = [s for s in document["segments"] if s["device"] == device]
+    blocks = [b for s in segments for b in s["blocks"]]
     live = {b["address"]: b for b in blocks if b["state"] == "active_allocated"}
     live = {a: (b["requested_size"], b.get("frames", [])) for a, b in live.items()}
-    events = document["device_traces"][0]
+    events = document["device_traces"][device]
     for event in reversed(events):
         if event["action"] == "alloc":
             live.pop(event["addr"], None)
@@ -116,11 +112,10 @@ def by_own_code(document: dict[str, Any], peak: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
-def test_own_code_of_real_snapshots_equals_a_plain_count(path: Path) -> None:
-    found = answers(path)[0]
-    want = by_own_code(pickle.loads(path.read_bytes()), found.at_index)
+def test_own_code_of_snapshots_equals_a_plain_count(any_snapshot: Path) -> None:
+    found = answers(any_snapshot)[0]
+    document = pickle.loads(any_snapshot.read_bytes())
+    want = by_own_code(document, found.device, found.at_index)
     assert {one.place: one.bytes for one in found.by_code if one.place in want} == want
     others = {one.place for one in found.by_code} - {*want}
     assert all(
@@ -243,14 +238,6 @@ def test_block_awaiting_free_is_active_and_not_allocated(tmp_path: Path) -> None
     machine.free(machine.alloc(500), complete=False)
     found = answers(machine.write(tmp_path / "a.pickle"))[0]
     assert (found.allocated_end_bytes, found.active_end_bytes) == (0, 500)
-
-
-@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
-@pytest.mark.parametrize("name", ["gpt_fullstep_ctx128", "gpt_fullstep_ctx256"])
-def test_adamw_in_fp32_holds_twice_the_gradients(name: str) -> None:
-    path = next(path for path in REAL if path.stem == name)
-    found = {one.category: one.bytes for one in answers(path)[0].categories}
-    assert found["optimizer_state"] == 2 * found["gradients"] == 27_254_476_800
 
 
 def test_steps_are_not_those_of_the_model(tmp_path: Path) -> None:

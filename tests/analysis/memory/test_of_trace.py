@@ -13,31 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_MODULES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.memory.answer import NoMomentError
 from fusetui.analysis.memory.of_trace import TracedMemory, memory_of_trace
 from fusetui.trace import Trace, open_trace
 
-REAL = [
-    TRACES / f"{name}.json.gz"
-    for name in (
-        "h100_transformer_step",
-        "h100_bert-small",
-        "mi300_normalization_layers",
-    )
-]
-real = pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path,
-            marks=pytest.mark.skipif(not path.exists(), reason="needs real traces"),
-        )
-        for path in REAL
-    ],
-    ids=lambda path: path.name.split(".")[0],
-)
+any_trace = any_of(*WITH_MODULES)
 ALLOCATORS = (
     "empty",
     "empty_like",
@@ -89,14 +72,13 @@ def op_at(path: Path, event: Event) -> str:
     return (working or names or ["no op"])[0]
 
 
-@real
-def test_totals_of_memory_events_equal_a_plain_replay(path: Path) -> None:
+def test_totals_of_memory_events_equal_a_plain_replay(any_trace: Path) -> None:
     """Those of the events, at each of them, and the addresses that live add up to the
     last."""
     found = {
-        (one.kind == "GPU", one.device): one for one in memory_of_trace(read(path))
+        (one.kind == "GPU", one.device): one for one in memory_of_trace(read(any_trace))
     }
-    want = by_device(path)
+    want = by_device(any_trace)
     assert found.keys() == {(kind != 0, device) for kind, device in want}
     for (kind, device), events in want.items():
         one = found[kind != 0, device]
@@ -113,23 +95,22 @@ def test_totals_of_memory_events_equal_a_plain_replay(path: Path) -> None:
         )
 
 
-@real
-def test_peak_is_held_by_ops_and_annotations(path: Path) -> None:
-    for one in memory_of_trace(read(path)):
-        place = next(k for k in by_device(path) if k[1] == one.device)
+def test_peak_is_held_by_ops_and_annotations(any_trace: Path) -> None:
+    for one in memory_of_trace(read(any_trace)):
+        place = next(k for k in by_device(any_trace) if k[1] == one.device)
         live: dict[int, tuple[int, Event]] = {}
-        for event in by_device(path)[place][: one.peak_index + 1]:
+        for event in by_device(any_trace)[place][: one.peak_index + 1]:
             live.pop(event["args"]["Addr"], None)
             if event["args"]["Bytes"] > 0:
                 live[event["args"]["Addr"]] = event["args"]["Bytes"], event
         sizes: Counter[str] = Counter()
         for size, event in live.values():
-            sizes[op_at(path, event)] += size
+            sizes[op_at(any_trace, event)] += size
         sizes["before_recording"] = one.peak_allocated_bytes - sum(sizes.values())
         assert {row.place: row.bytes for row in one.by_op} == {
             k: v for k, v in sizes.items() if v
         }
-        assert one.place in (op_at(path, event), None)
+        assert one.place in (op_at(any_trace, event), None)
 
 
 def event(at: float, change: int, total: int, address: int = 1, **more: Any) -> Event:

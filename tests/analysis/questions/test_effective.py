@@ -4,12 +4,10 @@ predecessor."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.places import TRACES
-from tests.trace.test_corpus import ROWS
 
 from fusetui.analysis.questions.busy import effective_ns, work_busy_ns
 from fusetui.trace import Trace, open_trace
@@ -55,9 +53,8 @@ def test_together_the_longest_counts(trace_of: Make, event: Make) -> None:
     assert by_name(trace) == {"k0": 0, "k1": 10_000}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_a_stream_adds_up_to_its_busy_time(row: dict[str, str]) -> None:
-    trace = open_trace(str(TRACES / row["file"]))
+def test_a_stream_adds_up_to_its_busy_time(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     stream = trace.thread_of_track[trace.track[trace.gpu_rows]]
     effective = effective_ns(trace)
     for number in np.unique(stream):

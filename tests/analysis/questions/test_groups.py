@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
-from tests.places import TRACES
+from tests.corpus.files import WITH_MODULES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.groups import (
     GROUPINGS,
@@ -67,14 +69,12 @@ def key_of(group: KernelGroup | OpGroup) -> str:
     return json.dumps(found[0] if len(found) == 1 else found)
 
 
-@pytest.fixture(
-    scope="module", params=["h100_bert-small", "h100_transformer_step", "triton_2024"]
-)
-def trace(request: pytest.FixtureRequest) -> Trace:
-    path = TRACES / f"{request.param}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    return open_trace(str(path))
+any_trace = any_of(*WITH_MODULES, "graphs")
+
+
+@pytest.fixture(scope="module")
+def trace(any_trace: Path) -> Trace:
+    return open_trace(str(any_trace))
 
 
 @pytest.mark.parametrize("by", SLOW)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.analysis.questions.launches import launch_calls, replays, thread_launches
 from fusetui.trace import open_trace
@@ -153,27 +153,19 @@ def test_trace_without_launches_has_no_calls_and_no_replays(
     assert not replays(trace)
 
 
-@pytest.mark.parametrize(
-    ("name", "kernels"),
-    [("mi300_sglang_decode_graph", 544), ("b300_deepseek_r1_decode", 356)],
-)
-def test_replays_of_real_graphs_have_their_known_kernels(
-    name: str, kernels: int
-) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
+def kernels_of_replays(path: Path) -> list[int]:
+    """Of each replay of a graph, whose kernels are those that its call launched; and
+    every linked event is an event of a thread."""
     trace = open_trace(str(path))
-    (replay,) = replays(trace)
-    assert (
-        replay.kernels
-        == kernels
-        == int(
-            (
-                trace.named(replay.call.__eq__)[trace.name[trace.launch]]
-                & (trace.launch >= 0)
-            ).sum()
-        )
-    )
+    found = replays(trace)
+    for call in {replay.call for replay in found}:
+        launched = trace.named(call.__eq__)[trace.name[trace.launch]]
+        of_call = sum(replay.kernels for replay in found if replay.call == call)
+        assert of_call == int((launched & (trace.launch >= 0)).sum())
     events = sum(thread.events for thread in thread_launches(trace))
     assert events == int((trace.launch[trace.gpu_rows] >= 0).sum())
+    return [replay.kernels for replay in found]
+
+
+def test_replays_have_their_known_kernels() -> None:
+    assert kernels_of_replays(corpus_path("serving")) == [13] * 3

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_MODULES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions import memory
 from fusetui.analysis.questions.memory import MemoryPeak, MemoryPeaks, memory_peaks
@@ -79,18 +81,15 @@ def test_an_odd_event_costs_the_others_nothing(
     assert peaks(found) == [(0, 8, 9)]
 
 
-@pytest.mark.parametrize(
-    "name", ["h100_owlv2", "a100_train_diff_control", "mi250_minitoy"]
-)
+any_trace = any_of(*WITH_MODULES, "threads")
+
+
 def test_memory_peaks_by_the_scanner_equal_each_event_alone(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    any_trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    found = memory_peaks(open_trace(str(path), cached=False))
+    found = memory_peaks(open_trace(str(any_trace), cached=False))
     monkeypatch.setattr(memory, "totals_in", lambda *_: None)
-    assert found == memory_peaks(open_trace(str(path), cached=False))
+    assert found == memory_peaks(open_trace(str(any_trace), cached=False))
 
 
 def test_a_peak_is_in_bytes(trace_of: Make) -> None:

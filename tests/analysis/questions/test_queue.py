@@ -4,11 +4,12 @@ ended."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.launches import length_of, queues
 from fusetui.trace import Trace, open_trace
@@ -56,14 +57,11 @@ def test_trace_without_links_has_no_launch_queue(trace_of: Make, event: Make) ->
     assert queues(trace_of([event("k", 0, 5, cat="kernel", pid=0, tid=7)])) == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["h100_bert-small", "mi300_vllm_decode_graph", "mi250_minitoy"]
-)
-def test_as_counted_at_each_time(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    trace = open_trace(str(path))
+any_trace = any_of("training", "graphs", "annotated-graph")
+
+
+def test_as_counted_at_each_time(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     for queue in queues(trace):
         assert queue.value[-1] == 0
         assert (np.diff(queue.time) > 0).all()

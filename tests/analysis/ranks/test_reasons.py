@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.invented_job import Work, annotation, simulated, write
 from tests.analysis.ranks.made import US, answer_of, rank, texts_of, verdict_of
-from tests.places import TRACES
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.executors import summarize
@@ -25,7 +24,6 @@ from fusetui.analysis.ranks.model import (
     Straggler,
 )
 
-DLRM = TRACES / "dlrm_ranks"
 PAIRS = ((0, 1), (2, 3), (1, 2))
 
 
@@ -372,21 +370,3 @@ def test_no_what_if_unless_all_is_known(change: dict[str, Any], why: str) -> Non
     answer = answer_of(ranks)
     assert answer.no_what_if == why
     assert all(one.what_if is None for one in answer.stragglers)
-
-
-@pytest.mark.skipif(not DLRM.is_dir(), reason="needs the real traces of FUSETUI_TRACES")
-def test_four_of_eight_real_ranks_name_the_missing_ones() -> None:
-    """A DLRM training step on eight V100 of one machine, recorded in 2023; see
-    docs/ranks.md."""
-    answer = answer_of(summarize(sorted(map(str, DLRM.iterdir())), cached=False))
-    assert (answer.given, answer.missing) == (4, (4, 5, 6, 7))
-    assert (answer.collectives, answer.unmatched) == (8, 0)
-    first = answer.stragglers[0]
-    assert (first.rank, first.last_count, first.of, first.cause) == (2, 5, 8, "outside")
-    assert first.reason.begins_after_ns == 6_887 * US
-    assert first.reason.begins_after_rank == 1
-    assert first.what_if is None
-    worst = {row.rank: row.worst_wait for row in answer.ranks}
-    # Durations 2146, 7635 and 6132 us, of which the transfer is at most rank 2's 518.
-    waits = [worst[n].wait_ns for n in (0, 1, 3) if worst[n] is not None]  # type: ignore[union-attr]
-    assert waits == [1_627 * US, 7_116 * US, 5_614 * US]

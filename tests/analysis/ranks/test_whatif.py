@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tests.analysis.ranks.invented_job import Run, Steps, Work, simulated, write
-from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
@@ -221,21 +220,6 @@ def test_planted_jobs_are_replayed_as_recorded(name: str, tmp_path: Path) -> Non
     """Several groups, two hosts, clocks that drift."""
     cases.make(cases.case_of(name), 0, tmp_path)
     assert_recorded(facts_of(tmp_path))
-
-
-def real_ranks() -> JobFacts:
-    paths = sorted((TRACES / "dlrm_ranks").glob("*.json.gz"))
-    if not paths:
-        pytest.skip(f"there are no ranks in {TRACES}")
-    return explained(summary_of(str(path), cached=False) for path in paths).facts
-
-
-def test_real_ranks_are_replayed_as_recorded() -> None:
-    assert_recorded(real_ranks())
-
-
-def test_job_whatif_of_an_incomplete_job_is_refused() -> None:
-    assert job_whatif(real_ranks(), ["comm x0.5"]).why_not == "not_whole"
 
 
 PLANTED = (

@@ -4,6 +4,7 @@ test_changes.py."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 from tests.analysis.replay.test_batches import trained
 from tests.analysis.replay.test_changes import gpu_bound, host_bound, synced
-from tests.places import TRACES
+from tests.corpus.files import LESSONS, RANKS, SAMPLES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.replay import whatif, worth
 from fusetui.analysis.replay.whatif import told_steps
@@ -617,14 +619,13 @@ def test_a_large_trace_has_none_unless_it_is_asked_for(
     assert said(trace, one, asked=True).findings[0].worth_ns == 5_000
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-@pytest.mark.parametrize(
-    "path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name
-)
-def test_no_finding_of_real_traces_has_a_negative_gain(path: Any) -> None:
-    """No change that a finding has makes a real step longer; only those that let the
-    CPU run ahead are worth more than what is at stake."""
-    trace = open_trace(str(path))
+any_trace = any_of("training", *RANKS, *LESSONS, *SAMPLES)  # of equal steps
+
+
+def test_no_finding_of_a_trace_has_a_negative_gain(any_trace: Path) -> None:
+    """No change that a finding has makes a step longer; only those that let the CPU run
+    ahead are worth more than what is at stake."""
+    trace = open_trace(str(any_trace))
     found = with_worth(trace, why(trace))
     for one, wanted in zip(found.findings, found._wanted, strict=True):
         # part of it is hidden

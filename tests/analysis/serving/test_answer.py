@@ -17,11 +17,9 @@ from tests.analysis.servers import (
     opened,
     python,
 )
-from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving
 from fusetui.analysis.serving.layers import Repetition, repetition
-from fusetui.trace import Trace, open_trace
 
 SERVER = Server()
 Event = dict[str, Any]
@@ -228,20 +226,6 @@ def test_slow_attention_of_a_layer_is_named(tmp_path: Path) -> None:
     assert [(one.number, one.dur_ns) for one in layers.slow] == [(5, 21_500)]
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_layers_are_found_though_some_events_are_out_of_time_order() -> None:
-    """Twenty kernels of this trace have times of 4.6 ms before those that ran before
-    them."""
-    layers = (
-        serving(open_trace(str(TRACES / "mi300_deepseek_r1_decode.json.gz")))
-        .limits[0]
-        .layers
-    )
-    assert layers is not None
-    assert layers.kernels == 11
-    assert layers.count * 11 + layers.others == 356
-
-
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
@@ -354,44 +338,3 @@ def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
     )
     assert found.steps == ()
     assert found.missing[0].endswith("the replayed graphs are of training.")
-
-
-def copied(trace: Trace) -> int:
-    """When the last input of the first product was copied."""
-    named = [(trace.name_of(row), row) for row in trace.gpu_rows.tolist()]
-    first = min(trace.start[row] for name, row in named if name.startswith("nvjet"))
-    copies = [
-        int(trace.end[row]) for name, row in named if name.startswith("Memcpy HtoD")
-    ]
-    return max(end for end in copies if end < first)
-
-
-REAL = {
-    "mi300_vllm_decode_graph": ("decode", 32, 55_086, "graph", 421),
-    "b300_deepseek_r1_decode": ("decode", 16, 8_209, "graph", 356),
-    "mi300_sglang_decode_graph": ("decode", 32, 32_785, "graph", 544),
-    "b200_vllm_eager": ("prefill", 1, None, "eager", 929),
-}
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-@pytest.mark.parametrize("name", REAL)
-def test_steps_of_real_servers_equal_figures_from_the_columns(name: str) -> None:
-    """Each figure again from the columns of the trace alone."""
-    trace = open_trace(str(TRACES / f"{name}.json.gz"))
-    (step,) = serving(trace).steps
-    phase, batch, tokens, mode, events = REAL[name]
-    assert (step.phase, step.batch, step.kv_tokens, step.mode) == (
-        phase,
-        batch,
-        tokens,
-        mode,
-    )
-    rows = trace.gpu_rows
-    if mode == "graph":
-        calls = trace.launch[rows]
-        rows = rows[calls == np.bincount(calls[calls >= 0]).argmax()]
-    assert len(rows) == events
-    if mode == "eager":
-        rows = rows[trace.start[rows] > copied(trace)]
-    assert step.model_ns == int(trace.end[rows].max() - trace.start[rows].min())

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from tests.analysis.servers import GEMM, call, cpu, gpu, opened
-from tests.places import TRACES
 
-from fusetui.analysis.serving.answer import serving
 from fusetui.analysis.serving.experts import experts_of
-from fusetui.trace import Trace, open_trace
+from fusetui.trace import Trace
 
 Event = dict[str, Any]
 GROUPED = "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"
@@ -65,13 +63,3 @@ def test_other_products_are_not_of_experts(tmp_path: Path) -> None:
 def test_two_runs_cannot_be_compared(tmp_path: Path) -> None:
     trace = layers(tmp_path, 10_000, 11_000)
     assert experts_of(trace, trace.gpu_rows) is None
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_real_mixture_of_experts_has_two_products_per_layer() -> None:
-    """gpt-oss in vLLM: two grouped products in each of 24 layers."""
-    (found,) = serving(
-        open_trace(str(TRACES / "mi300_vllm_decode_graph.json.gz"))
-    ).limits
-    assert found.experts is not None
-    assert (found.experts.kernels, found.experts.runs) == (48, 24)

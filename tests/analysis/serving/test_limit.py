@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 from tests.analysis.servers import GEMM, call, cpu, gpu, opened
-from tests.places import TRACES
 
-from fusetui.analysis.graphs.captures import replays
-from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
 from fusetui.analysis.serving.config import NoConfigError, config_of, read_config
 from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.products import WeightShape
-from fusetui.trace import Trace, open_trace
+from fusetui.trace import Trace
 from fusetui.trace.model.arrays import Rows
 
 CONFIG = {
@@ -234,28 +231,3 @@ def test_configuration_inside_text_config_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": CONFIG, "dtype": "float16"}))
     assert read_config(str(path)).layers == 36
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_limit_of_a_real_step_counts_its_products() -> None:
-    """Qwen3-8B in SGLang on an MI300X: 36 layers of four products, and one for the
-    vocabulary."""
-    trace, _ = join(
-        open_trace(str(TRACES / "mi300_sglang_decode_graph.json.gz")),
-        open_trace(str(TRACES / "mi300_sglang_capture.json.gz")),
-    )
-    rows = replays(trace)[0].rows
-    found = limit_of(trace, step(rows, 32_785))
-    layer = 4096 * 6144 + 4096 * 4096 + 4096 * 24576 + 12288 * 4096
-    weights = 2 * (36 * layer + 4096 * 151_936)
-    assert (found.products, found.weight_bytes) == (4 * 36 + 1, weights)
-    assert found.kv_bytes == 32_785 * 147_456
-    assert found.flop == 2 * 32 * weights // 2
-    assert (
-        found.memory_ns
-        == (weights + 32_785 * 147_456) * 10**9 // MI300_BYTES_PER_S
-        == 3_750_336
-    )
-    assert found.dur_ns == 9_930_636
-    by_config = cache_of(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
-    assert by_config.bytes_per_token == found.kv_bytes_per_token

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import idle_causes
@@ -66,10 +66,11 @@ def test_without_launches_it_is_not_known(
     assert idle_causes(trace_of(kernels)) is None
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-@pytest.mark.parametrize("name", ["h100_bert-small", "mi300_ddp_resnet18"])
-def test_causes_of_idle_time_add_up_to_the_account(name: str) -> None:
-    trace = open_trace(str(TRACES / f"{name}.json.gz"))
+any_trace = any_of("training", "waits", "lesson-mlp-eager")
+
+
+def test_causes_of_idle_time_add_up_to_the_account(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     found = idle_causes(trace)
     assert found is not None
     idle = Accounts(trace).devices[0].span.idle

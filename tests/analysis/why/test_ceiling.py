@@ -4,11 +4,10 @@ hand."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
-from tests.trace.test_corpus import ROWS
 
 from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.why.kernels import Kernels
@@ -157,11 +156,10 @@ def test_attainable_rate_of_an_unmeasured_device_is_assumed() -> None:
     assert len(PEAKS) > len(MEASURED)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_known_and_unknown_time_below_the_ceiling_add_up(row: dict[str, str]) -> None:
+def test_known_and_unknown_time_below_the_ceiling_add_up(any_trace: Path) -> None:
     """And a few kernels are bounded as the formula has it, from what is found for each
     alone."""
-    trace = open_trace(str(TRACES / row["file"]))
+    trace = open_trace(str(any_trace))
     found = bounded(trace)
     total, bound_ns = found.ceiling, found.bounded.bound_ns
     own = dict(zip(trace.gpu_rows.tolist(), effective_ns(trace).tolist(), strict=True))

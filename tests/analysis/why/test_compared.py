@@ -3,12 +3,15 @@ changed."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.places import TRACES
+from tests.analysis.replay.simulator import Residuals, simulate
+from tests.corpus.recorded import recorded
+from tests.corpus.training import training
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.engine import RULES
@@ -198,26 +201,17 @@ def test_rules_name_what_they_need(rule: str, needs: set[str]) -> None:
     assert set(found.needs) - {"GPU events"} == needs
 
 
-SMALL = sorted(
-    path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 17
-)
-
-
-@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name)
-def test_a_real_trace_twice_is_silent(path: Path) -> None:
-    found = why(open_trace(str(path)))
+def test_a_trace_twice_is_silent(any_trace: Path) -> None:
+    found = why(open_trace(str(any_trace)))
     twice = versus(found, found)
     assert not finding_rows(twice.findings)
     assert not below_rows(twice.findings, twice.is_sure)
 
 
-@pytest.mark.skipif(
-    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
-)
-def test_findings_of_two_halves_of_a_run_do_not_differ() -> None:
-    trace = open_trace(str(TRACES / "a100_train_diff_control.json.gz"))
-    steps = why(trace).steps
-    middle = steps[3].start_ns
+def halves_do_not_differ(path: Path, first_steps: int) -> None:
+    """The findings of a run of equal steps, before and after one of them."""
+    trace = open_trace(str(path))
+    middle = why(trace).steps[first_steps].start_ns
     halves = (
         why(trace, selection)
         for selection in (Selection(to_ns=middle), Selection(from_ns=middle))
@@ -225,3 +219,10 @@ def test_findings_of_two_halves_of_a_run_do_not_differ() -> None:
     found = versus(*(replace(half, about=None) for half in halves))
     assert found.is_sure
     assert finding_rows(found.findings) == []
+
+
+def test_findings_of_two_halves_of_a_run_do_not_differ(tmp_path: Path) -> None:
+    run = simulate(training(12), Residuals(seed=3, launch=900, switch=300))
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(recorded(run)))
+    halves_do_not_differ(path, first_steps=6)

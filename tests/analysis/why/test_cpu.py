@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.analysis.why.test_account import call
-from tests.places import TRACES
-from tests.trace.test_corpus import ROWS
 
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.model import ThreadAccount
@@ -84,8 +83,7 @@ def test_cpu_accounts_are_in_order_of_the_first_start(
     ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_real_threads_add_up(row: dict[str, str]) -> None:
-    for one in cpu_accounts(Accounts(open_trace(str(TRACES / row["file"])))):
+def test_threads_of_a_trace_add_up(any_trace: Path) -> None:
+    for one in cpu_accounts(Accounts(open_trace(str(any_trace)))):
         assert sum(parts(one)) == one.span_ns
         assert min(parts(one)) >= 0

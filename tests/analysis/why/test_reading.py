@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import args_read, why
@@ -22,24 +22,16 @@ from fusetui.trace.read import workers
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.document_text import Filed
 
-TRACE = TRACES / "mi250_minitoy.json.gz"
-FORWARD_ONLY = TRACES / "h100_bert-small.json.gz"
 why_module = sys.modules["fusetui.analysis.why.answer"]
 
 
-@pytest.fixture(autouse=True)
-def _needs_traces() -> None:
-    if not TRACE.is_file():
-        pytest.skip(f"there is no {TRACE}")
-
-
-def test_args_that_were_read_ahead_are_not_read_again(
-    monkeypatch: pytest.MonkeyPatch,
+def args_that_were_read_ahead_are_not_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bytes:
         raise OSError("no bytes")
 
-    trace, alone = (open_trace(str(TRACE), cached=False) for _ in range(2))
+    trace, alone = (open_trace(str(path), cached=False) for _ in range(2))
     with args_read(trace):
         pass
     expected = jobs(alone).number.tolist(), backward_ops(alone).forward.tolist()
@@ -52,10 +44,14 @@ def test_args_that_were_read_ahead_are_not_read_again(
     assert max(expected[1]) > 0
 
 
-@pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
-@pytest.mark.parametrize("cores", [1, 2, 4])
-def test_the_answers_are_the_same(
-    monkeypatch: pytest.MonkeyPatch, cores: int, path: Path
+def test_args_that_were_read_ahead_are_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    args_that_were_read_ahead_are_not_read_again(corpus_path("training"), monkeypatch)
+
+
+def answers_are_the_same(
+    path: Path, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
@@ -67,16 +63,21 @@ def test_the_answers_are_the_same(
     assert replace(found, _wanted=()) == replace(expected, _wanted=())
 
 
-@pytest.mark.parametrize(
-    "path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("name", ["training", "lesson-mlp-eager"])
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_the_answers_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, cores: int, name: str
+) -> None:
+    answers_are_the_same(corpus_path(name), cores, monkeypatch)
+
+
 def test_the_rules_that_are_answered_early_read_nothing(
-    monkeypatch: pytest.MonkeyPatch, path: Path
+    monkeypatch: pytest.MonkeyPatch, any_trace: Path
 ) -> None:
     def fail(*_: object) -> bytes:
         raise AssertionError("something is read")
 
-    trace = open_trace(str(path), cached=False)
+    trace = open_trace(str(any_trace), cached=False)
     for kind in (Document, Filed):
         monkeypatch.setattr(kind, "part", fail)
     answer_early(Facts(Accounts(trace)))

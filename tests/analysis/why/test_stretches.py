@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.analysis.why.test_account import call, kernel
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.idle_time import idle_times
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]
-REAL = ("h100_owlv2", "nccl_collectives", "mi300_vllm_decode_graph", "b200_vllm_eager")
+any_trace = any_of("training", "graphs", "waits", "job/rank2")
 
 
 def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
@@ -52,12 +52,8 @@ def test_idle_intervals_of_any_window_equal_its_account(
     agrees(device, np.array(sorted(times)) + trace.begin_ns)
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_idle_intervals_of_real_traces_equal_their_account(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip("FUSETUI_TRACES names no folder with this trace")
-    trace: Trace = open_trace(str(path))
+def test_idle_intervals_of_traces_equal_their_account(any_trace: Path) -> None:
+    trace: Trace = open_trace(str(any_trace))
     for device in itertools.islice(Accounts(trace).devices, 2):
         agrees(device, np.linspace(trace.begin_ns, trace.end_ns, 40).astype(np.int64))
 

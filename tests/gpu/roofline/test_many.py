@@ -1,14 +1,13 @@
-"""The work of many kernels is that of each of them, on traces made here and on real
-ones."""
+"""The work of many kernels is that of each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.gpu.roofline.many import jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.row import work_of
@@ -17,14 +16,7 @@ from fusetui.trace import Trace, open_trace
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 REDUCE = "void splitKreduce_kernel<32, 16, int, __nv_bfloat16, float>(p)"
-NAMES = (
-    "a100_switch_transformer",
-    "h100_Qwen1.5-0.5B",
-    "mi300_ddp_resnet18",
-    "mi300_vllm_decode_graph",
-    "v100_resnet50_2021",
-    "cpu_only_small",
-)
+any_trace = any_of("training", "lesson-mlp-eager", "job/rank0", "sample-mlp-eager")
 
 
 def agrees(trace: Trace, most: int = 300) -> int:
@@ -44,12 +36,8 @@ def agrees(trace: Trace, most: int = 300) -> int:
     return known
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_work_of_many_kernels_is_that_of_each_alone(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    agrees(open_trace(str(path)))
+def test_work_of_many_kernels_is_that_of_each_alone(any_trace: Path) -> None:
+    agrees(open_trace(str(any_trace)))
 
 
 def test_equal_kernels_have_one_job(trace_of: Make, event: Make) -> None:

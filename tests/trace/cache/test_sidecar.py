@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
@@ -158,25 +158,23 @@ def test_a_trace_without_an_entry_keeps_nothing(path: str, tmp_path: Path) -> No
     assert not (tmp_path / "cache").exists()
 
 
+any_trace = any_of("training", "job/rank0", "lesson-mlp-eager")
+
+
 def asked(path: str) -> Why:
     """What `why` prints."""
     trace = open_trace(path)
     return replace(with_worth(trace, why(trace)), _wanted=())
 
 
-@pytest.mark.parametrize(
-    "name", ["h100_bert-small.json.gz", "dlrm_ranks/rank0.json.gz"]
-)
 def test_why_reads_a_document_once(
-    name: str,
+    any_trace: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     no_text: Callable[[], None],
 ) -> None:
-    if not (TRACES / name).is_file():
-        pytest.skip(f"there are no traces in {TRACES}")
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
-    first = asked(str(TRACES / name))
+    first = asked(str(any_trace))
     no_text()
-    assert asked(str(TRACES / name)) == first
+    assert asked(str(any_trace)) == first

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.events import arguments, parsed
@@ -56,14 +56,8 @@ def test_arguments_of_no_slices_are_empty(trace_of: Make) -> None:
     assert arguments(trace.elements, trace.order, NAMES).distinct == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["h100_bert-small", "v100_resnet50_2021", "xpu_fixture"]
-)
-def test_arguments_of_many_slices_equal_each_alone(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    trace = open_trace(str(path))
+def test_arguments_of_many_slices_equal_each_alone(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     found = values(trace)
     for row in np.linspace(0, len(trace) - 1, 200).astype(int).tolist():
         args = trace.args_of(row)

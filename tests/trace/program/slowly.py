@@ -108,7 +108,9 @@ def regions(trace: Slowly) -> list[Event]:
         e for e in trace.of("python_function") if e["name"].startswith("nn.Module: ")
     ]
     return modules + [
-        e for e in trace.of("user_annotation") if "ProfilerStep" not in e["name"]
+        event
+        for event in trace.of("user_annotation")
+        if "ProfilerStep" not in event["name"] and not event["name"].startswith("nccl:")
     ]
 
 

@@ -14,18 +14,13 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.servers import Event, call, gpu, opened
 from tests.cases import Cases
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program import backward as module
 from fusetui.trace.program.backward import MIN_NODE_FLOW_ID, dependencies
 
-TWINS = TRACES.parent / "pftrace"
-GRAPHS = (
-    "b300_decode_graph_full",
-    "b300_decode_graph_lanes",
-    "mi300_vllm_decode_graph_full",
-)
+any_trace = any_of("annotated-graph")
 Pairs = set[tuple[str, str]]
 
 
@@ -148,21 +143,8 @@ def by_node(trace: Trace) -> Pairs:
     return {(node(one), node(other)) for one, other in pairs}
 
 
-@pytest.mark.parametrize("name", [*GRAPHS, "edge"])
-def test_as_the_flows_say(name: str) -> None:
-    path = TWINS / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    trace = open_trace(str(path))
-    assert (by_node(trace), dependencies(trace).unclear) == by_hand(path)
-
-
-def test_lanes_tell_the_same() -> None:
-    """With the nodes on more streams, every flow is clear."""
-    paths = [TWINS / f"{name}.json.gz" for name in GRAPHS[:2]]
-    if not all(path.is_file() for path in paths):
-        pytest.skip(f"no {paths[0]}")
-    plain, lanes = (open_trace(str(path)) for path in paths)
-    assert len(by_node(lanes)) == 362
-    assert by_node(plain) < by_node(lanes)
-    assert len(by_node(plain)) + dependencies(plain).unclear == 362
+def test_dependencies_are_those_of_the_flows(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
+    pairs = by_node(trace)
+    assert pairs
+    assert (pairs, dependencies(trace).unclear) == by_hand(any_trace)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_MODULES
+from tests.corpus.fixtures import any_of
 from tests.trace.program.slowly import Slowly, cpu_by_function, gpu_by_function
 
 from fusetui.trace import Trace, open_trace
@@ -16,7 +17,7 @@ from fusetui.trace.program.functions import Functions, function_times
 from fusetui.trace.program.origin import Nowhere, frame_of, origins
 
 Make = Callable[..., Any]
-REAL = ("h100_bert-small", "h100_transformer_step", "mi300_normalization_layers")
+any_trace = any_of(*WITH_MODULES)
 
 
 def frame(make: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, Any]:
@@ -151,12 +152,8 @@ def test_trace_without_frames_has_no_functions(trace_of: Make, launched: Make) -
     assert function_times(origins(trace_of([]))).none == ()
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_function_times_of_real_traces_equal_a_slow_count(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip("no folder of real traces")
-    slowly, trace = Slowly(path), open_trace(str(path))
+def test_function_times_of_traces_equal_a_slow_count(any_trace: Path) -> None:
+    slowly, trace = Slowly(any_trace), open_trace(str(any_trace))
     found = function_times(origins(trace))
     rows = {f"{f.file}({f.line}): {f.function}": f for f in found.functions}
     (gpu_own, gpu), (cpu_own, cpu) = gpu_by_function(slowly), cpu_by_function(slowly)

@@ -7,17 +7,17 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
+from tests.corpus.files import corpus_path
 
 from fusetui.trace import open_trace
 from fusetui.trace.program.functions import FunctionTime, function_times, has_lines
 from fusetui.trace.program.origin import origins
 
 Make = Callable[..., Any]
-TWIN = TRACES.parent / "pftrace" / "cpu_full.json.gz"
 
 
 def frame(make: Make, name: str, ts: int, dur: int, called_from: str) -> dict[str, Any]:
@@ -80,34 +80,36 @@ def test_older_traces_have_no_lines(trace_of: Make, event: Make) -> None:
     assert not lines(events, trace_of)
 
 
-@pytest.mark.skipif(not TWIN.is_file(), reason=f"{TWIN} is not there")
-def test_a_recorded_program() -> None:
-    """Counts and times, from the events alone: a frame inside another of its line adds
-    nothing."""
+def agree_with_events(path: Path, script: str, but: str = "") -> None:
+    """Counts and CPU times of the lines of `script`, from the events alone: a frame
+    inside another of its line adds nothing. `but`: a line whose time is not compared."""
     frames = [
         (event["ts"], event["ts"] + event["dur"], event["args"]["CallFrom"])
-        for event in json.loads(gzip.decompress(TWIN.read_bytes()))["traceEvents"]
+        for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
         if event.get("cat") == "python_function"
     ]
     count: dict[str, int] = defaultdict(int)
     taken: dict[str, float] = defaultdict(float)
     for begin, end, line in frames:
-        if line.startswith("cpurun.py:"):
+        if line.startswith(f"{script}:"):
             count[line] += 1
             if not any(
                 a <= begin and end <= b and b - a > end - begin and own == line
                 for a, b, own in frames
             ):
                 taken[line] += end - begin
-    expected = {line: (count[line], round(taken[line] * 1000)) for line in count}
-    functions = function_times(origins(open_trace(str(TWIN))), by_line=True).functions
+    assert len(count) > 1
+    functions = function_times(origins(open_trace(str(path))), by_line=True).functions
     by_line: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for time in functions:
-        by_line[f"{time.file}:{time.line}"][0] += time.count
-        by_line[f"{time.file}:{time.line}"][1] = max(
-            by_line[f"{time.file}:{time.line}"][1], time.cpu_ns
-        )
-    for line, (calls, ns) in expected.items():
+        figures = by_line[f"{time.file}:{time.line}"]
+        figures[0] += time.count
+        figures[1] = max(figures[1], time.cpu_ns)
+    for line, calls in count.items():
         assert by_line[line][0] == calls
-        if line != "cpurun.py:21":  # of the module, and of the frame around it
-            assert abs(by_line[line][1] - ns) < 10
+        if line != but:
+            assert abs(by_line[line][1] - round(taken[line] * 1000)) < 10
+
+
+def test_lines_of_a_program_add_up() -> None:
+    agree_with_events(corpus_path("training"), script="train.py")

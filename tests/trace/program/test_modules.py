@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.places import TRACES
+from tests.corpus.files import WITH_MODULES
+from tests.corpus.fixtures import any_of
 from tests.trace.program.slowly import Slowly, calls_by_path, gpu_by_path
 
 from fusetui.trace import Trace, open_trace
@@ -15,7 +16,7 @@ from fusetui.trace.program.modules import MAX_LEVELS, Modules, module_times
 from fusetui.trace.program.origin import Nowhere, module_of, origins
 
 Make = Callable[..., Any]
-REAL = ("h100_bert-small", "h100_transformer_step", "mi300_normalization_layers")
+any_trace = any_of(*WITH_MODULES)
 
 
 def times_of(trace: Trace, **how: bool) -> Modules:
@@ -219,15 +220,11 @@ def test_trace_without_modules_has_all_gpu_time_outside(
     assert times_of(trace_of([])).gpu_ns == 0
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_module_times_of_real_traces_equal_a_slow_count(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip("no folder of real traces")
-    slowly = Slowly(path)
+def test_module_times_of_traces_equal_a_slow_count(any_trace: Path) -> None:
+    slowly = Slowly(any_trace)
     total, kernels, back = gpu_by_path(slowly)
     count, cpu = calls_by_path(slowly)
-    found = times_of(open_trace(str(path)))
+    found = times_of(open_trace(str(any_trace)))
     rows = {m.path: m for m in found.modules}
     assert {p: m.count for p, m in rows.items()} == count
     assert {p: m.cpu_ns for p, m in rows.items()} == cpu

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.places import TRACES
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.trace import Trace, open_trace
 
 Write = Callable[[str | bytes], Path]
-DAMAGED = TRACES.parent / "damaged"
 
 OP = '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":%d,"dur":5.000%s}'
 GOOD = OP % ("good", 10, ',"args":{"External id":1}')
@@ -221,28 +219,6 @@ def test_a_last_event_without_its_end_is_no_end_of_the_file(
     assert trace.report.complete
     assert [skipped.reason for skipped in trace.report.skipped] == ["not closed"]
     assert len(trace.keys) == 1
-
-
-EXPECTED = {  # file: names, skipped, complete
-    "backslash.json": (["aten::a", r"torch\cuda\__init__.py(1): f"], 0, True),
-    "badutf8.json": (["aten::a", "a\ufffd\ufffdb"], 0, True),
-    "bare.json": (["aten::a", "aten::b"], 0, True),
-    "dupkey.json": (["aten::a"], 0, True),
-    "inf_lower.json": (["aten::a", "aten::b"], 0, True),
-    "nodur.json": (["aten::a", "aten::b"], 0, True),
-    "quote.json": (["aten::a", "aten::c"], 1, True),
-    "strpid.json": (["aten::a"], 0, True),
-    "trailcomma.json": (["aten::a", "aten::b"], 0, True),
-    "truncated.json": (["aten::a"], 1, False),
-}
-
-
-@pytest.mark.skipif(not DAMAGED.is_dir(), reason=f"there is no folder {DAMAGED}")
-@pytest.mark.parametrize("file", EXPECTED)
-def test_damaged_files_give_their_known_events_and_losses(file: str) -> None:
-    trace = open_trace(str(DAMAGED / file))
-    found = (names(trace), len(trace.report.skipped), trace.report.complete)
-    assert found == EXPECTED[file]
 
 
 def test_bytes_that_are_no_utf8_in_a_label_lose_no_event(write: Write) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.places import TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.events import arguments
@@ -55,15 +56,12 @@ def test_args_and_sequence_numbers_in_one_pass_equal_each_alone(
     is_as_alone(trace_of(f'{{"traceEvents": [{events}]}}'))
 
 
-@pytest.mark.parametrize(
-    "name", ["h100_bert-small", "mi250_minitoy", "v100_resnet50_2021"]
-)
-def test_args_and_sequence_numbers_of_real_traces_equal_each_alone(
-    name: str, small_extents: None
+any_trace = any_of("training", "lesson-mlp-eager")
+
+
+def test_args_and_sequence_numbers_of_traces_equal_each_alone(
+    any_trace: Path, small_extents: None
 ) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    trace = open_trace(str(path), cached=False)
+    trace = open_trace(str(any_trace), cached=False)
     assert len(trace.elements.stretches) > 1
     is_as_alone(trace)

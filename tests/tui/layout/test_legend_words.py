@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.places import FRESH, TRACES
+from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import search, texts_of
@@ -16,23 +16,12 @@ from fusetui.tables.sources import trace_table
 from fusetui.trace import open_trace
 from fusetui.tui.layout.kinds import KINDS, numbers_of, shares
 
-PATHS = [
-    TRACES / "a10g_small.json.gz",
-    TRACES / "h100_transformer_step.json.gz",
-    TRACES / "mi300_torch_compile_triton.json.gz",
-    TRACES / "nccl_collectives.json.gz",
-    TRACES / "v100_resnet50_2021.json.gz",
-    TRACES / "mtia_inference.json.gz",
-    FRESH / "rtx4090_ddp_tiny.json.gz",
-]
+any_trace = any_of("training", "job/rank0", "lesson-mlp-compiled", "graphs")
 OLD_FIELD_FINDS = ("pointwise", "fused", "comm", "other")
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.partition(".")[0])
-def test_words_of_the_legend_are_searched(path: Path) -> None:
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    trace = open_trace(str(path))
+def test_words_of_the_legend_are_searched(any_trace: Path) -> None:
+    trace = open_trace(str(any_trace))
     kinds = numbers_of(trace)
     slices = trace_table("slices", trace)
     assert shares(trace)

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.analysis.memory.test_of_trace import REAL, Event, event, op
+from tests.analysis.memory.test_of_trace import Event, event, op
+from tests.corpus.files import corpus_path
 from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 
 from fusetui.trace import Trace, open_trace
@@ -85,11 +86,8 @@ def state(trace_of: Make) -> State:
     return answered(opened(trace_of([*OPS, *EVENTS]), size=WIDE))
 
 
-def test_the_cursor_has_the_totals_of_a_real_trace() -> None:
+def cursor_has_the_totals(path: Path) -> None:
     """At every fourth event, which the ruler has at its own time."""
-    path = REAL[0]
-    if not path.exists():
-        pytest.skip("needs real traces")
     text = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
     raw: list[dict[str, Any]] = [
         one
@@ -112,6 +110,10 @@ def test_the_cursor_has_the_totals_of_a_real_trace() -> None:
         rows = [row for row in PAGE.found(state) if not row.level]
         assert sum(row.bytes for row in rows) == totals[number]
         state = after(state, *do("memory-later") * 4)
+
+
+def test_the_cursor_has_the_totals_of_a_trace() -> None:
+    cursor_has_the_totals(corpus_path("lesson-mlp-eager"))
 
 
 def test_memory_is_listed_by_op_and_by_annotation(state: State) -> None:
@@ -170,13 +172,17 @@ def test_memory_events_that_contradict_totals_are_reported(
     assert (said in drawn(lost), "differ" in drawn(state)) == (True, False)
 
 
-def test_memory_page_of_a_real_trace_looks_as_kept(matches_screen: Matches) -> None:
-    if not REAL[0].exists():
-        pytest.skip("needs real traces")
-    trace = open_trace(str(REAL[0]))
-    shown = answered(opened(trace, size=Size(80, 24), paths=(str(REAL[0]),)))
+def memory_page(path: Path) -> str:
+    """With a row open, and zoomed in."""
+    trace = open_trace(str(path))
+    shown = answered(opened(trace, size=Size(80, 24), paths=(str(path),)))
     keys = do("row-down", "memory-turn", "memory-in", "row-down")
-    matches_screen("pages/memory-events-80x24", drawn(after(shown, *keys)))
+    return drawn(after(shown, *keys))
+
+
+def test_memory_page_of_a_trace_looks_as_kept(matches_screen: Matches) -> None:
+    shown = memory_page(corpus_path("lesson-mlp-eager"))
+    matches_screen("pages/memory-events-80x24", shown)
 
 
 @pytest.mark.parametrize(
