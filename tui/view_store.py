@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
-from fusetui.tui.kept_folder import OF_TRACES, kept_folder
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Bookmark
@@ -208,6 +207,9 @@ def _kept_file(path: str) -> Path | None:
     """Our file about a trace, named by what the trace begins and ends with; None where
     nothing is kept: of what is no file, or by request. Raises OSError and
     RuntimeError."""
+    # not at the start
+    from fusetui.tui.kept_folder import OF_TRACES, kept_folder
+
     folder = kept_folder(OF_TRACES)
     if folder is None or not Path(path).is_file():
         return None
