@@ -26,11 +26,12 @@ from fusetui.trace import open_trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import registry
 from fusetui.tui.pages.kernels import narrow_to, shown_table
+from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.shell_lines import NO_PASSWORD, shown_command
 from fusetui.tui.state import search
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.session import Range
-from fusetui.tui.state.state import ShownCommand, State
+from fusetui.tui.state.state import ShownCommand, Size, State
 
 A, B = (str(lessons.path(name)) for name in ("mlp-eager", "mlp-compiled"))
 HOSTILE = "-it's $(touch pwned) `x`; \x1b[31m \n a.json.gz"
@@ -183,6 +184,11 @@ def test_a_password_is_never_shown(lesson: State) -> None:
     assert "secret" not in command.line
     assert "hidden" not in command.line
     assert command.notes == (NO_PASSWORD,)
+
+
+def test_a_screen_of_one_cell_has_room_for_an_overlay(lesson: State) -> None:
+    tiny = replace(lesson, size=Size(1, 1), overlay=ShownCommand("fusetui why a.json"))
+    assert OVERLAYS.rows(tiny).count > 1
 
 
 async def test_the_line_is_shown_and_copied() -> None:

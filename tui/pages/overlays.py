@@ -602,12 +602,13 @@ def _details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
 
 
 def _wrapped(lines: Iterable[str], width: int) -> list[Said]:
-    """Lines of at most `width` cells; what follows the first part of a long line is
-    indented."""
+    """Lines of at most `width` cells, or of one cell in an overlay that is narrower than
+    its edge; what follows the first part of a long line is indented."""
+    cells = max(1, width)
     wrapped: list[Said] = []
     for line in lines:
         parts = wrap(
-            line, width, subsequent_indent="      ", break_on_hyphens=False
+            line, cells, subsequent_indent="      ", break_on_hyphens=False
         ) or [""]
         wrapped += [Said(part, "plain") for part in parts]
     return wrapped
