@@ -114,9 +114,9 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All devices as if they were one, by the name of the first one; there must be
         one."""
         first_device = next(iter(self._processes.values()))
-        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
+        index_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
         return Devices(
-            self.trace, self.launchers, [first_device], number_of_track, as_one=True
+            self.trace, self.launchers, [first_device], index_of_track, as_one=True
         )
 
     @cached_property
@@ -149,7 +149,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
                 trace,
                 self.launchers,
                 named=[self._processes[process] for process in of_line],
-                number_of_track=number_of_process[trace.process_of_track],
+                index_of_track=number_of_process[trace.process_of_track],
             )
             lines.append(devices)
         return tuple(lines)

@@ -28,8 +28,8 @@ from fusetui.analysis.why.selection import (
     Question,
     Selection,
     account_of,
-    asked,
     on_this_device,
+    question_about,
 )
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
@@ -55,10 +55,10 @@ from fusetui.trace.read.threads import in_threads
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises
     NoSuchSelectionError."""
-    return explained(asked(Accounts(trace), selection))[0]
+    return why_with_facts(question_about(Accounts(trace), selection))[0]
 
 
-def explained(question: Question) -> tuple[Why, Facts]:
+def why_with_facts(question: Question) -> tuple[Why, Facts]:
     """All answers, and the facts that were computed for them."""
     with args_read(question.accounts.trace):
         account = account_of(question)
@@ -82,7 +82,7 @@ def explained(question: Question) -> tuple[Why, Facts]:
         modules=modules.modules if modules else None,
         _module_times=modules,
         _breakdown=breakdown_of(facts.kernels, modules) if has_devices else None,
-        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole),
+        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
         _families=facts.kernels.family_ns,
         _below=rules.below,
         _left_out=int(facts.steady is not facts),
@@ -122,7 +122,7 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     )
     return Breakdown(
         kernels=_longest(by_kernel),
-        kernels_ns=kernels.ns(is_kernel),
+        kernels_ns=kernels.total_ns(is_kernel),
         modules=_longest(_time_by_class(modules)) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )

@@ -48,10 +48,10 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
         return None
     all_gaps = np.ones(len(facts.idle), dtype=np.bool_)
     without_annotations = LAYERS[:-1]
-    return held(facts, all_gaps, NOTHING, without_annotations)
+    return slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
 
 
-def held(
+def slices_in_idle_time(
     facts: Facts,
     which: Flags,
     leaving_out: Cover,
@@ -64,10 +64,10 @@ def held(
     idle = facts.idle
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
-    with_host_part = which & (idle.called > idle.begin)
-    for threads, _, on_line in facts.launched(with_host_part):
+    with_host_part = which & (idle.call_begin > idle.begin)
+    for threads, _, on_line in facts.gaps_by_thread_line(with_host_part):
         # for each of several devices
-        waiting = counted(on_line(idle.begin), on_line(idle.called))
+        waiting = counted(on_line(idle.begin), on_line(idle.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
         for kinds in layers:
             innermost = _innermost_slices(threads, kinds, waiting)
@@ -112,10 +112,10 @@ def idle_by_cause(
     all_windows = (int(begin.min()), int(end.max()))
     facts = Facts(accounts, (as_one,), all_windows)
     windows = union(begin, end)
-    loading = common(facts.loading, windows)
-    compiling = without(common(facts.compiling, windows), loading)
-    _move_to_cause(total_ns, LOADER, facts.host_under(loading))
-    _move_to_cause(total_ns, COMPILER, facts.host_under(compiling))
+    loading = common(facts.loading_cover, windows)
+    compiling = without(common(facts.compiling_cover, windows), loading)
+    _move_to_cause(total_ns, LOADER, facts.host_ns_during(loading))
+    _move_to_cause(total_ns, COMPILER, facts.host_ns_during(compiling))
     return _means(total_ns, windows=len(begin), sum_ns=idle_ns)
 
 
@@ -177,7 +177,7 @@ LEAST_SHARE: Final = 0.02
 """Of all time; a name with less is not told."""
 
 
-def holders(
+def longest_holding_names(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
 ) -> list[tuple[str, int]]:
     """The names that held launching threads longest, at most MAX_NAMES, the longest
@@ -195,7 +195,7 @@ def holders(
     return longest_first[:MAX_NAMES]
 
 
-def label(name: str) -> str:
+def grouping_label(name: str) -> str:
     """The name under which slices count together: modules of one class have one, and
     so have all steps."""
     if is_module(name):

@@ -57,9 +57,9 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     """The row of the call that launched the event, -1 where it is not known."""
     in_graph: Flags
     """Whether the call launched earlier events of the device too."""
-    called: Int64s
+    call_begin: Int64s
     """The end of the host part: when the call begins; `begin` unless plain."""
-    returned: Int64s
+    call_end: Int64s
     """The end of the call, if it lies in the gap; likewise."""
 
     def __len__(self) -> int:
@@ -83,8 +83,8 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
             self,
             begin=clipped_begin,
             end=clipped_end,
-            called=np.clip(self.called, clipped_begin, clipped_end),
-            returned=np.clip(self.returned, clipped_begin, clipped_end),
+            call_begin=np.clip(self.call_begin, clipped_begin, clipped_end),
+            call_end=np.clip(self.call_end, clipped_begin, clipped_end),
         )
 
     @property
@@ -183,7 +183,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     trace: Trace
     threads: tuple[Threads, ...]
     named: Sequence[Named]
-    number_of_track: Int32s
+    index_of_track: Int32s
     """Of the device whose events are on it, -1 for none; shape [tracks]."""
     as_one: bool = False
     """All of them stand for one, and it does not matter what they run."""
@@ -193,7 +193,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def number(self, rows: NDArray[np.integer]) -> Int32s:
         """Of the device on which each GPU event ran."""
-        number: Int32s = self.number_of_track[self.trace.track[rows]]
+        number: Int32s = self.index_of_track[self.trace.track[rows]]
         return number
 
     def on_line(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
@@ -286,10 +286,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         launch[trace.start[launch] > end] = -1
         in_graph = self._launched_others_before(event, launch, end)
         is_plain = (launch >= 0) & ~in_graph
-        call_begin = np.maximum(trace.start[launch], begin)
-        called = np.where(is_plain, call_begin, begin)
-        call_end = np.clip(trace.end[launch], called, end)
-        returned = np.where(is_plain, call_end, begin)
+        launch_begin_ns = np.maximum(trace.start[launch], begin)
+        call_begin = np.where(is_plain, launch_begin_ns, begin)
+        launch_end_ns = np.clip(trace.end[launch], call_begin, end)
+        call_end = np.where(is_plain, launch_end_ns, begin)
         return Gaps(
             begin=begin,
             end=end,
@@ -297,8 +297,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             before=before,
             launch=launch,
             in_graph=in_graph,
-            called=called,
-            returned=returned,
+            call_begin=call_begin,
+            call_end=call_end,
         )
 
     def _launched_others_before(
@@ -351,8 +351,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The lower quartile of the delay from the start of a launch call to that of its
         event, over the gaps during which the call began (ns, of shape [devices]); 0 for
         a device with fewer than `fewest` such gaps."""
-        begins_in_gap = gaps.called > gaps.begin
-        delay_ns = (gaps.end - gaps.called)[begins_in_gap]
+        begins_in_gap = gaps.call_begin > gaps.begin
+        delay_ns = (gaps.end - gaps.call_begin)[begins_in_gap]
         number = self.number(gaps.event[begins_in_gap])
         sorted_delay_ns = delay_ns[np.lexsort((delay_ns, number))]
         counts = np.bincount(number, minlength=len(self))
@@ -386,12 +386,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
         """What the launching threads did in the host parts of gaps: for each line of
         threads the places of its gaps, and ns of shape [ThreadActivity, these gaps]."""
-        host_part_ns = gaps.called - gaps.begin
+        host_part_ns = gaps.call_begin - gaps.begin
         for threads, places, on_line in launching(
             self.trace, self.threads, gaps.launch, host_part_ns > 0
         ):
             begin = on_line(gaps.begin)
-            end = on_line(gaps.called)
+            end = on_line(gaps.call_begin)
             activity_ns = threads.split(begin, end)
             # Nothing was recorded outside the trace, which the line does not have.
             outside_ns = host_part_ns[places] - (end - begin)
@@ -403,14 +403,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         IDLE."""
         latency_ns = self.latency_ns[self.number(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
-        due = np.clip(usual_start, gaps.returned, gaps.end)
+        due = np.clip(usual_start, gaps.call_end, gaps.end)
         is_unlinked = gaps.launch < 0
         is_plain = gaps.plain
         return {
             UNLINKED: Stretch(holds=is_unlinked, begin=gaps.begin, end=gaps.end),
             GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
-            LAUNCH_CALL: Stretch(holds=is_plain, begin=gaps.called, end=gaps.returned),
-            LAUNCH_LATENCY: Stretch(holds=is_plain, begin=gaps.returned, end=due),
+            LAUNCH_CALL: Stretch(
+                holds=is_plain, begin=gaps.call_begin, end=gaps.call_end
+            ),
+            LAUNCH_LATENCY: Stretch(holds=is_plain, begin=gaps.call_end, end=due),
             QUEUED: Stretch(holds=is_plain, begin=due, end=gaps.end),
         }
 

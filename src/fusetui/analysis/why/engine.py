@@ -194,9 +194,9 @@ def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
 def _compared_time_ns(facts: Facts) -> int:
     """What an upper bound is compared with to see whether it is negligible: the span,
     or the steps together if those are shorter, added up over the devices."""
-    if facts.window is not None or not len(facts.spans):
+    if facts.window is not None or not len(facts.steps):
         return facts.span_ns
-    steps_ns = int((facts.spans.end - facts.spans.start).sum())
+    steps_ns = int((facts.steps.end - facts.steps.start).sum())
     return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
 
 
@@ -205,7 +205,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
     the trace; see remedies.tags_of."""
     evidence = claim.rows
     if not evidence and claim.kernels is not None:
-        evidence = facts.kernels.heaviest(claim.kernels)
+        evidence = facts.kernels.longest_rows(claim.kernels)
     share = None
     if claim.at_stake_ns and facts.span_ns > 0:
         share = claim.at_stake_ns / facts.span_ns

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
-from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
     ACTIVITIES_OF_CALLS,
@@ -75,15 +75,15 @@ class Facts:
         accounts: Accounts,
         lines: Sequence[Devices] | None = None,
         window: tuple[int, int] | None = None,
-        called: str = "the time",
+        window_name: str = "the time",
     ) -> None:
-        """`lines`: only these devices. `called`: what the window is for a reader."""
+        """`lines`: only these devices. `window_name`: what the window is for a reader."""
         self.accounts = accounts
         self.trace = accounts.trace
         self.lines = tuple(accounts.lines if lines is None else lines)
         self.devices = [device for line in self.lines for device in line.named]
         self.window = window
-        self.called = called
+        self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
 
     @cached_property
@@ -94,9 +94,9 @@ class Facts:
         events_of_lines = [line.events for line in self.lines]
         if sum(map(len, events_of_lines)) < len(rows):
             rows = np.sort(np.concatenate([NO_ROWS, *events_of_lines]))
-        return self.inside(rows)
+        return self.rows_in_window(rows)
 
-    def inside(self, rows: Rows) -> Rows:
+    def rows_in_window(self, rows: Rows) -> Rows:
         """The rows that lie at least partly in the window."""
         ends_after_begin = self.trace.end[rows] > self.begin_ns
         starts_before_end = self.trace.start[rows] < self.end_ns
@@ -108,7 +108,7 @@ class Facts:
         """These facts, or where the first step is much longer than the others, those of
         the GPU work after it: what the rules about kernels look at."""
         times = self.step_intervals
-        if self.window or times is None or not slow_first_step(self.spans, times):
+        if self.window or times is None or not slow_first_step(self.steps, times):
             return self
         begin_ns = int(times.end[0])
         last_end_ns = int(self.trace.end[self.gpu_rows].max(initial=begin_ns))
@@ -118,7 +118,7 @@ class Facts:
             self.accounts,
             self.lines,
             window=(begin_ns, last_end_ns),
-            called="the time after the first step",
+            window_name="the time after the first step",
         )
 
     @cached_property
@@ -141,7 +141,7 @@ class Facts:
         return spans_ns
 
     @cached_property
-    def whole(self) -> Cover:
+    def whole_time(self) -> Cover:
         """The window, or all that was recorded."""
         return Cover(np.array([self.begin_ns]), np.array([self.end_ns]))
 
@@ -153,18 +153,18 @@ class Facts:
         for line in self.lines:
             gaps, reasons = line.idle_in(self.window)
             device = line.number(gaps.event) + devices_before
-            idle_of_lines.append(Idle.of(gaps, device=device, reasons=reasons))
+            idle_of_lines.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
             devices_before += len(line)
         return Idle.joined(idle_of_lines)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that
         launches (ns), whichever thread launched next; without the warm-up."""
-        cover = without(self.while_launching(rows), self.warming)
+        cover = without(self.cover_on_launching_threads(rows), self.warm_up_cover)
         return int(cover.within(self.idle.begin, self.idle.end).sum())
 
     @cached_property
-    def launching(self) -> Flags:
+    def launching_tracks(self) -> Flags:
         """Which tracks belong to a thread that launches GPU work; shape [tracks]."""
         trace = self.trace
         calls = trace.launch[trace.gpu_rows]
@@ -172,12 +172,12 @@ class Facts:
         launching_threads = trace.thread_of_track[trace.track[calls]]
         return np.isin(trace.thread_of_track, launching_threads)
 
-    def while_launching(self, rows: Rows) -> Cover:
+    def cover_on_launching_threads(self, rows: Rows) -> Cover:
         """The time that these rows cover on any of the threads that launch."""
-        rows = rows[self.launching[self.trace.track[rows]]]
+        rows = rows[self.launching_tracks[self.trace.track[rows]]]
         return union(self.trace.start[rows], self.trace.end[rows])
 
-    def host_under(self, cover: Cover) -> Int64s:
+    def host_ns_during(self, cover: Cover) -> Int64s:
         """What the launching threads did in the host parts of the gaps during a cover
         (times of the file): ns, of shape [ThreadActivity, gaps]."""
         activity_ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
@@ -191,9 +191,11 @@ class Facts:
     def _host_parts(self, cover: Cover) -> Iterator[HostPieces]:
         """The host parts of the gaps during a cover, for each line of threads."""
         idle = self.idle
-        for line, gaps, on_line in self.launched(idle.called > idle.begin):
+        for line, gaps, on_line in self.gaps_by_thread_line(
+            idle.call_begin > idle.begin
+        ):
             begin = on_line(idle.begin)
-            end = on_line(idle.called)
+            end = on_line(idle.call_begin)
             # each part lies wholly in a gap, or outside
             parts = line.parts(counted(begin, end), cover)
             yield HostPieces(
@@ -205,7 +207,7 @@ class Facts:
             )
 
     @cached_property
-    def spans(self) -> Steps:
+    def steps(self) -> Steps:
         """The steps of the whole trace."""
         return steps_of(self.trace)
 
@@ -213,43 +215,43 @@ class Facts:
     def step_intervals(self) -> StepIntervals | None:
         """When each of these runs, as far as that is known; see
         warming.step_intervals."""
-        return step_intervals(self.trace, self.spans)
+        return step_intervals(self.trace, self.steps)
 
     @cached_property
-    def warm_up(self) -> tuple[WarmUpPiece, ...]:
+    def warm_up_pieces(self) -> tuple[WarmUpPiece, ...]:
         """What happens once, and when; see warming.warm_up."""
         return warm_up(
             self.trace,
             kinds=self.accounts.kinds,
-            launching=self.launching,
-            spans=self.spans,
+            launching=self.launching_tracks,
+            steps=self.steps,
             times=self.step_intervals,
             compiling=self.compiler_rows,
         )
 
     @cached_property
-    def warming(self) -> Cover:
+    def warm_up_cover(self) -> Cover:
         """The time of the warm-up (ns of the file)."""
-        return joined(NOTHING, *(piece.cover for piece in self.warm_up))
+        return joined(NOTHING, *(piece.cover for piece in self.warm_up_pieces))
 
-    def late_under(self, cover: Cover) -> int:
+    def late_ns_during(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover
         (ns)."""
-        return int(cover.within(self.idle.begin, self.idle.returned).sum())
+        return int(cover.within(self.idle.begin, self.idle.call_end).sum())
 
     @cached_property
-    def explained(self) -> Cover:
+    def explained_cover(self) -> Cover:
         """The time that data-loading, recompilation, warm-up and first-compiled-kernels
         claim."""
         idle = self.idle
         first = self.before_first_runs
-        compiling = union(idle.begin[first], idle.called[first])
+        compiling = union(idle.begin[first], idle.call_begin[first])
         return joined(self._claimed_by_slices, compiling)
 
     @cached_property
     def _claimed_by_slices(self) -> Cover:
         """The time that data-loading, recompilation and warm-up claim."""
-        return joined(self.loading, self.compiling, self.warming)
+        return joined(self.loading_cover, self.compiling_cover, self.warm_up_cover)
 
     @cached_property
     def before_first_runs(self) -> Rows:
@@ -263,7 +265,7 @@ class Facts:
             return NO_ROWS
         name = self.trace.name[idle.event]
         unrecorded_ns = (
-            self.unclaimed_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
+            self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
         )
         is_first = np.isin(idle.event[gaps], self._first_runs_of(name[gaps]))
         longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)
@@ -272,7 +274,7 @@ class Facts:
 
         first = gaps[is_first]
         first_ns = unrecorded_ns[first]
-        host_ns = idle.host[:, first].sum(axis=0)
+        host_ns = idle.host_ns[:, first].sum(axis=0)
         compiles = first_ns >= COMPILING_NS
         compiles &= first_ns >= TIMES * longest_later_ns[name[first]]
         compiles &= 2 * first_ns > host_ns
@@ -301,27 +303,27 @@ class Facts:
         """For how long a step is all that was recorded of the launching thread in the
         host part of each gap (ns, of shape [gaps]): its annotation encloses work, but
         is none."""
-        annotations = self.inside(self.trace.rows_of(Role.ANNOTATION))
-        others = annotations[~np.isin(annotations, self.spans.rows)]
-        under_others_ns = self.host_under(self.while_launching(others))
-        in_annotations_ns = self.unclaimed_ns[ThreadActivity.ANNOTATION]
+        annotations = self.rows_in_window(self.trace.rows_of(Role.ANNOTATION))
+        others = annotations[~np.isin(annotations, self.steps.rows)]
+        under_others_ns = self.host_ns_during(self.cover_on_launching_threads(others))
+        in_annotations_ns = self.unclaimed_host_ns[ThreadActivity.ANNOTATION]
         in_steps_ns = in_annotations_ns - under_others_ns[ThreadActivity.ANNOTATION]
         return np.asarray(np.maximum(in_steps_ns, 0), dtype=np.int64)
 
     @cached_property
-    def unclaimed_ns(self) -> Int64s:
+    def unclaimed_host_ns(self) -> Int64s:
         """The host parts of gaps, [ThreadActivity, gaps], without data loading, recorded
         compilation and warm-up."""
-        claimed_ns = self.host_under(self._claimed_by_slices)
-        unclaimed_ns: Int64s = self.idle.host - claimed_ns
+        claimed_ns = self.host_ns_during(self._claimed_by_slices)
+        unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
         return unclaimed_ns
 
     @cached_property
-    def late(self) -> Int64s:
+    def late_host_ns(self) -> Int64s:
         """The host parts of gaps except synchronization and allocation, minus what is
         explained; see host_under."""
-        left_ns = self.idle.host - self.host_under(self.explained)
-        late_ns: Int64s = left_ns * LATE[:, None]
+        left_ns = self.idle.host_ns - self.host_ns_during(self.explained_cover)
+        late_ns: Int64s = left_ns * LATE_ACTIVITIES[:, None]
         return late_ns
 
     @cached_property
@@ -332,7 +334,7 @@ class Facts:
         rows = cpu_compute_rows(self.trace)
         if not len(rows):
             return computing_ns
-        for host in self._host_parts(outside(self.explained)):
+        for host in self._host_parts(outside(self.explained_cover)):
             start, end = host.line.bounds(host.line.own(rows))
             computing = union(start, end)
             ns_of_parts = computing.within(host.parts.start, host.parts.end)
@@ -340,37 +342,37 @@ class Facts:
         return computing_ns
 
     @cached_property
-    def computing_gaps(self) -> Flags:
+    def has_cpu_compute(self) -> Flags:
         """The gaps of whose host part the launching thread spent at least
         COMPUTES_SHARE computing on the CPU: tensors in the memory of the host stand
         between two launches."""
-        least_ns = COMPUTES_SHARE * self.late.sum(axis=0)
+        least_ns = COMPUTES_SHARE * self.late_host_ns.sum(axis=0)
         computes: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
         return computes
 
     @cached_property
-    def busy_cpu(self) -> Flags:
+    def has_other_cpu_work(self) -> Flags:
         """The gaps in which the launching thread did other work than to launch: it
         computed on the CPU, or their `late` part is longer than a sequence of ops
         takes, and not made of many small slices; without the set-up."""
-        late_ns = self.late.sum(axis=0)
+        late_ns = self.late_host_ns.sum(axis=0)
         is_launched = self.idle.launch >= 0
         is_long = is_launched & (late_ns > WORK_NS)
         launching_takes_ns = SLICE_NS * self._slices_begun(is_long)
         has_few_slices = late_ns > launching_takes_ns
         is_very_long = late_ns > LONG_WORK_NS
         has_other_work = is_long & (has_few_slices | is_very_long)
-        is_busy: Flags = has_other_work | self.computing_gaps
-        return is_busy & ~self.set_up
+        is_busy: Flags = has_other_work | self.has_cpu_compute
+        return is_busy & ~self.is_set_up_gap
 
     def _slices_begun(self, which: Flags) -> Int64s:
         """How many ops, calls and frames of the launching thread begin in the host part
         of the gaps of `which`; shape [gaps], 0 for others."""
         idle = self.idle
         begun = np.zeros(len(idle), dtype=np.int64)
-        for line, gaps, on_line in self.launched(which):
+        for line, gaps, on_line in self.gaps_by_thread_line(which):
             begin = on_line(idle.begin)
-            end = on_line(idle.called)
+            end = on_line(idle.call_begin)
             for kind in _RECORDED_WORK:
                 start = line.slices(kind).start
                 begun[gaps] += start.searchsorted(end) - start.searchsorted(begin)
@@ -380,22 +382,22 @@ class Facts:
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for a considerable part of the span
         (CPU_BOUND), both without the warm-up and the set-up."""
-        steady_ns = self.idle.host - self.host_under(self.warming)
-        late_ns_of_gap = steady_ns[LATE].sum(axis=0)
-        set_up_ns = int(late_ns_of_gap[self.set_up].sum())
+        steady_ns = self.idle.host_ns - self.host_ns_during(self.warm_up_cover)
+        late_ns_of_gap = steady_ns[LATE_ACTIVITIES].sum(axis=0)
+        set_up_ns = int(late_ns_of_gap[self.is_set_up_gap].sum())
         late_ns = int(late_ns_of_gap.sum()) - set_up_ns
-        warming_ns = self.late_under(self.warming)
+        warming_ns = self.late_ns_during(self.warm_up_cover)
         span_ns = self.span_ns - warming_ns - set_up_ns
         return late_ns >= CPU_BOUND * span_ns > 0
 
     @cached_property
-    def set_up(self) -> Flags:
+    def is_set_up_gap(self) -> Flags:
         """Without steps, the gaps before the first kernel of a device, between the
         copies and sets that prepare the work; none where a device runs no kernel."""
         trace = self.trace
         events = self.idle.event
         kernels = trace.rows_of(Role.KERNEL)
-        if len(self.spans) or not len(kernels):
+        if len(self.steps) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
         device_of_kernel = trace.process_of_track[trace.track[kernels]]
         first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)  # no kernel
@@ -420,7 +422,7 @@ class Facts:
         replays = int(np.count_nonzero(is_replay))
         return 2 * replays >= len(calls) > 0
 
-    def launched(self, which: Flags | None = None) -> Iterator[CallsOnLine]:
+    def gaps_by_thread_line(self, which: Flags | None = None) -> Iterator[CallsOnLine]:
         """The gaps of `which` (all without it) that end with a known launch, for each
         line of threads: the places of the gaps, and where times of theirs lie on the
         line. See thread_activity.launching."""
@@ -436,14 +438,14 @@ class Facts:
         )
 
     @cached_property
-    def loading(self) -> Cover:
+    def loading_cover(self) -> Cover:
         """When a thread that launches fetches a batch from a data loader."""
-        return self.while_launching(loader_rows(self.trace))
+        return self.cover_on_launching_threads(loader_rows(self.trace))
 
     @cached_property
-    def compiling(self) -> Cover:
+    def compiling_cover(self) -> Cover:
         """When a thread that launches compiles something, as far as it was recorded."""
-        return self.while_launching(self.compiler_rows)
+        return self.cover_on_launching_threads(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
@@ -455,17 +457,17 @@ class Facts:
         """Whether any Python frame was recorded."""
         return bool((self.trace.role == Role.PYTHON).any())
 
-    def heaviest(self, rows: Rows) -> tuple[int, ...]:
+    def longest_waited_for(self, rows: Rows) -> tuple[int, ...]:
         """The rows under which the devices waited longest, as evidence."""
         waited_ns = self.waited_for(rows)
         is_waited_for = waited_ns > 0
-        return the_most(rows[is_waited_for], waited_ns[is_waited_for])
+        return heaviest_rows(rows[is_waited_for], waited_ns[is_waited_for])
 
     def waited_for(self, rows: Rows) -> Int64s:
         """How long the devices were idle under each of these rows of the threads that
         launched next (ns, shape of `rows`); 0 for rows of other threads."""
         waited_ns = np.zeros(len(rows), dtype=np.int64)
-        for line, _, on_line in self.launched():
+        for line, _, on_line in self.gaps_by_thread_line():
             gaps = union(on_line(self.idle.begin), on_line(self.idle.end))
             is_of_line = line.tracks[self.trace.track[rows]]
             start, end = line.bounds(rows[is_of_line])
@@ -481,7 +483,7 @@ SLICE_NS: Final = 200_000
 """Of a gap that is due to launching: no more for each slice that begins in it."""
 LONG_WORK_NS: Final = 50_000_000
 """A longer gap is not due to launching, whatever begins in it."""
-LATE: Final = np.array(
+LATE_ACTIVITIES: Final = np.array(
     [kind not in (ThreadActivity.SYNC, ThreadActivity.ALLOC) for kind in ThreadActivity]
 )
 """What a thread that launches too late is doing: neither waiting nor allocating; shape
@@ -525,7 +527,7 @@ class Idle(Gaps, frozen=True, eq=False):
     reasons: Reasons
 
     @classmethod
-    def of(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
+    def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
         return cls(**asdict(gaps), device=device, reasons=reasons)
 
     @classmethod
@@ -556,7 +558,7 @@ class Idle(Gaps, frozen=True, eq=False):
         """The fields that are arrays of shape [gaps]."""
         return (*Gaps.__struct_fields__, "device")
 
-    def ns(self, *names: str) -> Int64s:
+    def ns_of_reasons(self, *names: str) -> Int64s:
         """How long each gap lasted for some reasons, by their names in IDLE (ns)."""
         all_names = list(IDLE)
         columns = [self.reasons[all_names.index(name)] for name in names]
@@ -564,6 +566,6 @@ class Idle(Gaps, frozen=True, eq=False):
         return total_ns
 
     @property
-    def host(self) -> Int64s:
+    def host_ns(self) -> Int64s:
         """How long each gap lasted for what the launching thread did, [ThreadActivity, gaps]."""
         return np.stack(self.reasons[HOST : HOST + len(ThreadActivity)])

@@ -65,9 +65,9 @@ def _launches_of_kernels(facts: Facts) -> Rows:
 
 def _count_steps(facts: Facts, times_ns: Int64s) -> int:
     """How many steps hold any of these times (ns of the file); 0 without steps."""
-    if not len(facts.spans):
+    if not len(facts.steps):
         return 0
-    steps = distinct(facts.spans.at(times_ns).astype(np.int64))
+    steps = distinct(facts.steps.at(times_ns).astype(np.int64))
     return int(np.count_nonzero(steps >= 0))  # -1: outside of all steps
 
 
@@ -115,9 +115,9 @@ def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
     trace = facts.trace
     thread_of_row = trace.thread_of_track[trace.track[rows]]
     thread = with_one_lead(trace)[thread_of_row].astype(np.int64)
-    if not len(facts.spans):
+    if not len(facts.steps):
         return thread
-    step = facts.spans.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
+    step = facts.steps.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
     more_than_threads = len(trace.tracks) + 1
     return np.where(step >= 0, step * more_than_threads + thread, -1)
 

@@ -185,9 +185,9 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 def _explained(line: Devices, gaps: Gaps) -> Covering:
     """What covered most of the host part of each gap; of a gap without one, most of the
     launch call that was running."""
-    has_host_part = gaps.called > gaps.begin
-    begin = np.where(has_host_part, gaps.begin, gaps.called)
-    end = np.where(has_host_part, gaps.called, gaps.returned)
+    has_host_part = gaps.call_begin > gaps.begin
+    begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
+    end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
     explained = Covering.nothing(len(gaps))
     for threads, places, on_line in launching(
         line.trace, line.threads, gaps.launch, end > begin
@@ -345,11 +345,11 @@ def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
     """The pieces of the host parts of gaps, by the ThreadActivity of the thread that
     launches."""
     number = line.number(gaps.event)
-    has_host_part = gaps.called > gaps.begin
+    has_host_part = gaps.call_begin > gaps.begin
     for threads, gap_places, on_line in launching(
         line.trace, line.threads, gaps.launch, has_host_part
     ):
-        host_parts = Cover(on_line(gaps.begin), on_line(gaps.called))
+        host_parts = Cover(on_line(gaps.begin), on_line(gaps.call_begin))
         line_to_file_ns = gaps.begin[gap_places] - host_parts.start
         unrecorded = outside(joined(*threads.covers))
         for activity, cover in enumerate((*threads.covers, unrecorded)):

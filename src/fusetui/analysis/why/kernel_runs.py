@@ -33,7 +33,7 @@ _MAX_INPUTS: Final = 3
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Runs of at least two kernels, as indices into Kernels.in_order; arrays of shape
+    """Runs of at least two kernels, as indices into Kernels.stream_order; arrays of shape
     [runs]."""
 
     begin: Rows
@@ -89,11 +89,11 @@ def runs_of(kernels: Kernels) -> Runs:
     result of the one before, and none repeats what the one before does to a single
     tensor. Those of an optimizer work on many tensors that have nothing to do with each
     other."""
-    order = kernels.in_order
+    order = kernels.stream_order
     module = kernels.module[order]
     is_wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order]
     is_wanted &= module >= 0
-    is_copy = kernels.under(_COPY)[order]
+    is_copy = kernels.launched_by_ops(_COPY)[order]
     reduces = kernels.flags(_is_reduction)[order]
     sizes = _sizes(kernels, is_copy)
     are_chains = bool((is_wanted & (sizes.result >= 0)).any())
@@ -139,7 +139,7 @@ def _written_bytes(sizes: OpSizes, is_copy: Flags, reduces: Flags) -> Int64s:
 def _are_neighbors(kernels: Kernels, is_wanted: Flags) -> Flags:
     """Whether each kernel but the first, in order, belongs to the same module and
     stream as the one before it, and both are wanted; shape [kernels - 1]."""
-    order = kernels.in_order
+    order = kernels.stream_order
     module = kernels.module[order]
     stream = kernels.stream[order]
     are_neighbors: Flags = is_wanted[1:] & is_wanted[:-1]
@@ -150,7 +150,7 @@ def _are_neighbors(kernels: Kernels, is_wanted: Flags) -> Flags:
 
 class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What the ops of kernels read and write by their inputs, in the order of
-    Kernels.in_order: arrays of shape [kernels], UNKNOWN without shapes."""
+    Kernels.stream_order: arrays of shape [kernels], UNKNOWN without shapes."""
 
     all_bytes: Int64s
     """Of all tensors."""
@@ -181,7 +181,7 @@ def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
 def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     """Whether each kernel but the first does to one tensor what the one before it did,
     as to several tensors one after another."""
-    order = kernels.in_order
+    order = kernels.stream_order
     name = kernels.trace.name[kernels.trace.op[kernels.rows[order]]]
     inputs = kernels.inputs.number[order]
     has_one_input = (sizes.given[1] < 0) | is_copy
@@ -288,12 +288,12 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
         """The inputs of the ops of these kernels."""
         trace = kernels.trace
         sizes = [_inputs_size(texts) for texts in kernels.inputs.distinct]
-        op = trace.op[kernels.rows[kernels.in_order]]
+        op = trace.op[kernels.rows[kernels.stream_order]]
         is_aten = [name.startswith(_ATEN) for name in trace.names]
         is_aten_name = np.array(is_aten or [False])
         return cls(
             sizes=[*sizes, InputsSize()],
-            place=kernels.inputs.number[kernels.in_order],
+            place=kernels.inputs.number[kernels.stream_order],
             is_unknown=(op < 0) | ~is_aten_name[trace.name[op]],
         )
 

@@ -65,7 +65,7 @@ MAX_ROWS: Final = 5
 """Rows of evidence for one finding."""
 
 
-def the_most(
+def heaviest_rows(
     rows: NDArray[np.integer], ns: Int64s, among: int = 1000
 ) -> tuple[int, ...]:
     """The MAX_ROWS rows with the most time, the largest first, each once; -1 means no
@@ -82,7 +82,7 @@ def the_most(
     known_rows = longest_rows[longest_rows >= 0].tolist()
     heaviest = tuple(dict.fromkeys(known_rows))[:MAX_ROWS]
     if is_part and len(heaviest) < MAX_ROWS:
-        return the_most(rows, ns, len(ns))
+        return heaviest_rows(rows, ns, len(ns))
     return heaviest
 
 
@@ -145,7 +145,7 @@ class Kernels:
                 passes[number] = bool(matches(kernel))
         return passes[self._name] & self.is_kernel
 
-    def under(self, names: frozenset[str]) -> Flags:
+    def launched_by_ops(self, names: frozenset[str]) -> Flags:
         """Which were launched by an op with one of these names."""
         op = self.trace.op[self.rows]
         is_name = self.trace.named(names.__contains__)
@@ -162,7 +162,7 @@ class Kernels:
         inside_ns: Int64s = np.maximum(self.end - begin, 0)
         return inside_ns
 
-    def ns(self, which: Flags | Rows) -> int:
+    def total_ns(self, which: Flags | Rows) -> int:
         """The effective time of some of them."""
         return int(self.effective_ns[which].sum())
 
@@ -195,7 +195,7 @@ class Kernels:
         return np.append(values, values.dtype.type(missing))[self._place]
 
     @cached_property
-    def in_order(self) -> Rows:
+    def stream_order(self) -> Rows:
         """Indices by stream and start, so that neighbors on a stream are adjacent."""
         return np.lexsort((self.start, self.stream))
 
@@ -259,10 +259,10 @@ class Kernels:
         is_known = self.bounded.bound_ns >= 0
         beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
         return Ceiling(
-            known_ns=self.ns(is_known),
-            unknown_ns=self.ns(self.is_kernel & ~is_known),
+            known_ns=self.total_ns(is_known),
+            unknown_ns=self.total_ns(self.is_kernel & ~is_known),
             at_stake_ns=int(self.bounded.at_stake_ns.sum()),
-            assumed_ns=self.ns(is_known & self.bounded.assumed),
+            assumed_ns=self.total_ns(is_known & self.bounded.assumed),
             at_most_ns=int(beyond_least_ns[is_known].sum()),
         )
 
@@ -300,7 +300,7 @@ class Kernels:
         sms_or_none = np.array(sms_of_track or [0])
         return sms_or_none[self.trace.track[self.rows]]
 
-    def of_jobs(
+    def figures_of_jobs(
         self, value: Callable[[KernelJob], float | None]
     ) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
@@ -328,7 +328,7 @@ class Kernels:
         on_device = which & (self.device == device)
         return union(self.start[on_device], self.end[on_device])
 
-    def during(self, others: Flags) -> Int64s:
+    def overlap_ns(self, others: Flags) -> Int64s:
         """For how long any of the others runs on the same device while each runs."""
         beside_ns = np.zeros(len(self.rows), dtype=np.int64)
         for device in self.devices:
@@ -354,18 +354,18 @@ class Kernels:
             is_alone[by_start] = starts_after_all & ends_before_next
         return is_alone
 
-    def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
+    def dominant_name(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
         """The name with most of this time among these, in short, and those that have
         it."""
         number = int(np.bincount(self._name[which], ns[which]).argmax())
         name = printable(short_name(self.trace.names[number]))
         return name, which & (self._name == number)
 
-    def without(self, which: Flags | Rows) -> ReducedDurations:
+    def removal_of(self, which: Flags | Rows) -> ReducedDurations:
         """The change that these events take no time."""
         return ReducedDurations(self.rows[which], self.effective_ns[which])
 
-    def heaviest(self, which: Flags) -> tuple[int, ...]:
+    def longest_rows(self, which: Flags) -> tuple[int, ...]:
         """The rows that took longest, as evidence."""
         lasts_ns = self.end - self.start
-        return the_most(self.rows[which], lasts_ns[which])
+        return heaviest_rows(self.rows[which], lasts_ns[which])

@@ -78,7 +78,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "segments": has_torch_2 and is_nvidia,
         "training": is_training,
         "scaler": is_training and has_torch_2,
-        "serving": facts.spans.are_of_server,
+        "serving": facts.steps.are_of_server,
         "nsys": trace.report.writer == "nsys",
     }
     tags = {tag for tag, does_hold in holds.items() if does_hold}

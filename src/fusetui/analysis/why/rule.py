@@ -133,12 +133,12 @@ def claimed_by(facts: Facts, *rules: Rule) -> Flags:
     return claimed
 
 
-def of_span(facts: Facts, ns: int) -> str:
+def share_of_span(facts: Facts, ns: int) -> str:
     """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or
     what it is called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
     if facts.window is not None:
-        time = facts.called
+        time = facts.window_name
     elif gpus > 1:
         time = "the spans"
     else:
@@ -149,7 +149,7 @@ def of_span(facts: Facts, ns: int) -> str:
     return f"{duration(ns)} ({share} of {time})"
 
 
-def of_recording(facts: Facts, ns: int) -> str:
+def share_of_recording(facts: Facts, ns: int) -> str:
     """`480 ms (60 % of the 800 ms from first start to last end)`: where no GPU event
     was recorded, of all that was; of a step or a window, `of the 800 ms asked
     about`."""
@@ -158,17 +158,17 @@ def of_recording(facts: Facts, ns: int) -> str:
     return f"{duration(ns)} ({percent(ns, facts.span_ns)} of the {whole})"
 
 
-def of_work(facts: Facts, ns: int) -> str:
+def share_of_work(facts: Facts, ns: int) -> str:
     """The same for the time of kernels; where the GPU is mostly idle, their share of
     its busy time too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
-    text = of_span(facts, ns)
+    text = share_of_span(facts, ns)
     busy_ns = facts.kernels.busy_ns
     if 2 * busy_ns >= facts.span_ns:
         return text
     return f"{text.removesuffix(')')}, {percent(ns, busy_ns)} of the busy time)"
 
 
-def subject(number: int, noun: str, verb: str, of: str = "") -> str:
+def counted_subject(number: int, noun: str, verb: str, of: str = "") -> str:
     """`1 kernel takes`, `3 kernels of cuDNN take`."""
     verb_form = f"{verb}s" if number == 1 else verb
     return f"{plural(number, noun)}{of} {verb_form}"
@@ -211,4 +211,4 @@ def why_likely(facts: Facts) -> str | None:
 
 def is_mostly_warm_up(facts: Facts) -> bool:
     """Whether the devices wait for half of the span or longer for what happens once."""
-    return 2 * facts.late_under(facts.warming) >= facts.span_ns
+    return 2 * facts.late_ns_during(facts.warm_up_cover) >= facts.span_ns

@@ -56,10 +56,10 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     """The account and the longest gaps alone. Raises NoSuchSelectionError."""
-    return account_of(asked(Accounts(trace), selection))
+    return account_of(question_about(Accounts(trace), selection))
 
 
-def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
+def question_about(accounts: Accounts, selection: Selection | None = None) -> Question:
     """What a selection asks about a trace, all of it without one. Raises
     NoSuchSelectionError."""
     selection = selection or Selection()

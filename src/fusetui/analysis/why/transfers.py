@@ -295,7 +295,7 @@ def _collective_by_kernel(name: str) -> str:
     return printable(text[:_MAX_NAME_CHARACTERS])
 
 
-def told_apart(kinds: Sequence[Transfers]) -> bool:
+def needs_group_names(kinds: Sequence[Transfers]) -> bool:
     """Whether the process groups of these kinds have to be named: there are several, or
     two kinds differ in nothing else."""
     named_groups = {kind.group for kind in kinds if kind.group}
@@ -313,7 +313,7 @@ def kind_text(kind: Transfers, with_group: bool) -> str:
     return f"{transfers} {kind.name}"
 
 
-def moved(kind: Transfers) -> str:
+def moved_bytes_text(kind: Transfers) -> str:
     """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; ""
     where the size is not known."""
     if kind.bytes is None:

@@ -92,30 +92,30 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
     """What `end - start` is: the wall or the launched length of the step."""
 
 
-def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
+def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     """When each step runs. As annotated, if by time the steps hold at least half of the
     GPU's work (see model.steps_tell). Else they only enqueue it, and each runs when its
     launched bounds say, the first from the start of its work on: how far the thread is
     ahead says nothing of how long a step takes. None where a step launched none that is
     known."""
-    if not len(spans) or _hold_the_work(trace, spans):
-        return StepIntervals(start=spans.start, end=spans.end, length=StepLength.WALL)
+    if not len(steps) or _hold_the_work(trace, steps):
+        return StepIntervals(start=steps.start, end=steps.end, length=StepLength.WALL)
     events, launched_ns = by_launch_time(trace)
-    events_of_steps = [events[places] for places in spans.slices_of(launched_ns)]
+    events_of_steps = [events[places] for places in steps.slices_of(launched_ns)]
     counts = [len(events_of_step) for events_of_step in events_of_steps]
     if 0 in counts:
         return None
     first_work_ns = int(trace.start[events_of_steps[0]].min())
-    first_begin_ns = max(int(spans.start[0]), first_work_ns)
+    first_begin_ns = max(int(steps.start[0]), first_work_ns)
     bounds = launched_bounds(
-        wall_bounds=np.append(first_begin_ns, spans.end),
+        wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=np.repeat(np.arange(len(spans)), counts),
+        step_of_work=np.repeat(np.arange(len(steps)), counts),
     )
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
-def _hold_the_work(trace: Trace, spans: Steps) -> bool:
+def _hold_the_work(trace: Trace, steps: Steps) -> bool:
     """Whether the steps hold at least half of the time in which the devices work; also
     where there is no GPU work."""
     events = trace.gpu_rows
@@ -126,7 +126,7 @@ def _hold_the_work(trace: Trace, spans: Steps) -> bool:
         of_device = events[device == number]
         busy = union(trace.start[of_device], trace.end[of_device])
         busy_ns += busy.ns
-        inside_ns += int(busy.within(spans.start, spans.end).sum())
+        inside_ns += int(busy.within(steps.start, steps.end).sum())
     return 2 * inside_ns >= busy_ns
 
 
@@ -137,10 +137,10 @@ class FirstStep(NamedTuple):
     others_ns: float
 
 
-def first_step(spans: Steps, times: StepIntervals | None) -> FirstStep | None:
+def first_step(steps: Steps, times: StepIntervals | None) -> FirstStep | None:
     """The first step and the others; None if there are too few steps, or if their work
     differs by design, as in a server."""
-    if times is None or len(spans) < FEWEST or spans.are_of_server:
+    if times is None or len(steps) < FEWEST or steps.are_of_server:
         return None
     length_ns = times.end - times.start
     return FirstStep(
@@ -148,44 +148,44 @@ def first_step(spans: Steps, times: StepIntervals | None) -> FirstStep | None:
     )
 
 
-def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
+def slow_first_step(steps: Steps, times: StepIntervals | None) -> bool:
     """Whether the first step takes SLOW_FIRST times as long as the others."""
-    step = first_step(spans, times)
+    step = first_step(steps, times)
     return step is not None and step.first_ns > SLOW_FIRST * step.others_ns > 0
 
 
-def earlier_steps_are_missing(spans: Steps) -> bool:
+def earlier_steps_are_missing(steps: Steps) -> bool:
     """Whether the program had run steps before the recording, by the number of the
     first one: the profiler counts from 0, programs count from 0 or 1."""
-    if not spans.printed:
+    if not steps.printed:
         return False
-    first_number = 0 if spans.by == PROFILED else 1
-    return spans.numbers[0] > first_number
+    first_number = 0 if steps.by == PROFILED else 1
+    return steps.numbers[0] > first_number
 
 
-def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
+def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Which calls belong to the steady state: those after the first step, and those in
     it if calls of their name are at least half as many in each later step. Where there
     are fewer than two steps, those whose name goes on; see _goes_on."""
     name = trace.name[calls]
-    if len(spans) < 2:
+    if len(steps) < 2:
         return _goes_on(trace, calls)[name]
-    is_after_first = trace.start[calls] >= spans.start[1]
+    is_after_first = trace.start[calls] >= steps.start[1]
     names = len(trace.names)
     calls_after = np.bincount(name[is_after_first], minlength=names)
     calls_in_first = np.bincount(name[~is_after_first], minlength=names)
-    later_steps = len(spans) - 1
+    later_steps = len(steps) - 1
     recurs = 2 * calls_after >= calls_in_first * later_steps
     is_steady: Flags = is_after_first | recurs[name]
     return is_steady
 
 
-def only_once(trace: Trace, spans: Steps, calls: Rows) -> Flags:
+def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Which calls belong to the start of the program: none of those that recur. Where
     there are fewer than two steps, neither do the later calls of a name that was called
     before the second half of the GPU events."""
-    is_once = ~recurring(trace, spans, calls)
-    if len(spans) >= 2:
+    is_once = ~recurring(trace, steps, calls)
+    if len(steps) >= 2:
         return is_once
     name = trace.name[calls]
     is_late = trace.start[calls] >= _second_half_ns(trace)
@@ -236,7 +236,7 @@ def warm_up(
     trace: Trace,
     kinds: NDArray[np.int8],
     launching: Flags,
-    spans: Steps,
+    steps: Steps,
     times: StepIntervals | None,
     compiling: Rows,
 ) -> tuple[WarmUpPiece, ...]:
@@ -248,15 +248,15 @@ def warm_up(
     waiting = _while_launching(trace, launching, waits)
     warm_up_pieces: list[WarmUpPiece] = []
     claimed = NOTHING
-    for slices in _one_time_slices(trace, kinds, spans, compiling):
+    for slices in _one_time_slices(trace, kinds, steps, compiling):
         is_launching = launching[trace.track[slices.rows]]
         cover = union(slices.start[is_launching], slices.end[is_launching])
         if not slices.with_waits:
             cover = without(cover, waiting)
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
         claimed = joined(claimed, cover)
-    if slow_first_step(spans, times):
-        slices = _first_step_slice(trace, spans)
+    if slow_first_step(steps, times):
+        slices = _first_step_slice(trace, steps)
         cover = Cover(slices.start, slices.end)
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
     return tuple(warm_up_pieces)
@@ -268,49 +268,49 @@ def _while_launching(trace: Trace, launching: Flags, rows: Rows) -> Cover:
     return union(trace.start[rows], trace.end[rows])
 
 
-def _first_step_slice(trace: Trace, spans: Steps) -> OneTimeSlices:
+def _first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
     """The time from the begin of the trace to the end of the first step, without a
     row."""
     return OneTimeSlices(
         what="the rest of the first step",
         rows=np.empty(0, dtype=np.intp),
         start=np.array([trace.begin_ns]),
-        end=spans.end[:1],
+        end=steps.end[:1],
     )
 
 
 def _one_time_slices(
-    trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
+    trace: Trace, kinds: NDArray[np.int8], steps: Steps, compiling: Rows
 ) -> Iterator[OneTimeSlices]:
     """All kinds of what happens once, in the order in which they claim time. The
     arguments are those of warm_up."""
     yield captures(trace)
-    yield _searches(trace, spans)
-    if len(spans) > 1:
-        is_in_first_step = trace.start[compiling] < spans.start[1]
+    yield _searches(trace, steps)
+    if len(steps) > 1:
+        is_in_first_step = trace.start[compiling] < steps.start[1]
         yield _slices(trace, "compilation", compiling[is_in_first_step])
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    allocations = allocations[only_once(trace, spans, allocations)]
+    allocations = allocations[only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    yield _slices(trace, "calls that set something up", _set_up_calls(trace, spans))
+    yield _slices(trace, "calls that set something up", _set_up_calls(trace, steps))
     first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
     yield msgspec.structs.replace(first_ops, of_ops=True)
 
 
-def _searches(trace: Trace, spans: Steps) -> OneTimeSlices:
+def _searches(trace: Trace, steps: Steps) -> OneTimeSlices:
     """The searches for algorithms that do not recur; waiting is a part of them."""
     searches = algorithm_searches(trace)
-    searches = searches[~_recurring_searches(trace, spans, searches)]
+    searches = searches[~_recurring_searches(trace, steps, searches)]
     slices = _slices(trace, "the search for algorithms of convolutions", searches)
     return msgspec.structs.replace(slices, with_waits=True)
 
 
-def _set_up_calls(trace: Trace, spans: Steps) -> Rows:
+def _set_up_calls(trace: Trace, steps: Steps) -> Rows:
     """The long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
-    return calls[only_once(trace, spans, calls)]
+    return calls[only_once(trace, steps, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -415,12 +415,12 @@ def tried_launches(trace: Trace) -> Rows:
     return calls[are_tries]
 
 
-def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
+def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
     """Which searches come after the first step, where inputs keep changing their
     shapes; without steps none: the library keeps what it found for a shape."""
-    if len(spans) < 2:
+    if len(steps) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
-    recurs: Flags = trace.start[searches] >= spans.start[1]
+    recurs: Flags = trace.start[searches] >= steps.start[1]
     return recurs
 
 

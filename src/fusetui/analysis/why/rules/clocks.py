@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
 
@@ -57,10 +57,10 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     high_mhz = round(np.median(slower.highest_mhz))
     yield Claim(
         text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
-        f"estimated {of_work(facts, at_stake_ns)} longer at a lower SM clock: {count(low_mhz)} "
+        f"estimated {share_of_work(facts, at_stake_ns)} longer at a lower SM clock: {count(low_mhz)} "
         f"instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
-        rows=the_most(kernels.rows[slower.kernels], slower.lost_ns),
+        rows=heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
         why_likely="The cause of the lower clock may slow these kernels in other ways, too.",
         part_of="power-capped",
     )
@@ -97,7 +97,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
             text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
             f"{share} of its compute time. Its median SM clock was then "
             f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} MHz, which costs at most "
-            f"{of_work(facts, at_stake_ns)}.",
+            f"{share_of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
             kernels=capped.which,
             why_likely="The power limit itself is not recorded.",
@@ -154,7 +154,7 @@ def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -
     where several ran at once, the time counts once."""
     lost_share = 1 - clock[capped.which] / capped.fastest_mhz
     lost_ns = kernels.effective_ns[capped.which] * lost_share
-    lost_ns *= capped.ns / max(kernels.ns(capped.which), 1)
+    lost_ns *= capped.ns / max(kernels.total_ns(capped.which), 1)
     return int(lost_ns.sum())
 
 

@@ -14,16 +14,22 @@ import numpy as np
 from fusetui.analysis.questions.collectives import (
     ON_CPU,
 )
-from fusetui.analysis.why.facts import LATE, Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_recording, of_span, of_work
+from fusetui.analysis.why.facts import LATE_ACTIVITIES, Facts
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    share_of_recording,
+    share_of_span,
+    share_of_work,
+)
 from fusetui.analysis.why.transfers import (
     FAR_LONGER,
     FEWEST,
     Transfers,
     kind_text,
-    moved,
-    told_apart,
+    moved_bytes_text,
+    needs_group_names,
     transfers_of,
 )
 from fusetui.text.figures import count, duration, percent, size
@@ -93,12 +99,12 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
     rows = kernels.rows[kernels.communicates]
     yield Claim(
-        text=f"Communication runs {of_span(facts, times.exposed_ns)} without compute beside it "
+        text=f"Communication runs {share_of_span(facts, times.exposed_ns)} without compute beside it "
         f"({hidden} of it is hidden): "
         f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
-        rows=the_most(rows, exposed_ns[rows]),
+        rows=heaviest_rows(rows, exposed_ns[rows]),
         remedy=_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
@@ -140,7 +146,7 @@ def _exposed_of_each(facts: Facts) -> Int64s:
     """For how long each kernel that communicates runs without compute beside it (ns), 0
     for all other events; shape [events of the trace]."""
     kernels = facts.kernels
-    alone_ns = kernels.end - kernels.start - kernels.during(kernels.computes)
+    alone_ns = kernels.end - kernels.start - kernels.overlap_ns(kernels.computes)
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     communicates = kernels.communicates
     exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
@@ -162,13 +168,13 @@ def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
     """The first MAX_KINDS_NAMED kinds as text: each with its exposed time, its bytes and
     bandwidth; then sentences about what these figures mean. `kinds`: the longest first;
     `exposed_ns`: of each event of the trace."""
-    with_group = told_apart(kinds)
+    with_group = needs_group_names(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
     texts = []
     for kind in shown:
         name = kind_text(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
-        texts.append(f"{name} {duration(kind_ns)}{moved(kind)}")
+        texts.append(f"{name} {duration(kind_ns)}{moved_bytes_text(kind)}")
     return ", ".join(texts) + _about_ranges(shown) + _about_guesses(shown)
 
 
@@ -331,14 +337,14 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
     rows = kernels.rows[is_small]
     at_stake_ns = _apart(kernels, is_small).exposed_ns
-    with_group = told_apart(transfers_of(facts))
+    with_group = needs_group_names(transfers_of(facts))
     kinds = ", ".join(_small_kind(kind, with_group) for kind in small)
     yield Claim(
-        text=f"Many small collectives run {of_span(facts, at_stake_ns)} without compute beside "
+        text=f"Many small collectives run {share_of_span(facts, at_stake_ns)} without compute beside "
         f"them: {kinds}. Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(is_small),
-        rows=the_most(rows, facts.trace.dur[rows]),
+        wanted=kernels.removal_of(is_small),
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
         why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
         part_of="exposed-communication",
     )
@@ -386,7 +392,7 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    is_beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
+    is_beside = kernels.computes & (kernels.overlap_ns(kernels.communicates) > 0)
     is_alone = kernels.computes & kernels.alone
     job = np.where(is_beside | is_alone, kernels.job_numbers, -1)
     usual_ns = _usual_ns(job, is_alone, is_beside, kernels.effective_ns)
@@ -402,10 +408,10 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     more = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
         text=f"{count(len(rows))} kernels beside communication take "
-        f"{of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
+        f"{share_of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
         f"{more} more.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(rows, slower_ns),
+        rows=heaviest_rows(rows, slower_ns),
     )
 
 
@@ -451,7 +457,7 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     they wait for a launch meanwhile; without, it is a note, if a collective runs for
     LEAST_SHARE of the recording."""
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    rows = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
     rows = rows[trace.end[rows] > trace.start[rows]]
     if not len(rows):
         return
@@ -469,13 +475,13 @@ def _delayed_by_collectives(
 ) -> Iterator[Claim]:
     """The claim about these collectives where there are GPUs; none if none of them
     waits. `running`: when they run (ns of the file)."""
-    at_stake_ns = int(facts.host_under(running)[LATE].sum())
+    at_stake_ns = int(facts.host_ns_during(running)[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(
-            text=f"The GPU waits {of_span(facts, at_stake_ns)} for its next launch while a "
+            text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
             f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
             at_stake_ns=at_stake_ns,
-            rows=the_most(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(rows, facts.trace.dur[rows]),
             why_likely="What the launching thread waits for was not recorded.",
             part_of="host-bound",
         )
@@ -488,9 +494,9 @@ def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
     subject = "A transfer between ranks" if are_transfers else "A collective"
     until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
     return Claim(
-        text=f"{subject} runs on the CPU for {of_recording(facts, running.ns)}: "
+        text=f"{subject} runs on the CPU for {share_of_recording(facts, running.ns)}: "
         f"{_frequent_names(facts, rows)}. {until}",
-        rows=the_most(rows, facts.trace.dur[rows]),
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
     )
 
 

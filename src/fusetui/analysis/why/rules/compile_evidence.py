@@ -102,7 +102,7 @@ def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     told = 0
     for one in log.breaks:
         rows = np.array(rows_after(one, regions, log), dtype=np.intp)
-        rows = facts.inside(rows) if len(rows) else rows
+        rows = facts.rows_in_window(rows) if len(rows) else rows
         if not len(rows) or told >= MAX_BREAKS:
             continue
         told += 1

@@ -13,8 +13,14 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_large_enough, of_recording
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import (
+    STACKS,
+    Claim,
+    Rule,
+    is_large_enough,
+    share_of_recording,
+)
 from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
@@ -53,7 +59,7 @@ def _profiled(facts: Facts) -> str | None:
 def _cover(facts: Facts, rows: Rows) -> Cover:
     """The time in which any of these rows runs, within the window (ns of the file)."""
     running = union(facts.trace.start[rows], facts.trace.end[rows])
-    return common(running, facts.whole)
+    return common(running, facts.whole_time)
 
 
 def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
@@ -87,9 +93,9 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
         remedy = FEWER_BATCHES
         what = "to take over batches that the data loader's workers have ready."
     yield Claim(
-        text=f"The program waits {of_recording(facts, cover.ns)} {what}",
+        text=f"The program waits {share_of_recording(facts, cover.ns)} {what}",
         at_stake_ns=cover.ns,
-        rows=the_most(rows, facts.trace.dur[rows]),
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
         remedy=remedy,
         why_likely=_profiled(facts),
     )
@@ -120,7 +126,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     """One claim: the time of calls that read one value of a tensor, in a trace without
     GPU events. Such a call inside of another one counts as part of that."""
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(READS.search, Role.OP))
+    rows = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
@@ -129,10 +135,10 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     s = "s" if len(outer) == 1 else ""
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, each would "
+        f"({_names(facts, outer)}) take{s} {share_of_recording(facts, cover.ns)}. On a GPU, each would "
         "also wait for all earlier work.",
         at_stake_ns=cover.ns,
-        rows=the_most(outer, trace.dur[outer]),
+        rows=heaviest_rows(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
     )
 
@@ -166,17 +172,19 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     """One note: for how long calls wait for a GPU of which no events were recorded.
     None where that is too little."""
     trace = facts.trace
-    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
+    rows = facts.rows_in_window(
+        np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
+    )
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
     calls = plural(len(rows), "call")
     wait = "waits" if len(rows) == 1 else "wait"
     yield Claim(
-        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {calls} that "
+        text=f"CPU threads wait {share_of_recording(facts, cover.ns)} in {calls} that "
         f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
         "was not recorded.",
-        rows=the_most(rows, trace.dur[rows]),
+        rows=heaviest_rows(rows, trace.dur[rows]),
     )
 
 
@@ -199,17 +207,17 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     events, and a note about graph breaks; each only where there are some."""
     if facts.devices:
         return
-    rows = facts.inside(facts.compiler_rows)
+    rows = facts.rows_in_window(facts.compiler_rows)
     cover = _cover(facts, rows)
     if cover.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
         evidence = compile_evidence.why_compiled(facts)
         yield Claim(
-            text=f"torch.compile or Triton compiles for {of_recording(facts, cover.ns)}"
+            text=f"torch.compile or Triton compiles for {share_of_recording(facts, cover.ns)}"
             f"{_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
-            rows=the_most(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(rows, facts.trace.dur[rows]),
             remedy=evidence.remedy,
             why_likely=_profiled(facts),
         )
@@ -220,14 +228,14 @@ def _compilations(facts: Facts) -> str:
     """`: 4 compilations, in 3 of 8 steps`, or without several steps `: 4 compilations`;
     "" where they cannot be counted."""
     trace = facts.trace
-    rows = facts.inside(
+    rows = facts.rows_in_window(
         trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
     )
     if not len(rows):
         return ""
     compilations = union(trace.start[rows], trace.end[rows])
     text = f": {plural(len(compilations.start), 'compilation')}"
-    steps = facts.spans
+    steps = facts.steps
     if len(steps) < 2:
         return text
     compiles_ns = compilations.within(steps.start, steps.end)
@@ -268,7 +276,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     label = printable(trace.track_of(first_row).label)
     text = (
         f"Thread {label} was between ops, with nothing recorded, for "
-        f"{of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
+        f"{share_of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
     )
     remedy = None
     annotation = _annotation_with_most(facts, unrecorded, thread)
@@ -289,7 +297,7 @@ def _main_thread(facts: Facts) -> int | None:
     """The thread that runs at least MAIN_THREAD_SHARE of the time of all ops; None if
     none does, or if they take no time."""
     trace = facts.trace
-    ops = facts.inside(trace.rows_of(Role.OP))
+    ops = facts.rows_in_window(trace.rows_of(Role.OP))
     if not len(ops):
         return None
     thread = trace.thread_of_track[trace.track[ops]]
@@ -306,7 +314,7 @@ def _work_of(facts: Facts, thread: int) -> Rows:
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
     is_of_thread = trace.thread_of_track[trace.track] == thread
-    return facts.inside(np.flatnonzero(is_work & is_of_thread))
+    return facts.rows_in_window(np.flatnonzero(is_work & is_of_thread))
 
 
 def _unrecorded(facts: Facts, thread: int) -> Cover:
@@ -316,7 +324,7 @@ def _unrecorded(facts: Facts, thread: int) -> Cover:
     work = _work_of(facts, thread)
     begin_ns = trace.start[work].min(keepdims=True)
     end_ns = trace.end[work].max(keepdims=True)
-    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole)
+    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole_time)
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
         _cover(facts, work), _explained(facts), _cover(facts, collectives)
@@ -338,7 +346,7 @@ def _annotation_with_most(
     file), and how much of it they hold. Steps, the profiler's own too, do not count.
     None if no name holds at least MOST_OF_IT of the time."""
     trace = facts.trace
-    rows = facts.inside(trace.rows_of(Role.ANNOTATION))
+    rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
     is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
     is_step = np.isin(rows, steps_of(trace).rows)
     rows = rows[is_of_thread & ~is_step]
@@ -422,7 +430,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     time. Time that other findings of this module are about does not count."""
     if facts.devices:
         return
-    times = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
+    times = by_kind(facts.accounts, without(facts.whole_time, _explained(facts)))
     yield from _hot_op(facts, times.ops)
     yield from _hot_function(facts, times.functions)
     yield from _hot_wait(facts, times.waits)
@@ -533,10 +541,10 @@ def _hot(
     said behind the number of calls."""
     ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
     return Claim(
-        text=f"{named.share.name} {verb} {of_recording(facts, ns)} in "
+        text=f"{named.share.name} {verb} {share_of_recording(facts, ns)} in "
         f"{plural(named.share.count, 'call')}{apart}.",
         at_stake_ns=ns,
-        rows=the_most(named.own.rows, named.own.ns),
+        rows=heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,
         why_likely=_profiled(facts),
         is_little=ns < LEAST_OWN_SHARE * facts.span_ns,

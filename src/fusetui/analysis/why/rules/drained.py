@@ -14,9 +14,9 @@ from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, Idle
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import AsyncCalls
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
@@ -61,18 +61,18 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     if at_stake_ns <= 0:
         return
     all_lost_ns = int(lost_ns.sum())
-    late_ns = facts.late.sum(axis=0)
-    other_work_ns = int((late_ns * facts.busy_cpu)[gaps.is_behind].sum())
+    late_ns = facts.late_host_ns.sum(axis=0)
+    other_work_ns = int((late_ns * facts.has_other_cpu_work)[gaps.is_behind].sum())
     calls = gaps.call[gaps.runs_dry]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
     yield Claim(
         text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
         f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
-        f"{of_span(facts, at_stake_ns)}.",
+        f"{share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
-        rows=the_most(calls, saved_ns),
+        rows=heaviest_rows(calls, saved_ns),
         part_of="cpu-work" if 2 * other_work_ns > all_lost_ns else "host-bound",
         why_likely=why_likely(facts),
     )
@@ -136,7 +136,7 @@ def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
     behind = np.flatnonzero(gaps.is_behind)
     runs_dry = gaps.runs_dry
     time_of_gap = np.searchsorted(runs_dry, behind, side="right") - 1
-    late_ns = facts.late.sum(axis=0)
+    late_ns = facts.late_host_ns.sum(axis=0)
     return summed(time_of_gap, late_ns[behind], len(runs_dry))
 
 
@@ -235,8 +235,8 @@ def _without_preparation(facts: Facts, calls: Rows) -> Rows:
     warm-up (such as the search for algorithms), or before the first kernel. -1 stays."""
     is_call = calls >= 0
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    is_in_warm_up = is_call & (facts.warming.place_of(start_ns) >= 0)
-    prepares = is_in_warm_up | facts.set_up
+    is_in_warm_up = is_call & (facts.warm_up_cover.place_of(start_ns) >= 0)
+    prepares = is_in_warm_up | facts.is_set_up_gap
     without_preparation: Rows = np.where(prepares, -1, calls)
     return without_preparation
 
@@ -246,13 +246,13 @@ def _last_waits(facts: Facts) -> Rows:
     for none; shape [gaps]. It was begun by the launching thread, or the other one of
     its pair, after the launch that ended the gap before."""
     idle = facts.idle
-    previous_launch_ns = np.roll(idle.called, 1)
+    previous_launch_ns = np.roll(idle.call_begin, 1)
     since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
     last_wait = np.full(len(idle), -1, dtype=np.intp)
-    for threads, gaps, on_line in facts.launched():
+    for threads, gaps, on_line in facts.gaps_by_thread_line():
         waits = threads.slices(ThreadActivity.SYNC)
         last_wait[gaps] = _last_begun(
-            waits, since=on_line(since_ns), until=on_line(idle.called)
+            waits, since=on_line(since_ns), until=on_line(idle.call_begin)
         )
     last_wait[~idle.plain] = -1
     return last_wait
@@ -284,7 +284,7 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     tracks = facts.trace.track[idle.launch[gaps]]
     thread = with_one_lead(facts.trace)[facts.trace.thread_of_track[tracks]]
     order = _GapOrder.of(idle.device[gaps], thread)
-    until_ns = idle.called[gaps]
+    until_ns = idle.call_begin[gaps]
     launch_before = _launches_before(facts.trace, thread, until_ns)
     launched_ns = np.where(
         launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
@@ -379,7 +379,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
     has_launch = launch_before >= 0
     since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
-    until_ns = np.maximum(idle.called[gaps], idle.begin[gaps])
+    until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
     # the waits of all threads in the time of each gap, one gap after the other
     first = np.searchsorted(trace.start[waits], since_ns)
     end = np.searchsorted(trace.start[waits], until_ns)

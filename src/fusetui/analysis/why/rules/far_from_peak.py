@@ -11,7 +11,13 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
-from fusetui.analysis.why.rule import Claim, Rule, claimed_by, of_work, subject
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    claimed_by,
+    counted_subject,
+    share_of_work,
+)
 from fusetui.analysis.why.rules.products import (
     alignment,
     few_blocks,
@@ -59,7 +65,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     far = _far(kernels)
     if far.any():
         far &= ~claimed_by(facts, *CAUSES)
-    taken_ns = kernels.ns(far)
+    taken_ns = kernels.total_ns(far)
     if not taken_ns:
         return
     least_ns = int(kernels.bounded.bound_ns[far].sum())
@@ -69,7 +75,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(number, 'kernel')} {reaches} an estimated "
         f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
-        f"{of_work(facts, taken_ns)}{_longest_name(facts, far)}.",
+        f"{share_of_work(facts, taken_ns)}{_longest_name(facts, far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
         kernels=far,
@@ -91,7 +97,9 @@ def _far(kernels: Kernels) -> Flags:
 
 def _of_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
     """Which kernels do work of these kinds, by their jobs; shape [kernels]."""
-    is_kind: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in kinds)) == 1
+    is_kind: Flags = (
+        kernels.figures_of_jobs(lambda job: float(job.amount.kind in kinds)) == 1
+    )
     return is_kind
 
 
@@ -99,11 +107,11 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     """`, most of all 12 x NAME, 3 ms at 40 %`: the kernels of the name with the most at
     stake, their time and what they reach. Of a single kernel only `: NAME`."""
     kernels = facts.kernels
-    name, of_name = kernels.mainly(which, kernels.bounded.at_stake_ns)
+    name, of_name = kernels.dominant_name(which, kernels.bounded.at_stake_ns)
     if int(which.sum()) == 1:
         return f": {name}"
     number = count(int(of_name.sum()))
-    taken_ns = kernels.ns(of_name)
+    taken_ns = kernels.total_ns(of_name)
     least_ns = int(kernels.bounded.bound_ns[of_name].sum())
     reached = percent(least_ns, taken_ns)
     return f". Most of that is {number} x {name}: {duration(taken_ns)} at {reached}"
@@ -176,14 +184,14 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     if major is None:
         return
     old = _slow_by_arithmetic(kernels) & _built_earlier(kernels, major)
-    taken_ns = kernels.ns(old)
+    taken_ns = kernels.total_ns(old)
     if not taken_ns:
         return
     least_ns = int(kernels.bounded.bound_ns[old].sum())
     number = int(old.sum())
     reaches = "reaches" if number == 1 else "reach"
     yield Claim(
-        text=f"{subject(number, 'kernel', 'take', _OLD)} {of_work(facts, taken_ns)} and "
+        text=f"{counted_subject(number, 'kernel', 'take', _OLD)} {share_of_work(facts, taken_ns)} and "
         f"{reaches} {percent(least_ns, taken_ns)} of the attainable "
         f"rate{_longest_name(facts, old)}. Others of the same type in this trace are built for "
         "this one.",
@@ -230,7 +238,7 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
 def _are_bound_by_compute(kernels: Kernels) -> Flags:
     """Which kernels are bound by arithmetic, by their jobs; shape [kernels]."""
     is_bound: Flags = (
-        kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
+        kernels.figures_of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
     )
     return is_bound
 
@@ -293,19 +301,19 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     is the time of the empty places, but no more than what the product takes longer than
     is attainable."""
     kernels = facts.kernels
-    waves = kernels.of_jobs(_waves_with_empty_last)
+    waves = kernels.figures_of_jobs(_waves_with_empty_last)
     has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0)
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
     saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
-    longest_row = kernels.heaviest(has_tail)[0]
+    longest_row = kernels.longest_rows(has_tail)[0]
     longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
     name = printable(short_name(facts.trace.name_of(longest_row)))
     yield Claim(
         text="The last wave of tiles is mostly empty in "
-        f"{plural(int(has_tail.sum()), 'product')} of {of_work(facts, kernels.ns(has_tail))}: "
+        f"{plural(int(has_tail.sum()), 'product')} of {share_of_work(facts, kernels.total_ns(has_tail))}: "
         f"{significant(longest_waves, 3)} waves in {name}. Full waves would save an estimated "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusetui.analysis.why.facts import COMPILING_NS, LATE, Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.facts import COMPILING_NS, LATE_ACTIVITIES, Facts
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import TIMES
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
@@ -27,11 +27,13 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     gaps = facts.before_first_runs
     if not len(gaps):
         return
-    late_ns = facts.unclaimed_ns[LATE][:, gaps].sum(axis=0)  # of each gap
+    late_ns = facts.unclaimed_host_ns[LATE_ACTIVITIES][:, gaps].sum(
+        axis=0
+    )  # of each gap
     waited_ns = int(late_ns.sum())
     if not waited_ns:
         return
-    kernels = the_most(facts.idle.event[gaps], late_ns)
+    kernels = heaviest_rows(facts.idle.event[gaps], late_ns)
     name = printable(facts.trace.name_of(kernels[0]))
     if len(gaps) == 1:
         before = f"the first run of {name}"
@@ -40,7 +42,7 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
         before = f"first runs, such as that of {name}"
         generated = "these kernels"
     yield Claim(
-        text=f"The GPU waits {of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
+        text=f"The GPU waits {share_of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
         f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,

@@ -15,13 +15,13 @@ from fusetui.analysis.why.kernel_runs import (
     is_pointwise,
     runs_of,
 )
-from fusetui.analysis.why.kernels import Kernels, by_text, the_most
+from fusetui.analysis.why.kernels import Kernels, by_text, heaviest_rows
 from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
     is_large_enough,
-    of_work,
+    share_of_work,
 )
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
@@ -53,15 +53,15 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if not len(runs.ns):
         return
     text = _described(facts, runs)
-    first_kernels = kernels.rows[kernels.in_order[runs.begin]]
+    first_kernels = kernels.rows[kernels.stream_order[runs.begin]]
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
-            text=f"{text}. One kernel per run would save at most {of_work(facts, saved_ns)}: it "
+            text=f"{text}. One kernel per run would save at most {share_of_work(facts, saved_ns)}: it "
             "still reads the first inputs and writes the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
-            rows=the_most(first_kernels, runs.saved_ns),
+            rows=heaviest_rows(first_kernels, runs.saved_ns),
             kernels=_inside_of_runs(kernels, runs),
             why_likely="A fused kernel must also read other inputs of a run, and write results "
             "that are used later.",
@@ -69,7 +69,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
             text=f"{text}. {_what_is_missing(kernels, runs)}",
-            rows=the_most(first_kernels, runs.ns),
+            rows=heaviest_rows(first_kernels, runs.ns),
         )
 
 
@@ -77,7 +77,7 @@ def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
     """Which kernels are of any of these runs; shape [kernels]."""
     number = len(kernels.rows)
     is_inside = np.zeros(number, dtype=np.bool_)
-    is_inside[kernels.in_order] = inside_of(runs.begin, runs.end, number)
+    is_inside[kernels.stream_order] = inside_of(runs.begin, runs.end, number)
     return is_inside
 
 
@@ -90,7 +90,7 @@ def _described(facts: Facts, runs: Runs) -> str:
     takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
         f"{runs_text} of pointwise kernels, {count(kernels_inside)} in all, "
-        f"{takes} {of_work(facts, taken_ns)}"
+        f"{takes} {share_of_work(facts, taken_ns)}"
     )
     modules = by_text(facts.trace, runs.module, runs.ns, module_text)
     longest = max(modules, key=lambda module: modules[module][1])

@@ -9,7 +9,12 @@ from typing import Final
 import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.why.causes import held, holders, label, module_text
+from fusetui.analysis.why.causes import (
+    grouping_label,
+    longest_holding_names,
+    module_text,
+    slices_in_idle_time,
+)
 from fusetui.analysis.why.cpu_compute import (
     COMPUTES_NS,
     COMPUTES_SHARE,
@@ -18,14 +23,14 @@ from fusetui.analysis.why.cpu_compute import (
 )
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.graph_obstacles import GraphObstacle, graph_obstacle
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
 from fusetui.analysis.why.remedies import tags_of
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     is_mostly_warm_up,
-    of_span,
+    share_of_span,
     why_likely,
 )
 from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity
@@ -82,10 +87,10 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     """One claim: how long the GPU waits because the CPU launches too late. At stake is
     the time from the beginning of each gap until the call begins that launches the next
     work, as far as the CPU neither waits nor allocates in it, and no other rule
-    explains it (Facts.late). Gaps in which the CPU does other work are those of
+    explains it (Facts.late_host_ns). Gaps in which the CPU does other work are those of
     cpu-work. The claim is little where the GPU is not late by CPU_BOUND of the span."""
-    is_counted = ~facts.busy_cpu & ~facts.set_up
-    late_ns = facts.late[:, is_counted]  # [ThreadActivity, counted gaps]
+    is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
+    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
     ns_of_activity = late_ns.sum(axis=1)
     ns_of_gap = late_ns.sum(axis=0)
     at_stake_ns = int(ns_of_gap.sum())
@@ -95,13 +100,13 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         # no finding, but its time is among what lies below the thresholds
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
-    claimed_by_others = joined(facts.explained, _busy(facts))
+    claimed_by_others = joined(facts.explained_cover, _busy(facts))
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
         f"{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(without(_time_that_counts(facts), claimed_by_others)),
-        rows=the_most(facts.idle.launch[is_counted], ns_of_gap),
+        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
         remedy=unseen_remedy(facts, ns_of_activity) or _remedy(facts),
         why_likely=why_likely(facts),
     )
@@ -155,7 +160,7 @@ def _time_that_counts(facts: Facts) -> Cover:
     """The time that the worth is about: all of it where there are steps; else from the
     first kernel (the first GPU event where there is none) to the end of the GPUs' work,
     because what the program does before and after that delays none of it."""
-    if len(facts.spans):
+    if len(facts.steps):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
     trace = facts.trace
     events = facts.gpu_rows
@@ -173,7 +178,7 @@ def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     longest are told; `is_counted`: which gaps, shape [gaps]."""
     words = _words(facts)
     # without what other rules explain
-    rows, ns = held(facts, is_counted, facts.explained, LAYERS)
+    rows, ns = slices_in_idle_time(facts, is_counted, facts.explained_cover, LAYERS)
     present = [activity for activity in words if ns_of_activity[activity]]
     longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
     texts = []
@@ -201,8 +206,12 @@ def _names_of_activity(
     `, such as NAME and NAME`; "" without a considerable name. `rows`, `ns`: slices of
     all activities, and the time of each."""
     is_of_activity = facts.accounts.kinds[rows] == activity
-    names = holders(
-        facts.trace, rows[is_of_activity], ns[is_of_activity], label, int(ns.sum())
+    names = longest_holding_names(
+        facts.trace,
+        rows[is_of_activity],
+        ns[is_of_activity],
+        grouping_label,
+        int(ns.sum()),
     )
     if not names:
         return ""
@@ -219,7 +228,7 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     spans = facts.kernels.origins.modules
     module = spans.rows_at(spans.around(rows)).astype(np.intp)  # -1 for none
     has_module = module >= 0
-    names = holders(
+    names = longest_holding_names(
         facts.trace, module[has_module], ns[has_module], module_text, int(ns.sum())
     )
     if not names:
@@ -262,10 +271,12 @@ def not_counted(facts: Facts) -> str:
     warm-up not counted`; "" where each cause takes less than MIN_SHARE_TOLD of the
     span."""
     ns_of_cause = {
-        "the data loader": facts.late_under(facts.loading),
-        "compilation": facts.late_under(facts.compiling),
-        "the warm-up": facts.late_under(facts.warming),
-        "the set-up before the first kernel": int(facts.late[:, facts.set_up].sum()),
+        "the data loader": facts.late_ns_during(facts.loading_cover),
+        "compilation": facts.late_ns_during(facts.compiling_cover),
+        "the warm-up": facts.late_ns_during(facts.warm_up_cover),
+        "the set-up before the first kernel": int(
+            facts.late_host_ns[:, facts.is_set_up_gap].sum()
+        ),
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
     causes = [cause for cause, ns in ns_of_cause.items() if ns > least_ns]
@@ -280,14 +291,16 @@ def _busy(facts: Facts) -> Cover:
     """The time from the beginning of each gap of cpu-work until the call begins that
     launches the next work (ns of the file)."""
     idle = facts.idle
-    return union(idle.begin[facts.busy_cpu], idle.called[facts.busy_cpu])
+    return union(
+        idle.begin[facts.has_other_cpu_work], idle.call_begin[facts.has_other_cpu_work]
+    )
 
 
 def _allocating(facts: Facts) -> Cover:
     """The time in which a thread that launches allocates or frees memory (ns of the
     file)."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
-    return facts.while_launching(calls)
+    return facts.cover_on_launching_threads(calls)
 
 
 @Rule(
@@ -304,11 +317,11 @@ def _allocating(facts: Facts) -> Cover:
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
     """One claim: how long the GPU waits while the CPU does other work than to launch
-    (Facts.busy_cpu). At stake is the time from the beginning of each of these gaps
-    until the call begins that launches the next work, without what Facts.late leaves
+    (Facts.has_other_cpu_work). At stake is the time from the beginning of each of these gaps
+    until the call begins that launches the next work, without what Facts.late_host_ns leaves
     out."""
-    gaps = facts.busy_cpu
-    late_ns = facts.late[:, gaps]  # [ThreadActivity, gaps of this rule]
+    gaps = facts.has_other_cpu_work
+    late_ns = facts.late_host_ns[:, gaps]  # [ThreadActivity, gaps of this rule]
     ns_of_activity = late_ns.sum(axis=1)
     ns_of_gap = late_ns.sum(axis=0)
     at_stake_ns = int(ns_of_activity.sum())
@@ -318,14 +331,14 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     all_are_long = bool((ns_of_gap > WORK_NS).all())
     longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
     computing_remedy = _computing_remedy(facts, at_stake_ns)
-    claimed_by_others = joined(facts.explained, _allocating(facts))
+    claimed_by_others = joined(facts.explained_cover, _allocating(facts))
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} in {number}"
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {number}"
         f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
         f"{doing(facts, ns_of_activity, gaps)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(without(_busy(facts), claimed_by_others)),
-        rows=the_most(facts.idle.launch[gaps], ns_of_gap),
+        rows=heaviest_rows(facts.idle.launch[gaps], ns_of_gap),
         remedy=computing_remedy or unseen_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
@@ -338,10 +351,12 @@ PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     """What to do about the op with the most time, where COMPUTES_SHARE of the time at
     stake is computing on the CPU; None where it is less."""
-    computing_ns = int(facts.computing_ns[facts.busy_cpu].sum())
+    computing_ns = int(facts.computing_ns[facts.has_other_cpu_work].sum())
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
-    rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
+    rows, ns = slices_in_idle_time(
+        facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
+    )
     computes = np.isin(rows, cpu_compute_rows(facts.trace))
     if not computes.any():
         return None
@@ -376,8 +391,8 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     """One claim: how long the GPU waits inside launch calls of more than SLOW_NS, which
     is at stake. The warm-up and launches of graphs do not count."""
     idle = facts.idle
-    warm_up_ns = facts.warming.within(idle.called, idle.returned)
-    waited_ns = idle.ns("launch_call") - warm_up_ns
+    warm_up_ns = facts.warm_up_cover.within(idle.call_begin, idle.call_end)
+    waited_ns = idle.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
     is_slow &= ~graph_calls(facts.trace)[idle.launch]
     slow_ns = waited_ns[is_slow]
@@ -385,10 +400,10 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     if not at_stake_ns:
         return
     calls = idle.launch[is_slow]
-    heaviest = the_most(calls, slow_ns)
+    heaviest = heaviest_rows(calls, slow_ns)
     which = _slow_calls(facts.trace, calls, heaviest[0])
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} inside {which}.",
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {which}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(calls.astype(np.intp), slow_ns),
         rows=heaviest,
@@ -456,8 +471,8 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{share} of the {plural(len(kernels), 'kernel')} are "
         f"shorter than {duration(SHORT_KERNEL_NS)}. They and the gaps between them take "
-        f"{of_span(facts, together_ns)}.",
-        rows=the_most(short, trace.dur[short]),
+        f"{share_of_span(facts, together_ns)}.",
+        rows=heaviest_rows(short, trace.dur[short]),
         remedy=REPLAYED_ALREADY if facts.is_replayed else None,
     )
 
@@ -487,9 +502,9 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     """One claim: how long the GPU is idle in short gaps before work that was launched
     before the gap began, which is at stake."""
     idle = facts.idle
-    waited_ns = idle.ns("queued", "graph")
+    waited_ns = idle.ns_of_reasons("queued", "graph")
     is_short = idle.end - idle.begin <= LONGEST_SWITCH_NS
-    is_launched_before = idle.called <= idle.begin
+    is_launched_before = idle.call_begin <= idle.begin
     is_switch = is_short & is_launched_before & (waited_ns > 0)
     at_stake_ns = int(waited_ns[is_switch].sum())
     if not at_stake_ns:
@@ -497,11 +512,11 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     gaps = int(np.count_nonzero(is_switch))
     mean_ns = round(at_stake_ns / gaps)
     yield Claim(
-        text=f"Switching from kernel to kernel takes {of_span(facts, at_stake_ns)}: "
+        text=f"Switching from kernel to kernel takes {share_of_span(facts, at_stake_ns)}: "
         f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
         f"{duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(idle.event[is_switch], waited_ns[is_switch]),
+        rows=heaviest_rows(idle.event[is_switch], waited_ns[is_switch]),
     )
 
 
@@ -538,7 +553,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
         return
     if 2 * number < np.count_nonzero(of_optimizer):
         return
-    taken_ns = kernels.ns(of_one_parameter)
+    taken_ns = kernels.total_ns(of_one_parameter)
     idle_ns = _idle_before_ns(facts, kernels.rows[of_one_parameter])
     together_ns = taken_ns + idle_ns
     are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
@@ -548,7 +563,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"Each optimizer call launches {kernels_a_call} kernels of "
         f"{duration(round(taken_ns / number))} on average, parameter by parameter. With the "
-        f"gaps before them, they take {of_span(facts, together_ns)}, "
+        f"gaps before them, they take {share_of_span(facts, together_ns)}, "
         f"{percent(idle_ns, together_ns)} of it idle.",
         kernels=of_one_parameter,
     )

@@ -21,10 +21,10 @@ from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     claimed_by,
+    counted_subject,
     most_module,
-    of_span,
-    of_work,
-    subject,
+    share_of_span,
+    share_of_work,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
@@ -59,14 +59,16 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             raise CannotTellError("Python frames and modules", "with_stack=True")
         return
     again = kernels.credit.recompute & kernels.is_kernel
-    taken_ns = kernels.ns(again)
+    taken_ns = kernels.total_ns(again)
     if taken_ns:
-        runs = subject(int(again.sum()), "kernel", "run", " of the forward pass")
+        runs = counted_subject(
+            int(again.sum()), "kernel", "run", " of the forward pass"
+        )
         yield Claim(
-            text=f"{runs} once more in the backward pass, for {of_span(facts, taken_ns)}"
+            text=f"{runs} once more in the backward pass, for {share_of_span(facts, taken_ns)}"
             f"{most_module(kernels, again)}.",
             at_stake_ns=taken_ns,
-            wanted=kernels.without(again),
+            wanted=kernels.removal_of(again),
             kernels=again,
         )
 
@@ -162,7 +164,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
     if not _sets_up(facts, within_device):
         copies |= within_device
-    if kernels.ns(copies):
+    if kernels.total_ns(copies):
         yield _claim_about_copies(facts, copies)
     yield from _pageable(facts)
 
@@ -171,20 +173,20 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     """The claim about some copies and casts on the GPU; part of fusable-run if that
     claims all of them."""
     kernels = facts.kernels
-    at_stake_ns = kernels.ns(copies)
+    at_stake_ns = kernels.total_ns(copies)
     kinds = copy_kinds(kernels)
     in_runs = copies & claimed_by(facts, fusable_run)
     are_all_in_runs = bool((in_runs == copies).all())
-    shared_ns = kernels.ns(in_runs)
+    shared_ns = kernels.total_ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
         shared = f"; {duration(shared_ns)} of that also counts in fusable-run"
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
-        text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
+        text=f"{_counted(kinds[copies])} {takes} {share_of_work(facts, at_stake_ns)}"
         f"{_asked_by(facts, copies)}{shared}.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(copies),
+        wanted=kernels.removal_of(copies),
         kernels=copies,
         remedy=_remedy(kernels, copies, kinds),
         part_of="fusable-run" if are_all_in_runs else None,
@@ -228,7 +230,7 @@ def _counted(kinds: NDArray[np.int8]) -> str:
 def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     """What helps against the kinds of copies that take LEAST_PART of the time or more,
     in a sentence. For a kernel that may be a copy or a cast, both are told."""
-    least_ns = LEAST_PART * kernels.ns(copies)
+    least_ns = LEAST_PART * kernels.total_ns(copies)
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
         COPIES: (CopyKind.COPY, CopyKind.EITHER),
@@ -236,7 +238,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     }
     remedies = []
     for remedy, helped in kinds_of_remedy.items():
-        if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
+        if kernels.total_ns(copies & np.isin(kinds, helped)) >= least_ns:
             remedies.append(remedy)
     return f"{'. '.join(remedies)}."
 
@@ -260,7 +262,7 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
     name_of_op = trace.name[op[has_op]]
     ns_of_name = np.bincount(name_of_op, kernels.effective_ns[has_op])
     longest = int(ns_of_name.argmax())
-    is_most = 2 * ns_of_name[longest] > kernels.ns(copies)
+    is_most = 2 * ns_of_name[longest] > kernels.total_ns(copies)
     if not is_most:
         return most_module(kernels, copies)
     name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
@@ -270,7 +272,7 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 def _sets_up(facts: Facts, copies: Flags) -> bool:
     """Whether some copies only set the program up (weights, inputs): there are no
     steps, and all of them start before the first kernel."""
-    if len(facts.spans):
+    if len(facts.steps):
         return False
     kernels = facts.kernels
     first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
@@ -296,7 +298,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     waits = int(np.count_nonzero(waits_behind >= 0))
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
+        f"{share_of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
@@ -368,14 +370,16 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
         changes = kernels.flags(changes_layout) & ~kernels.tried
-        at_stake_ns = kernels.ns(changes)
+        at_stake_ns = kernels.total_ns(changes)
         if at_stake_ns:
-            takes = subject(int(changes.sum()), "kernel", "take", f" of {library}")
+            takes = counted_subject(
+                int(changes.sum()), "kernel", "take", f" of {library}"
+            )
             yield Claim(
-                text=f"{takes} {of_work(facts, at_stake_ns)} to change the layout of tensors for "
+                text=f"{takes} {share_of_work(facts, at_stake_ns)} to change the layout of tensors for "
                 f"convolutions{most_module(kernels, changes)}.",
                 at_stake_ns=at_stake_ns,
-                wanted=kernels.without(changes),
+                wanted=kernels.removal_of(changes),
                 kernels=changes,
                 why_likely="The other kernels may be slower in that layout.",
             )

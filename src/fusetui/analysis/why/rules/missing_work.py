@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import captures
@@ -44,16 +44,16 @@ def holes(facts: Facts) -> Iterator[Claim]:
     """A claim about long gaps between the nodes of a graph, in which other nodes
     probably ran, and one about launch calls without an event; each only where there are
     some."""
-    waited_ns = facts.idle.ns("graph")
+    waited_ns = facts.idle.ns_of_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
         yield Claim(
             text=f"Graph nodes are probably missing from the trace: nothing is recorded for "
-            f"{of_span(facts, at_stake_ns)} between nodes, in {plural(int(is_long.sum()), 'gap')} "
+            f"{share_of_span(facts, at_stake_ns)} between nodes, in {plural(int(is_long.sum()), 'gap')} "
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
-            rows=the_most(facts.idle.event[is_long], waited_ns[is_long]),
+            rows=heaviest_rows(facts.idle.event[is_long], waited_ns[is_long]),
             why_likely="A graph may also wait for a function on the host or for another device.",
         )
     # else the events may be in what is missing of the file
@@ -83,9 +83,9 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
         f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
         "before and after them do. Their work was not recorded; it may have run in "
-        f"{of_span(facts, at_stake_ns)} of the idle time.",
+        f"{share_of_span(facts, at_stake_ns)} of the idle time.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(calls, lasted_ns),
+        rows=heaviest_rows(calls, lasted_ns),
     )
 
 
@@ -112,7 +112,7 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
     # by the row of the next call with an event; the last element is for gaps without one
     first_missing_ns = np.full(len(trace) + 1, FOREVER)
     np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
-    is_in_graph = idle.ns("graph") > 0
+    is_in_graph = idle.ns_of_reasons("graph") > 0
     missing_since = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
     idle_since = np.maximum(idle.begin, missing_since)
     idle_ns = np.maximum(idle.end - idle_since, 0)
@@ -239,7 +239,7 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     for those that probably wait for work from before the recording, one for those whose
     reason is not recorded. At stake is for how long that work was queued."""
     idle = facts.idle
-    queued_ns = idle.ns("queued")
+    queued_ns = idle.ns_of_reasons("queued")
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
     is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
@@ -256,10 +256,10 @@ def _unrecorded_wait(
     if not at_stake_ns:
         return
     yield Claim(
-        text=f"The GPU is idle for {of_span(facts, at_stake_ns)} in "
+        text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
         f"{plural(len(gaps), 'gap')}{wait.text}",
         at_stake_ns=at_stake_ns,
-        rows=the_most(facts.idle.event[gaps], queued_ns[gaps]),
+        rows=heaviest_rows(facts.idle.event[gaps], queued_ns[gaps]),
         remedy=wait.remedy,
         why_likely=wait.why_likely,
     )
@@ -274,7 +274,7 @@ def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     events = idle.event[gaps]
     ends_with_first_work = _is_first_of_stream(trace, events)
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = facts.while_launching(waits)
+    waiting = facts.cover_on_launching_threads(waits)
     waited_ns = waiting.within(idle.begin[gaps], idle.end[gaps])
     early: Rows = gaps[ends_with_first_work & (waited_ns > 0)]
     return early

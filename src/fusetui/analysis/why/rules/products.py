@@ -17,9 +17,9 @@ from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
+    counted_subject,
     is_large_enough,
-    of_work,
-    subject,
+    share_of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
@@ -49,15 +49,15 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     note where no work is known, if they take long enough."""
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned) & ~kernels.tried
-    taken_ns = kernels.ns(unaligned)
+    taken_ns = kernels.total_ns(unaligned)
     if not taken_ns:
         return
     number = int(unaligned.sum())
     text = (
-        f"{subject(number, 'matrix product', 'take')} {of_work(facts, taken_ns)} in "
+        f"{counted_subject(number, 'matrix product', 'take')} {share_of_work(facts, taken_ns)} in "
         f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
-    known_ns = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
+    known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
         of_known = ""
         if known_ns != taken_ns:
@@ -87,7 +87,7 @@ def is_unaligned(kernel: KernelName) -> bool:
 def _shape(kernels: Kernels, which: Flags) -> str:
     """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
     "" where it is not known."""
-    longest_row = kernels.heaviest(which)[0]
+    longest_row = kernels.longest_rows(which)[0]
     place = kernels.rows.searchsorted(longest_row)
     number = kernels.job_numbers[place]
     if number < 0:
@@ -140,8 +140,8 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _spared_ns(kernels, plain, ratio)
         yield Claim(
-            text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
-            f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
+            text=f"{counted_subject(int(plain.sum()), 'float32 product', 'take')} "
+            f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores; this device multiplies "
             f"{name} {1 / ratio:.0f} times as fast.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
@@ -177,7 +177,7 @@ def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
     [selected kernels]). `ratio` is the present rate as a share of the faster one. No
     kernel becomes faster than its bytes can be moved."""
     taken_ns = kernels.effective_ns[which]
-    memory_ns = kernels.of_jobs(lambda job: job.limits.memory_ns)[which]
+    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[which]
     moving_ns = np.nan_to_num(memory_ns)
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
@@ -223,14 +223,14 @@ def _slow_attention(
         return
     ratio = rate / faster.flop_per_s
     spared_ns = _spared_ns(kernels, attention, ratio)
-    takes = subject(int(attention.sum()), "float32 attention kernel", "take")
+    takes = counted_subject(int(attention.sum()), "float32 attention kernel", "take")
     rounding = HALF if faster.name == "float16" else BFLOAT16
     flash = (
         "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
     )
     yield Claim(
         text=f"{takes} "
-        f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies "
+        f"{share_of_work(facts, kernels.total_ns(attention))} {how}; this device multiplies "
         f"{faster.name} {1 / ratio:.0f} times as fast.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
@@ -287,13 +287,13 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     (multiplied,) = types
     if not multiplied:
         return
-    taken_ns = kernels.ns(plain)
+    taken_ns = kernels.total_ns(plain)
     if is_large_enough(facts, taken_ns, of_kernels=True):
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
-        products = subject(int(plain.sum()), "float32 product", "take")
+        products = counted_subject(int(plain.sum()), "float32 product", "take")
         yield Claim(
-            text=f"{products} {of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
+            text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
             f"this device (compute capability {capability}) multiply {' and '.join(multiplied)}. "
             "How much faster they are is unknown, because the peak rates of this device are.",
             kernels=plain,
@@ -356,7 +356,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
     few = _candidates(kernels)
-    taken_ns = kernels.ns(few)
+    taken_ns = kernels.total_ns(few)
     if not taken_ns:
         return
     ns = kernels.effective_ns[few]
@@ -366,8 +366,8 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     spared_ns = np.minimum(ns * empty_share, ns - least_ns)
     at_stake_ns = int(spared_ns.sum())
     yield Claim(
-        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter or more of the "
-        f"multiprocessors without a block for {of_work(facts, taken_ns)}: "
+        text=f"{counted_subject(int(few.sum()), 'kernel', 'leave')} a quarter or more of the "
+        f"multiprocessors without a block for {share_of_work(facts, taken_ns)}: "
         f"{_widest(kernels, few)}. Blocks on all multiprocessors would save at most "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
@@ -375,14 +375,14 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         kernels=few,
         remedy=_few_blocks_remedy(kernels, few),
         why_likely="The work of one block may not be divisible.",
-        is_little=taken_ns < LEAST_SHARE * kernels.ns(kernels.is_kernel),
+        is_little=taken_ns < LEAST_SHARE * kernels.total_ns(kernels.is_kernel),
     )
 
 
 def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
     if there are others."""
-    name, of_name = kernels.mainly(few, kernels.effective_ns)
+    name, of_name = kernels.dominant_name(few, kernels.effective_ns)
     blocks = kernels.blocks[of_name]
     fewest = int(blocks.min())
     most = int(blocks.max())
@@ -398,10 +398,10 @@ def _widest(kernels: Kernels, few: Flags) -> str:
 def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
     """What helps where few blocks run: for products or batch norms if they take more
     than half of the time, else for anything."""
-    all_ns = kernels.ns(few)
-    if 2 * kernels.ns(few & kernels.flags(_is_product)) > all_ns:
+    all_ns = kernels.total_ns(few)
+    if 2 * kernels.total_ns(few & kernels.flags(_is_product)) > all_ns:
         return FOR_PRODUCTS
-    if 2 * kernels.ns(few & kernels.flags(_is_batch_norm)) > all_ns:
+    if 2 * kernels.total_ns(few & kernels.flags(_is_batch_norm)) > all_ns:
         return FOR_BATCH_NORMS
     return LARGER
 
@@ -432,7 +432,9 @@ def _candidates(kernels: Kernels) -> Flags:
 def _keeps_memory_busy(kernels: Kernels) -> Flags:
     """Which kernels are bound by memory and move their bytes at BUSY_MEMORY of its
     bandwidth or more; shape [kernels]."""
-    is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
+    is_memory = (
+        kernels.figures_of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    )
+    memory_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
     is_busy: Flags = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)
     return is_busy

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -48,10 +48,10 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
         evidence = compile_evidence.why_compiled(facts)
         yield Claim(
-            text=f"The GPU waits {of_span(facts, waited_ns)} while torch.compile or Triton "
+            text=f"The GPU waits {share_of_span(facts, waited_ns)} while torch.compile or Triton "
             f"compiles during the recording.{evidence.text}",
             at_stake_ns=waited_ns,
-            rows=facts.heaviest(compiling),
+            rows=facts.longest_waited_for(compiling),
             remedy=evidence.remedy,
             why_likely=why_likely(facts),
         )
@@ -79,7 +79,7 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
         if log is not None and log.logs:
             yield from compile_evidence.logged_breaks(facts, log)
             return
-    resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
+    resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
     if facts.has_stacks and not len(resumed):
         return
     step = _usual_step(facts)
@@ -134,10 +134,12 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     """The first step with the usual number of regions, the lower median over the steps
     that run any. Without steps, the whole trace counts as one."""
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
+    rows = facts.rows_in_window(
+        trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP)
+    )
     if not len(rows):
         return CompiledRegions(rows)
-    step = np.searchsorted(facts.spans.start, trace.start[rows], side="right")
+    step = np.searchsorted(facts.steps.start, trace.start[rows], side="right")
     regions_of_step = []
     for number in distinct(step).tolist():
         in_step = rows[step == number]

@@ -11,8 +11,8 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
@@ -118,7 +118,9 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
         remedy = WITHOUT_GPU_EVENTS_OF_NSYS
     else:
         remedy = WITHOUT_GPU_EVENTS
-    yield Note(text=text, remedy=remedy, rows=the_most(launches, trace.dur[launches]))
+    yield Note(
+        text=text, remedy=remedy, rows=heaviest_rows(launches, trace.dur[launches])
+    )
 
 
 def _recorded_launches(trace: Trace, launches: Rows) -> str:
@@ -148,7 +150,7 @@ def _graphs(facts: Facts) -> Iterator[Note]:
     launch graphs."""
     trace = facts.trace
     launch = facts.idle.launch
-    waited_ns = facts.idle.ns("launch_call")
+    waited_ns = facts.idle.ns_of_reasons("launch_call")
     is_replay = (launch >= 0) & graph_calls(trace)[launch] & (waited_ns > 0)
     all_ns = int(waited_ns[is_replay].sum())
     if not all_ns or all_ns < REPLAYS * facts.span_ns:
@@ -156,10 +158,10 @@ def _graphs(facts: Facts) -> Iterator[Note]:
     replays = launch[is_replay]
     name = printable(trace.name_of(int(replays[0])))
     yield Note(
-        text=f"The GPU waits {of_span(facts, all_ns)} inside {name}, which recording the nodes of "
+        text=f"The GPU waits {share_of_span(facts, all_ns)} inside {name}, which recording the nodes of "
         "a graph makes slower.",
         remedy="Time the step without the profiler to see how much of this stays.",
-        rows=the_most(replays, waited_ns[is_replay]),
+        rows=heaviest_rows(replays, waited_ns[is_replay]),
     )
 
 
@@ -178,7 +180,7 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
         "began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, "
         "so that no earlier work runs into them.",
-        rows=the_most(unlinked, trace.dur[unlinked]),
+        rows=heaviest_rows(unlinked, trace.dur[unlinked]),
     )
 
 
@@ -186,7 +188,7 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     """A note where the first step takes SLOW_FIRST times the median of the others or
     more. It names all steps that take as long, if the first one is not the longest."""
     times = facts.step_intervals
-    step = first_step(facts.spans, times)
+    step = first_step(facts.steps, times)
     if times is None or step is None or not step.others_ns:
         return
     least_ns = SLOW_FIRST * step.others_ns
@@ -205,7 +207,7 @@ def _first_step(facts: Facts) -> Iterator[Note]:
         f"{times_as_long} times as long as the median of the others "
         f"({usual}){_later_ones(facts, lengths, slow[1:])}.",
         remedy="Look at the later steps (--step), or warm up for longer before recording.",
-        rows=tuple(facts.spans.rows[slow[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(facts.steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
@@ -218,7 +220,7 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
     longest = int(later[0])
     return (
         f"; {plural(len(later), 'later one')} {takes} at least {SLOW_FIRST} times that median, at "
-        f"most {duration(int(lengths[longest]))} ({printable(facts.spans.names[longest])})"
+        f"most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
     )
 
 
@@ -227,7 +229,7 @@ def _slow_steps(
 ) -> Note:
     """The note about several slow steps, of which the first one is not the longest.
     `slow` are their places, the longest first; `lengths` are the ns of all steps."""
-    spans = facts.spans
+    spans = facts.steps
     named = []
     for place in slow[:MAX_STEPS_NAMED].tolist():
         first = ", the first one," if place == 0 else ""
@@ -246,7 +248,7 @@ def _slow_steps(
 def _captures(facts: Facts) -> Iterator[Note]:
     """A note where graphs are captured for CAPTURED of the time of the steps or
     more."""
-    steps = facts.spans
+    steps = facts.steps
     captured = captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
@@ -265,7 +267,7 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
     """A note where fewer than FEWEST steps were recorded. Only of a whole trace: a step
     that was asked for is no recording of its own. Steps that are neither the profiler's
     nor iterations, such as those of a server, are as many as there were."""
-    steps = facts.spans
+    steps = facts.steps
     has_schedule = steps.by == PROFILED
     if facts.window is not None or not 0 < len(steps) < FEWEST:
         return

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, most_module, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Rows, distinct
@@ -47,14 +47,14 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     if attention is None:
         return
     softmaxes = attention.softmaxes
-    at_stake_ns = kernels.ns(attention.between)
+    at_stake_ns = kernels.total_ns(attention.between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
         f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
-        f"{of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
+        f"{share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(attention.between),
-        rows=the_most(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
+        wanted=kernels.removal_of(attention.between),
+        rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
         kernels=np.isin(np.arange(len(kernels.rows)), attention.between),
     )
 
@@ -90,9 +90,9 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
     is_softmax = kernels.flags(_is_forward_softmax)
     if not is_softmax.any():
         return None
-    order = kernels.in_order
+    order = kernels.stream_order
     # One with an unknown name counts as what its op does.
-    is_product = kernels.under(PRODUCTS) & ~kernels.flags(_is_no_product)
+    is_product = kernels.launched_by_ops(PRODUCTS) & ~kernels.flags(_is_no_product)
     around = _Surroundings(
         is_product=is_product[order],
         may_lie_between=kernels.flags(_may_lie_between)[order],
@@ -123,7 +123,7 @@ class _Products(NamedTuple):
 
 class _Surroundings(NamedTuple):
     """What tells which kernels are of one attention; arrays of shape [kernels], in the
-    order of Kernels.in_order."""
+    order of Kernels.stream_order."""
 
     is_product: Flags
     may_lie_between: Flags

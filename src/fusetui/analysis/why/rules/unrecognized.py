@@ -12,7 +12,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
@@ -62,15 +62,15 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     if _is_of_library(name):
         return
     longest = kernels.computes & (facts.trace.name[kernels.rows] == number)
-    taken_ns = kernels.ns(longest)
-    all_ns = kernels.ns(kernels.is_kernel)
+    taken_ns = kernels.total_ns(longest)
+    all_ns = kernels.total_ns(kernels.is_kernel)
     if taken_ns < max(MIN_NS, MIN_SHARE * all_ns):
         return
     launches = int(longest.sum())
     is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
     yield Claim(
         text=f"{_called(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
-        f"{of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
+        f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
         f"{duration(taken_ns // launches)}. It is probably written by hand: fusetui does not "
         f"recognize its name.{_launched(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
@@ -125,7 +125,7 @@ def _launched(facts: Facts, which: Flags) -> str:
     """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`;
     "" where that was not recorded."""
     kernels = facts.kernels
-    row = kernels.heaviest(which)[0]
+    row = kernels.longest_rows(which)[0]
     place = int(np.searchsorted(kernels.rows, row))
     launch = launch_of(kernels.jobs, row)
     blocks = int(kernels.blocks[place])

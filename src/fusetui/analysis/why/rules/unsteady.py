@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.quantiles import percentiles_of_runs
@@ -37,7 +37,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
     """One claim about the kernels that vary by VARIES or more from step to step, for
     the same work at the same place of each step. At stake is what they took longer than
     their median, added up over the steps."""
-    if len(facts.spans) < MIN_STEPS:
+    if len(facts.steps) < MIN_STEPS:
         return
     kernels = facts.kernels
     groups = _same_work(facts)
@@ -52,9 +52,9 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of "
         f"{VARIES} (p90 / p10): what took longer than the median adds up to "
-        f"{of_work(facts, at_stake_ns)}.",
+        f"{share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(slower_rows, variation.slower_ns[is_slower]),
+        rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
         why_likely="Data may decide how long a kernel takes.",
     )
 
@@ -121,11 +121,13 @@ def _launching_step(facts: Facts) -> Rows:
     """The number of the step that launched each kernel, -1 for none; shape [kernels]."""
     trace = facts.trace
     launch = trace.launch[facts.kernels.rows]
-    step_of_launch = facts.spans.at(trace.start[launch])
+    step_of_launch = facts.steps.at(trace.start[launch])
     return np.where(launch >= 0, step_of_launch, -1)
 
 
 def _has_fixed_work(kernels: Kernels) -> Flags:
     """Which kernels do work that shapes alone determine; shape [kernels]."""
-    is_fixed: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
+    is_fixed: Flags = (
+        kernels.figures_of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
+    )
     return is_fixed

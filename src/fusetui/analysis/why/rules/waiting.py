@@ -16,9 +16,9 @@ from fusetui.analysis.questions.loaders import (
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import RemovedCalls
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration
@@ -71,9 +71,9 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
         remedy = FEWER_BATCHES
         while_ = "to take over batches that the data loader's workers have ready."
     yield Claim(
-        text=f"The GPU waits {of_span(facts, waited_ns)} {while_}",
+        text=f"The GPU waits {share_of_span(facts, waited_ns)} {while_}",
         at_stake_ns=waited_ns,
-        rows=facts.heaviest(rows),
+        rows=facts.longest_waited_for(rows),
         remedy=remedy,
         wanted=None if were_ready else "loader",
         why_likely=why_likely(facts),
@@ -92,7 +92,7 @@ def batches_were_ready(facts: Facts) -> bool:
     shortest of them does: taking over a batch that is ready (docs/whatif.md, data
     loaders with workers)."""
     trace = facts.trace
-    calls = facts.inside(worker_rows(trace))
+    calls = facts.rows_in_window(worker_rows(trace))
     if len(calls) < MIN_CALLS:
         return False
     waited_ns = waits_for_batches(trace, calls)
@@ -124,7 +124,7 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     trace = facts.trace
     idle = facts.idle
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for threads, _, on_line in facts.launched():
+    for threads, _, on_line in facts.gaps_by_thread_line():
         gaps = union(on_line(idle.begin), on_line(idle.end))
         start, end = threads.bounds(threads.own(loading))
         waiting = common(gaps, union(start, end))
@@ -172,19 +172,19 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     again, which is at stake. Allocations at the start of the program do not count."""
     trace = facts.trace
     calls = _recurring_allocations(facts)
-    under_calls_ns = facts.host_under(facts.while_launching(calls))
+    under_calls_ns = facts.host_ns_during(facts.cover_on_launching_threads(calls))
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
     waited_ns = facts.waited_for(calls)
-    heaviest = the_most(calls, waited_ns)
+    heaviest = heaviest_rows(calls, waited_ns)
     has_name = trace.name[calls] == trace.name[heaviest[0]]
     number = int(np.count_nonzero(has_name & (waited_ns > 0)))
     name = printable(trace.name_of(heaviest[0]))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
-    has_steps = len(facts.spans) > 1
+    has_steps = len(facts.steps) > 1
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} while memory is allocated or freed, "
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or freed, "
         f"mostly in {count(number)} x {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
@@ -197,8 +197,10 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 def _recurring_allocations(facts: Facts) -> Rows:
     """The calls that allocate or free memory again and again, in the window; without
     those that are part of the start of the program."""
-    calls = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC))
-    calls = calls[recurring(facts.trace, facts.spans, calls)]
+    calls = facts.rows_in_window(
+        np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
+    )
+    calls = calls[recurring(facts.trace, facts.steps, calls)]
     return _in_many_steps(facts, calls)
 
 
@@ -206,11 +208,11 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     """The calls of names that are called in at least MIN_STEPS of the steps after the
     first one, and in OFTEN_STEPS of them; all calls where there are too few steps."""
     trace = facts.trace
-    later_steps = len(facts.spans) - 1
+    later_steps = len(facts.steps) - 1
     if later_steps < MIN_STEPS:
         return calls
     name = trace.name[calls]
-    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
+    step = np.searchsorted(facts.steps.start, trace.start[calls], side="right") - 1
     is_later = step > 0
     later_names = name[is_later]
     once_in_step = distinct_rows((later_names, step[is_later]))[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
     GOES_ON,
@@ -55,17 +55,17 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     kernels; its largest parts are named."""
     if not facts.has_launches:
         return
-    waited_ns = [facts.late_under(piece.cover) for piece in facts.warm_up]
+    waited_ns = [facts.late_ns_during(piece.cover) for piece in facts.warm_up_pieces]
     all_ns = sum(waited_ns)
     if not all_ns:
         return
     named = _largest_parts(waited_ns)
-    rows_of_named = [facts.warm_up[part].slices.rows for part in named]
+    rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
     yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
+        text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for what happens once: "
         f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
-        rows=facts.heaviest(np.concatenate(rows_of_named)),
+        rows=facts.longest_waited_for(np.concatenate(rows_of_named)),
         why_likely=_why_likely(facts),
     )
 
@@ -99,9 +99,9 @@ def _why_likely(facts: Facts) -> str | None:
     """Why it is not certain that this happens only once: earlier steps were not
     recorded. None where the recording begins with the first step, or nothing numbers
     the steps."""
-    if not earlier_steps_are_missing(facts.spans):
+    if not earlier_steps_are_missing(facts.steps):
         return None
-    first = printable(facts.spans.names[0])
+    first = printable(facts.steps.names[0])
     return f"Earlier steps may have done the same: the recording begins with {first}."
 
 
@@ -109,8 +109,8 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     """A part of the warm-up as text, such as `first launches of kernels (mostly 19 x
     cudaLaunchKernel)`, with the name that the GPU waited for longest. Of ops, that is
     the innermost one, and the first call around it is named too. `number`: its place in
-    Facts.warm_up; `is_alone`: no other part is told."""
-    piece = facts.warm_up[number]
+    Facts.warm_up_pieces; `is_alone`: no other part is told."""
+    piece = facts.warm_up_pieces[number]
     once = piece.slices
     if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
@@ -147,7 +147,7 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
     A row occurs once for each stretch of time in which it is the innermost one."""
     outer_first = np.lexsort((slices.start - slices.end, slices.start))
     innermost = slices.only(outer_first).parts()
-    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
+    waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
 
