@@ -437,7 +437,7 @@ def _latency(trace: Trace) -> Int64s:
         of_few_gaps = np.where(of_few_gaps <= MAX_LATENCY_NS, of_few_gaps, 0)
         usual = np.where(line.latency_ns > 0, line.latency_ns, of_few_gaps)
         process = trace.process_of_track[trace.track[line.events]]
-        latency_of_process[process] = usual[line.number(line.events)]
+        latency_of_process[process] = usual[line.device_index(line.events)]
     return latency_of_process
 
 

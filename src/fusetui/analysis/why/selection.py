@@ -216,8 +216,8 @@ def _accounts(
     of_windows: list[list[DeviceAccount]] = [[] for _ in begin]
     for line in lines:
         devices = len(line)
-        accounts = line.at(
-            number=np.tile(np.arange(devices), len(begin)),
+        accounts = line.window_accounts(
+            device=np.tile(np.arange(devices), len(begin)),
             begin=np.repeat(begin, devices),
             end=np.repeat(end, devices),
         )

@@ -439,7 +439,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         rows = devices.events[trace.launch[devices.events] >= 0]
         start = devices.bounds_on(rows)[0]
         launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_line(devices.number(rows), launched_ns))
+        launched = np.sort(devices.on_line(devices.device_index(rows), launched_ns))
         launched_by_then = np.searchsorted(launched, start, side="right")
         started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
         is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD

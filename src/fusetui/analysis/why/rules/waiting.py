@@ -126,10 +126,10 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for threads, _, on_line in facts.gaps_by_thread_line():
         gaps = union(on_line(idle.begin), on_line(idle.end))
-        start, end = threads.bounds(threads.own(loading))
+        start, end = threads.bounds(threads.own_rows(loading))
         waiting = common(gaps, union(start, end))
         slices = threads.slices(kind).touching(waiting.start, waiting.end)
-        innermost = slices.parts()
+        innermost = slices.innermost_parts()
         waited_ns = waiting.within(innermost.start, innermost.end)
         np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
     return ns_of_name

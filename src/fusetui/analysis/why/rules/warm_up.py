@@ -146,7 +146,7 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
     each of some slices was the innermost of them: (rows, ns), two arrays of one shape.
     A row occurs once for each stretch of time in which it is the innermost one."""
     outer_first = np.lexsort((slices.start - slices.end, slices.start))
-    innermost = slices.only(outer_first).parts()
+    innermost = slices.only(outer_first).innermost_parts()
     waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
