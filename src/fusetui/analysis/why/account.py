@@ -1,4 +1,5 @@
 """Account for the time of each device and CPU thread.
+
 Every ns of a span, of a step or of a window is in one class, such as compute or idle;
 see the records in model.py.
 """
@@ -35,6 +36,7 @@ from fusetui.trace.model.memo import memo
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The devices of a trace that ran GPU work, in the order of their lanes.
+
     All answers of `why` start from it. Each part is computed when it is first needed.
     """
 
@@ -77,6 +79,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
         """Return the lines of `threads` as they explain late launches.
+
         Each thread also has what autograd's engine does while the thread waits for it:
         that is what the thread was doing before its next launch. The accounts of
         threads leave this out, because it is the time of another thread.
@@ -111,6 +114,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Return the lines of the devices with a process id, as the user wrote it.
+
         Args:
             pid: The id as text; None for all devices.
 
@@ -130,6 +134,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def as_one(self) -> Devices:
         """Return all devices as if they were one, which has the name of the first.
+
         There must be at least one device.
         """
         first_device = next(iter(self._processes.values()))
@@ -158,6 +163,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
         """Put some devices on as many lines of time as they need.
+
         Args:
             processes: The indices of the devices among all processes.
         """
@@ -187,6 +193,7 @@ def accounts_of(trace: Trace) -> Accounts:
 
 def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
     """Yield the line of a thread, if it has one, and the offset of its places.
+
     The offset is by how much places of this thread on the line are larger than times of
     the file, in ns.
 
@@ -218,6 +225,7 @@ class Device(NamedTuple):
 
     def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
         """Return the account of each of some windows of the device.
+
         Args:
             begin: The begins of the windows, in ns of the file.
             end: Their ends, none of which is before its begin.
@@ -244,6 +252,7 @@ def cpu_accounts(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
     """Account for the time of each CPU thread, in the order of the lanes.
+
     Args:
         window: The begin and end, in ns of the file, of the part that counts; None for
             the whole time of each thread.
@@ -258,6 +267,7 @@ def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
     """Account for the time of each thread of a line.
+
     Args:
         window: See cpu_accounts.
 
@@ -300,6 +310,7 @@ def _accounts(
 
 class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
     """What some threads did in a stretch of time each (ns); arrays of shape [threads].
+
     All but `collective_ns`, which is a part of `wait_ns`, add up to the stretch.
     """
 
@@ -318,6 +329,7 @@ def _thread_times(
     trace: Trace, line: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
     """Divide a stretch of time of each thread by what the thread did.
+
     A frame of a function that waits counts as waiting, and so does the annotation of a
     collective, which lasts until the collective is done.
 
@@ -360,6 +372,7 @@ class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
 
 def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
     """Find the first start and the last end of the slices of each thread of a line.
+
     The threads are in the order of their indices.
     """
     first_row = np.array([track.first_row for track in trace.tracks])
@@ -382,6 +395,7 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """Return the time in which a collective runs on the CPU, on the line.
+
     Its annotation lasts until it is done.
     """
     annotations = line.slices(ThreadActivity.ANNOTATION)
@@ -392,6 +406,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """Return the time in which the innermost Python frame is one that waits.
+
     Such frames match WAITS. What a waiting function itself calls does not count as
     waiting. The time is on the line of the threads.
     """

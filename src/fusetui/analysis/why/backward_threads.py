@@ -1,4 +1,5 @@
 """Find the threads of autograd's engine, and the threads that wait for them.
+
 `backward()` records no op and no call of its own while a thread of the engine works for
 it. What the engine does then explains what the thread that asked for it was doing.
 """
@@ -23,6 +24,7 @@ RUNS_BACKWARD = lazy_pattern(r"<built-in method run_backward\b")
 """Matches the frame that lasts until the engine is done."""
 MIN_SHARE_APART = 0.95
 """From this share on, an engine and the thread that asks it take turns.
+
 It is the share of the time of the engine's ops and calls during which the other thread
 records nothing.
 """
@@ -43,6 +45,7 @@ class ThreadWork(NamedTuple):
 
 class LentWork(NamedTuple):
     """Ops and calls during which another thread waits for theirs; arrays of shape [n].
+
     They count as what the waiting thread does.
     """
 
@@ -62,6 +65,7 @@ def outermost_work(trace: Trace) -> ThreadWork:
 @memo()
 def engines_of(trace: Trace) -> Rows:
     """Find the threads of autograd's engine.
+
     These are the threads whose outermost ops run backward for more than half of their
     time. Returns thread indices, ascending.
     """
@@ -78,6 +82,7 @@ def engines_of(trace: Trace) -> Rows:
 
 def asking_threads(trace: Trace) -> dict[int, int]:
     """Find for each thread of an engine the thread that may have asked for backward.
+
     Of the other threads of its process, it is the one that works longest. An engine is
     left out if no other thread of the process works.
 
@@ -106,6 +111,7 @@ def asking_threads(trace: Trace) -> dict[int, int]:
 
 class EnginePair(NamedTuple):
     """A thread of the engine and the thread that asks it for backward.
+
     While one of them works, the other waits.
     """
 
@@ -118,6 +124,7 @@ class EnginePair(NamedTuple):
 @memo()
 def pairs_of(trace: Trace) -> tuple[EnginePair, ...]:
     """Find the engines that take turns with the thread that asks them.
+
     An engine is left out if that thread works while the engine does.
     """
     work = outermost_work(trace)
@@ -152,6 +159,7 @@ def _while_free(trace: Trace, rows: Rows, of_other: Rows) -> Rows:
 
 def lent_work(trace: Trace) -> LentWork:
     """Find what one thread of a pair does while the other does nothing but wait.
+
     The engine works for the thread that asked for backward, and that thread works for
     the engine before it asks. A thread that asks several engines is left out: whose
     work it waits for is not clear.
@@ -181,6 +189,7 @@ def _tracks_of(trace: Trace, thread: int, length: int) -> Int64s:
 
 def with_one_lead(trace: Trace) -> Rows:
     """Give the two threads of a pair one number, and each other thread its own.
+
     The *lead* of a thread is how far its launches are ahead of the GPU. The two threads
     of a pair share it: the engine is asked as much earlier as the asking thread is
     ahead, and that thread goes on as much earlier as the engine has ended.
@@ -196,6 +205,7 @@ def with_one_lead(trace: Trace) -> Rows:
 
 def _while_engine_waits(trace: Trace, pair: EnginePair) -> Rows:
     """Return the work of the asking thread while its engine has nothing to do.
+
     These are ops and calls, each followed by all slices inside it.
     """
     work = outermost_work(trace)
@@ -205,6 +215,7 @@ def _while_engine_waits(trace: Trace, pair: EnginePair) -> Rows:
 
 def _while_asking_waits(trace: Trace, pair: EnginePair) -> Rows:
     """Return the work of an engine while the thread that asked it waits.
+
     These are ops and calls, each followed by all slices inside it. If frames of
     `run_backward` were recorded on the asking thread, the work must lie in one.
     """

@@ -40,6 +40,7 @@ from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_mo
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     """Find for which slices the devices waited for a launch, and how long.
+
     Each moment counts for the innermost slice of the launching thread. Time in which
     only an annotation was recorded is left out. `fusetui.api` and the tables show it by
     function.
@@ -64,6 +65,7 @@ def slices_in_idle_time(
     layers: Sequence[tuple[ThreadActivity, ...]],
 ) -> tuple[Rows, Int64s]:
     """Find the innermost slices of launching threads in the host parts of gaps.
+
     Args:
         is_counted: True for the gaps that count; shape [gaps].
         leaving_out: The time that does not count, in ns of the file.
@@ -97,6 +99,7 @@ def _innermost_slices(
     threads: Threads, kinds: Sequence[ThreadActivity], waiting: Cover
 ) -> Slices:
     """Cut slices of some kinds so that each part is innermost among these kinds.
+
     Only slices that touch the waiting times are looked at. Times are places on the
     line.
     """
@@ -111,6 +114,7 @@ def idle_by_cause(
     trace: Trace, begin: Int64s, end: Int64s, idle_ns: int
 ) -> dict[str, int]:
     """Measure how long no GPU event ran, by cause, on average over some windows.
+
     All devices count as one. The causes are the reasons of the account. Of the time
     before a launch, what a launching thread spent fetching a batch or compiling counts
     as `data_loading` and `compilation` instead.
@@ -145,6 +149,7 @@ def idle_by_cause(
 
 def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
     """Move time from the reasons that begin with `host_` to a cause, in place.
+
     Args:
         total_ns: The time of each reason and cause.
         cause: Where the time goes.
@@ -158,6 +163,7 @@ def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
 
 def _means(total_ns: Counter[str], windows: int, sum_ns: int) -> dict[str, int]:
     """Return the mean of each total over the windows, rounded, without zero totals.
+
     The largest mean takes what rounding lost, so that all add up to `sum_ns`.
     """
     means = {}
@@ -181,6 +187,7 @@ MAX_FRAME_CHARACTERS: Final = 1000
 
 def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
     """Format a frame as a user would name it, such as `zoom (_interpolation.py:691)`.
+
     A built-in function becomes its name alone. Any other text stays as it is.
 
     Args:
@@ -217,6 +224,7 @@ def longest_holding_names(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
 ) -> list[tuple[str, int]]:
     """List the names under which launching threads spent most of some time.
+
     Args:
         rows: Slices, as rows of the trace; a row may occur several times.
         ns: How long each kept a launching thread.
@@ -243,6 +251,7 @@ def longest_holding_names(
 
 def grouping_label(name: str) -> str:
     """Return the text under which slices count together.
+
     All modules of one class have one text, and so have all steps.
     """
     if is_module(name):

@@ -1,4 +1,5 @@
 """Find ops that compute on the CPU.
+
 They launch nothing, so no other way of launching helps against them.
 """
 
@@ -16,11 +17,13 @@ from fusetui.trace.model.op_names import METADATA, stem, words
 COMPUTES_NS = 100_000
 """An op of ATen that launches nothing and takes this long by itself computes on the
 CPU.
+
 Dispatching an op takes far less, even beside a profiler that records stacks.
 """
 
 COMPUTES_SHARE = 0.25
 """From this share of the host part of a gap on, computing ops explain the gap.
+
 The rest usually prepares the tensors for these ops.
 """
 
@@ -47,6 +50,7 @@ BY_ITSELF = 0.5
 @memo()
 def cpu_compute_rows(trace: Trace) -> Rows:
     """Find the ops of ATen that compute on the CPU, on any thread.
+
     They take at least COMPUTES_NS and spend most of it by themselves. Neither they nor
     an op of ATen around them launch work of the GPU: ops inside of one that launches
     may compute with tensors without data, for their shapes.
@@ -83,6 +87,7 @@ def _children_ns(trace: Trace, ops: Rows) -> Int64s:
 
 def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
     """Tell which rows are one of some ops that launches, or lie inside of one.
+
     Returns flags of shape [slices].
     """
     launches = _launch_rows(trace)
@@ -112,6 +117,7 @@ def _may_compute(name: str) -> bool:
 
 def _launch_rows(trace: Trace) -> Rows:
     """Find the calls that launched GPU events, or whose names say that they launch.
+
     Returns rows of the trace, ascending.
     """
     calls = trace.launch[trace.gpu_rows]

@@ -32,6 +32,7 @@ NO_CALLER = -1
 
 class OwnTimes(NamedTuple):
     """Slices of CPU threads, and how long each was the innermost one of its thread.
+
     Both arrays have shape [n]; the times are in ns.
     """
 
@@ -45,6 +46,7 @@ class OwnTimes(NamedTuple):
 
 def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     """Measure the own times of ops, calls, Python frames and collectives on the CPU.
+
     The *own time* of a slice is the time in which it is the innermost one that counts
     on its thread: each moment of a thread belongs to one slice at most, by the order of
     `LAYERS`.
@@ -72,6 +74,7 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
 
 def _innermost_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
     """Yield for each layer when each of its slices is the innermost one in it.
+
     Of annotations, only collectives count.
     """
     *layers, _ = LAYERS  # the last one is that of annotations
@@ -108,6 +111,7 @@ class ByKind(NamedTuple):
 
 def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     """Measure the own times during some time by kind.
+
     Only threads that run ops count, or all where none does: others, such as those of a
     pool, are mostly idle in a function that nobody recorded to wait.
 
@@ -163,6 +167,7 @@ class NamedTime(NamedTuple):
 
 def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
     """List the MAX_NAMES names with the longest own time, the longest first.
+
     Of names with equal times, the one comes first whose slice comes first in `own`.
 
     Args:
@@ -200,6 +205,7 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
 
 def _text(trace: Trace, name: int, caller: int) -> str:
     """Format `NAME in CALLER`, or only `NAME` for NO_CALLER.
+
     Args:
         name: The index of the name in the trace.
         caller: Likewise.
@@ -212,6 +218,7 @@ def _text(trace: Trace, name: int, caller: int) -> str:
 
 def _callers(trace: Trace, rows: Rows) -> Int64s:
     """Return the index of the name of what called each row.
+
     It is NO_CALLER for rows that are no Python function.
     """
     caller = np.full(len(rows), NO_CALLER, dtype=np.int64)

@@ -1,4 +1,5 @@
 """Account for the time of devices, several at a time on one line of time.
+
 Whatever is asked about each device is computed for all devices of a line together. The
 file also finds the gaps, in which a device runs nothing, and divides each gap among the
 reasons why it lasted.
@@ -33,6 +34,7 @@ from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE, in ns; one array of shape [gaps]
 each.
+
 A reason that does not occur takes no memory.
 """
 
@@ -50,6 +52,7 @@ AFTER: Final = _PLACES["after"]
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Idle time of devices, in order of device and time; arrays of shape [gaps], in ns.
+
     The *host part* of a gap is the time from its begin until the call begins that
     launches the next event. A gap is *plain* if that launch is known and is no replay
     of a graph that runs already.
@@ -87,6 +90,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
     def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
         """Cut off what lies before `begin` or after `end`.
+
         Args:
             begin: In ns of the file; one time for all gaps, or one for each.
             end: Likewise.
@@ -109,6 +113,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
 def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
     """Sort GPU events by start; of those that start together, the longest comes first.
+
     Args:
         rows: The events. The array may be changed in place.
         start: The start of each event to sort by, in ns.
@@ -156,6 +161,7 @@ class Stretch(msgspec.Struct, frozen=True, eq=False):
 
 class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
     """The calls that launched events on each device; arrays of shape [calls].
+
     A call counts only if it began before the event started.
     """
 
@@ -202,6 +208,7 @@ class BusyCovers(msgspec.Struct, frozen=True, eq=False):
 
 class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Devices that have events and fit on one line of time.
+
     A *device index* is the index of a device in `named`.
     """
 
@@ -224,6 +231,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def on_line(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the places on the line of some times of devices; see TimeLine.
+
         A single device needs no line: its places are the times themselves.
 
         Args:
@@ -252,6 +260,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _firsts(self) -> Rows:
         """Return where the events of each device begin in `events`, then their number.
+
         Shape [devices + 1].
         """
         return self.device_index(self.events).searchsorted(np.arange(len(self) + 1))
@@ -292,6 +301,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def lead(self, begin_ns: int) -> Gaps:
         """Return the time from a moment until the first event of each device, as gaps.
+
         A device that has started before that moment has none.
 
         Args:
@@ -321,6 +331,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     ) -> Gaps:
         """Make gaps from their bounds, linked to the calls that launched what ends
         them.
+
         A call that starts after its event does not count: the clocks differ.
         """
         trace = self.trace
@@ -349,6 +360,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         self, event: Int32s, launch: Int32s, end: Int64s
     ) -> Flags:
         """Tell which events were launched by a call that had launched others before.
+
         Only others on the same device count, and only if they started before `end`.
 
         Args:
@@ -372,6 +384,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _launching_calls(self) -> LaunchingCalls:
         """Find the calls that launched events on each device.
+
         A call that starts after its event does not count.
         """
         trace = self.trace
@@ -390,6 +403,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def latency_ns(self) -> Int64s:
         """Return the usual launch latency of each device in ns; shape [devices].
+
         The *launch latency* is the delay from the start of a launch call to the start
         of its event when the queue was empty. The usual one is the lower quartile over
         the gaps during which the call began, and 0 if there are too few of them. For a
@@ -405,6 +419,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
         """Return the lower quartile of the launch latency over some gaps, in ns.
+
         Args:
             gaps: Only those count during which the launch call began.
             fewest: A device with fewer such gaps gets 0.
@@ -434,6 +449,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def reasons_of(self, gaps: Gaps) -> Reasons:
         """Divide gaps of these devices among the reasons of IDLE.
+
         Args:
             gaps: Gaps, or parts of gaps.
 
@@ -456,6 +472,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
         """Yield what the launching threads did in the host parts of some gaps.
+
         For each line of threads these are the indices of its gaps among `gaps`, and ns
         of shape [ThreadActivity, these gaps].
         """
@@ -474,6 +491,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
         """Return when each reason holds that holds for one stretch of a gap.
+
         The reasons of the host part are not among them: they alternate.
 
         Returns:
@@ -496,6 +514,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
         """Return the gaps in a window, and how long each lasted for which reason.
+
         Gaps are clipped to the window, and the time in it before the first event of a
         device is a gap too.
 
@@ -521,6 +540,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         self, device: Rows, begin: Int64s, end: Int64s
     ) -> list[DeviceAccount]:
         """Account for the time of devices in some windows.
+
         Args:
             device: The index of the device of each window.
             begin: The begins of the windows, in ns of the file.
@@ -546,6 +566,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         self, device_of_window: Rows, span_ns: Int64s, busy: BusyTimes, idle_ns: Int64s
     ) -> list[DeviceAccount]:
         """Make the records of some windows from their figures.
+
         Args:
             device_of_window: The index of the device of each window.
             span_ns: The length of each window.
@@ -585,6 +606,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _busy(self, begin: Int64s, end: Int64s) -> BusyTimes:
         """Measure what runs in some windows [begin, end), given as places on the line.
+
         Communication is exposed where nothing computes, and copies where nothing
         computes or communicates.
         """
@@ -607,6 +629,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _covers(self) -> BusyCovers:
         """Return when the devices compute, communicate and copy.
+
         Several devices as one only compute and copy: what is exposed on one of them may
         be hidden by another.
         """
@@ -635,6 +658,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _idle_until(self, device: Rows, times: Int64s) -> Int64s:
         """Measure how long devices had been idle for each reason before some times.
+
         The time before the first event of a device does not count.
 
         Args:
@@ -669,6 +693,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _idle_before(self, device: Rows, begin: Int64s, end: Int64s) -> Int64s:
         """Measure how long devices were idle for each reason before their first events.
+
         Args:
             device: The index of the device of each stretch.
             begin: The begins of the stretches, in ns of the file.

@@ -1,4 +1,5 @@
 """Compute, once and on first use, what several rules need to know about a trace.
+
 `Facts` stands for a trace or for a window of it. Each rule of rules/ gets one, and asks
 it for the gaps of the devices, what the launching threads did before each launch, the
 kernels, and the time that other rules explain already.
@@ -61,6 +62,7 @@ COMPILER: Final = lazy_pattern(
     r"|triton/compiler/compiler\.py\(\d+\): compile\Z"
 )
 """Matches slices that run only while something is compiled.
+
 These are annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo,
 Inductor and Triton.
 """
@@ -75,6 +77,7 @@ COMPILING_NS: Final = 100_000_000
 
 class Facts:
     """What is known about a trace, or about a window [begin_ns, end_ns) of it.
+
     In a window, the time before the first event of a device counts as a gap; in a whole
     trace it does not. Times are in ns of the file unless a docstring says otherwise.
     "The gaps" are always those of `idle`, and arrays of shape [gaps] are in their
@@ -89,6 +92,7 @@ class Facts:
         window_name: str = "the time",
     ) -> None:
         """Prepare the facts; nothing is computed yet.
+
         Args:
             accounts: The devices and threads of the trace.
             lines: The devices that count, by lines of time; None for all devices.
@@ -126,6 +130,7 @@ class Facts:
     @cached_property
     def steady(self) -> Facts:
         """Return the facts that rules about kernels look at.
+
         If the first step is much longer than the others, its kernels are not typical:
         then these are the facts of the GPU work after it. Otherwise, and if a window
         was asked about, they are these facts themselves.
@@ -156,6 +161,7 @@ class Facts:
     @cached_property
     def span_ns(self) -> int:
         """Return the time that shares of findings refer to, added up over the devices.
+
         Of each device this is the time from its first to its last event, or the window.
         Without a device it is the time of the recording.
         """
@@ -190,6 +196,7 @@ class Facts:
 
     def idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
+
         Rules use it for the cost of a cause such as the data loader. A slice counts on
         any thread that launches GPU work, whichever thread launched next. The warm-up
         does not count: it is a finding of its own.
@@ -217,6 +224,7 @@ class Facts:
     def host_ns_during(self, cover: Cover) -> Int64s:
         """Measure what the launching threads did before late launches, during some
         time.
+
         The *host part* of a gap goes from its begin until the call begins that launches
         the next event.
 
@@ -237,7 +245,7 @@ class Facts:
 
         return activity_ns
 
-    def _host_parts_in(self, cover: Cover) -> Iterator[HostParts]:
+    def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
         """Yield the host parts of the gaps that lie in a cover, for each line of
         threads."""
         idle = self.idle
@@ -249,7 +257,7 @@ class Facts:
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
             parts = line.parts(counted(begin, end), cover)
-            yield HostParts(
+            yield HostStretches(
                 line=line,
                 gaps=gaps,
                 parts=parts,
@@ -265,6 +273,7 @@ class Facts:
     @cached_property
     def step_intervals(self) -> StepIntervals | None:
         """Return when each step runs, None if that is not known.
+
         See warming.step_intervals.
         """
         return step_intervals(self.trace, self.steps)
@@ -288,6 +297,7 @@ class Facts:
 
     def late_ns_during(self, cover: Cover) -> int:
         """Measure how long the devices waited for a launch during some time, in ns.
+
         Both the host part of a gap and the launch call itself count.
         """
         return int(cover.within(self.idle.begin, self.idle.call_end).sum())
@@ -296,6 +306,7 @@ class Facts:
     def explained_cover(self) -> Cover:
         """Return the time that other rules explain, so that host-bound does not claim
         it.
+
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
         """
         idle = self.idle
@@ -313,6 +324,7 @@ class Facts:
     @cached_property
     def before_first_runs(self) -> Rows:
         """Find the gaps in which a compiler probably ran without being recorded.
+
         Each of them ends with the first run of a kernel that torch.compile generated.
         Three things make it probable that the kernel was compiled in the gap: the
         launching thread has at least COMPILING_NS of unrecorded time in it, many times
@@ -357,6 +369,7 @@ class Facts:
 
     def _first_runs_of(self, names: Int32s) -> Rows:
         """Return the earliest kernel of each of some names, as rows of the trace.
+
         Args:
             names: Indices into the names of the trace; repetitions do not matter.
         """
@@ -370,6 +383,7 @@ class Facts:
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
         """Measure how long only a step was recorded in the host part of each gap.
+
         The annotation of a step encloses work but is no work itself, so this time
         counts as unrecorded. Returns ns, of shape [gaps].
         """
@@ -386,6 +400,7 @@ class Facts:
     def unclaimed_host_ns(self) -> Int64s:
         """Measure the host parts without data loading, recorded compilation and
         warm-up.
+
         Returns ns of each activity in each gap, of shape [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
@@ -395,6 +410,7 @@ class Facts:
     @cached_property
     def late_host_ns(self) -> Int64s:
         """Measure for each gap why the CPU launched late, without what is explained.
+
         Waiting for the device and allocating memory do not count: they have rules of
         their own. What `explained_cover` holds does not count either.
 
@@ -408,6 +424,7 @@ class Facts:
     @cached_property
     def computing_ns(self) -> Int64s:
         """Measure how long the launching thread computed on the CPU before each launch.
+
         Only the host part of a gap counts, without what is explained. Which ops compute
         on the CPU is told by cpu_compute.py.
 
@@ -430,6 +447,7 @@ class Facts:
     @cached_property
     def has_cpu_compute(self) -> Flags:
         """Tell in which gaps the launching thread mostly computed on the CPU.
+
         That is so from COMPUTES_SHARE of the late host part on: the rest usually
         prepares tensors in the memory of the host for the same ops. Shape [gaps].
         """
@@ -440,6 +458,7 @@ class Facts:
     @cached_property
     def has_other_cpu_work(self) -> Flags:
         """Tell in which gaps the launching thread did other work than launching.
+
         Such a gap is a case for the rule cpu-work, and no other gap is: host-bound is
         about the rest. The thread computed on the CPU, or the late host part is longer
         than a sequence of ops takes and not made of many small slices. The set-up of
@@ -459,6 +478,7 @@ class Facts:
 
     def _slices_begun(self, mask: Flags) -> Int64s:
         """Count the ops, calls and frames that begin in the host parts of some gaps.
+
         Args:
             mask: True for the gaps that count; shape [gaps].
 
@@ -479,6 +499,7 @@ class Facts:
     @cached_property
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for CPU_BOUND of the span or longer.
+
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
         host_ns = self.idle.host_ns - self.host_ns_during(self.warm_up_cover)
@@ -493,6 +514,7 @@ class Facts:
     @cached_property
     def is_set_up_gap(self) -> Flags:
         """Tell which gaps lie between the copies that prepare the work of a program.
+
         These are the gaps before the first kernel of a device, in a trace without
         steps. There are none on a device that runs no kernel. Shape [gaps].
         """
@@ -515,6 +537,7 @@ class Facts:
     @cached_property
     def is_profiled(self) -> bool:
         """Whether Python stacks were recorded while the GPU waited for launches.
+
         Then CPU times include the work of the profiler, and findings say so.
         """
         return self.has_stacks and self.is_late
@@ -530,6 +553,7 @@ class Facts:
 
     def gaps_by_thread_line(self, mask: Flags | None = None) -> Iterator[CallsOnLine]:
         """Yield the gaps that end with a known launch, for each line of threads.
+
         A gap belongs to the line on which the thread lies that launched its next event;
         see thread_activity.calls_by_line.
 
@@ -569,6 +593,7 @@ class Facts:
 
     def longest_waited_for(self, rows: Rows) -> tuple[int, ...]:
         """Choose the slices under which the devices waited longest, as evidence.
+
         Args:
             rows: The slices to choose from, as rows of the trace.
         """
@@ -578,6 +603,7 @@ class Facts:
 
     def waited_for(self, rows: Rows) -> Int64s:
         """Measure how long the devices were idle under each of some slices.
+
         A slice counts for the gaps that end with a launch of its own thread; one of
         another thread gets 0.
 
@@ -609,6 +635,7 @@ LATE_ACTIVITIES: Final = np.array(
     [kind not in (ThreadActivity.SYNC, ThreadActivity.ALLOC) for kind in ThreadActivity]
 )
 """True for what a thread does that launches late: neither waiting nor allocating.
+
 Shape [ThreadActivity].
 """
 _RECORDED_WORK: Final = (
@@ -618,8 +645,9 @@ _RECORDED_WORK: Final = (
 )
 
 
-class HostParts(msgspec.Struct, frozen=True, eq=False):
+class HostStretches(msgspec.Struct, frozen=True, eq=False):
     """The parts of the host parts of some gaps that lie in a cover, on one line.
+
     All times are places on the line of threads.
     """
 
@@ -635,6 +663,7 @@ class HostParts(msgspec.Struct, frozen=True, eq=False):
 
     def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
         """Add up a figure of the parts for each gap.
+
         Args:
             ns_of_parts: The figure, of shape [..., parts].
 
@@ -696,6 +725,7 @@ class Idle(Gaps, frozen=True, eq=False):
 
     def ns_of_reasons(self, *names: str) -> Int64s:
         """Add up how long each gap lasted for some reasons, in ns.
+
         Args:
             names: The reasons, as keys of IDLE.
         """
@@ -707,6 +737,7 @@ class Idle(Gaps, frozen=True, eq=False):
     @property
     def host_ns(self) -> Int64s:
         """Return what the launching thread did in each gap, in ns.
+
         Its shape is [ThreadActivity, gaps].
         """
         return np.stack(self.reasons[HOST : HOST + len(ThreadActivity)])

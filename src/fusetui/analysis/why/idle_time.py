@@ -1,4 +1,5 @@
 """Describe the longest gaps, and prepare the idle time of devices for the timeline.
+
 The first half lists gaps with what is known about each. The second half cuts all idle
 time of a device into stretches of one reason each, so that a few binary searches tell
 how much of each reason any window holds.
@@ -47,6 +48,7 @@ class LongestGaps(msgspec.Struct, frozen=True):
     """How many gaps there are in all."""
     rows: tuple[tuple[int, int], ...]
     """For each of `gaps` the event that ends it and the call that launched that.
+
     Both are rows of the trace; -1 for none.
     """
 
@@ -64,6 +66,7 @@ def longest_gaps(
     window: tuple[int, int] | None = None,
 ) -> LongestGaps:
     """List the longest gaps of all devices together.
+
     Args:
         lines: The devices, by lines of time.
         most: How many gaps are listed; None for all.
@@ -98,6 +101,7 @@ def _by_length(candidate: _GapWithRows) -> tuple[int, int]:
 
 def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
     """Choose the longest gaps, the longest first; of equal ones the earliest first.
+
     Args:
         most: How many gaps are chosen; None for all.
 
@@ -119,6 +123,7 @@ def described_gaps(
     line: Devices, every: Gaps, reasons: Reasons, which: Rows
 ) -> list[Gap]:
     """Describe some gaps of a line of devices.
+
     Args:
         every: All gaps.
         reasons: How long each of `every` lasted for which reason.
@@ -159,6 +164,7 @@ def described_gaps(
 
 def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
     """Find the call in which the launching thread waited when each gap began.
+
     A gap whose next event was launched already gets none.
 
     Returns:
@@ -171,6 +177,7 @@ def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
 
 def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
     """Return the reasons that a gap has, with their times.
+
     Args:
         ns_in_order: The time of each reason, in the order of IDLE.
     """
@@ -194,6 +201,7 @@ def _module_of(trace: Trace, row: np.integer) -> str | None:
 
 class Covering(msgspec.Struct, frozen=True, eq=False):
     """What covered most of each of some stretches of time; arrays of shape [stretches].
+
     All are rows of the trace, -1 for none.
     """
 
@@ -216,6 +224,7 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 
 def _coverings_of(line: Devices, gaps: Gaps) -> Covering:
     """Find what covered most of the host part of each gap.
+
     Of a gap without a host part, it is what covered most of the launch call.
     """
     has_host_part = gaps.call_begin > gaps.begin
@@ -255,6 +264,7 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
 
     def ns_before(self, times: Int64s) -> Int64s:
         """Measure how long the device was idle for this reason before each time.
+
         Args:
             times: In ns of the file, in any order.
 
@@ -280,6 +290,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
     def within(self, edges: Int64s) -> Int64s:
         """Measure how long the device was idle for each reason between some edges.
+
         The timeline asks for the columns of the screen.
 
         Args:
@@ -295,6 +306,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
     def over(self, begin: int, end: int) -> dict[str, int]:
         """Return how long the device was idle in a window, by reason, without zeros.
+
         Args:
             begin: In ns of the file.
             end: Likewise.
@@ -348,6 +360,7 @@ def _longest_of_each(
     gaps: Gaps, device_of_gap: NDArray[np.integer], first_gap: Rows
 ) -> Rows:
     """Choose the LONGEST longest gaps of each device.
+
     Args:
         device_of_gap: The index of the device of each gap, ascending.
         first_gap: The index of the first gap of each device.
@@ -374,6 +387,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
 
 def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
     """Cut all idle time of the devices of a line into pieces of one reason each.
+
     It goes from the begin of the trace to its end, so it includes the time before the
     first event of a device and after the last.
 
@@ -407,6 +421,7 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
 
 def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
     """Yield the pieces of the host parts of gaps, for each ThreadActivity.
+
     It is the activity of the thread that launches the next event.
     """
     device = line.device_index(gaps.event)
@@ -432,6 +447,7 @@ def _times_of_each(
     name: str, all_pieces: Sequence[Pieces]
 ) -> Iterator[tuple[int, ReasonTimes]]:
     """Yield when each device was idle for one reason, from the pieces of that time.
+
     Args:
         name: The reason, as a key of IDLE.
         all_pieces: The pieces, in any order.
@@ -455,6 +471,7 @@ def _times_of_each(
 
 def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     """Sort pieces by device and start, and merge those of a device that are adjacent.
+
     Empty pieces are dropped. There must be at least one record.
     """
     device = np.concatenate([record.device for record in all_pieces])
@@ -483,6 +500,7 @@ MAX_DEPTH: Final = 2000
 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
     """Find what covered most of each of some stretches on a line of threads.
+
     Args:
         begin: The begins of the stretches, as places on the line.
         end: Their ends; shape of `begin`.
@@ -505,6 +523,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
 
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """Find the slice that covered most of each stretch; see the head of this file.
+
     Args:
         slices: The slices from which one is chosen.
         begin: The begins of the stretches, as places on the line.
@@ -528,6 +547,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 
 def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """Find the innermost slice that covers more than half of each stretch.
+
     Such a slice covers the middle of the stretch. So the slices around the middle are
     tried from the inside outward, at most MAX_DEPTH of them.
 
@@ -554,6 +574,7 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """Find the name that was innermost in each stretch for the longest time.
+
     Returns:
         For each stretch the first slice of that name which was innermost in it, as a
         row. It is -1 if the name takes less than 1 / SHARES_OF_A_STRETCH of the
@@ -580,6 +601,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
 
 class _NamesInStretches(NamedTuple):
     """The names of slices that were innermost in some stretches; shape [names].
+
     Each name occurs once for each stretch.
     """
 

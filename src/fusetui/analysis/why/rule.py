@@ -1,4 +1,5 @@
 """A rule: a question with its threshold, what it needs, and a function that answers it.
+
 Also how rules ask one another, and how they write shares.
 """
 

@@ -1,4 +1,5 @@
 """Say what the threads that launch were doing at each moment.
+
 At each moment, the innermost slice of a thread counts, by its kind. A runtime or driver
 call counts before ops and Python frames, and these before an annotation. Of an op and a
 frame the one that started later counts, so that a wrapper explains only what it does
@@ -41,6 +42,7 @@ MAX_PLACE_NS: Final = 1 << 62
 
 class TimeLine:
     """One line of time on which several threads or devices lie one behind the other.
+
     One pass of numpy over such a line serves all of them at once. The thread with index
     n has the stretch [n * length, (n + 1) * length). A *place* is a position on the
     line, in ns.
@@ -56,6 +58,7 @@ class TimeLine:
 
     def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the places on the line of some times of threads.
+
         Args:
             number: The index of the thread of each time on the line.
             times: In ns of the file. A time outside the trace gets the place of its
@@ -72,6 +75,7 @@ class TimeLine:
 
 class ThreadActivity(IntEnum):
     """What a thread does at a moment.
+
     Of several activities at the same time, one of the first of LAYERS counts, and in it
     the innermost slice.
     """
@@ -92,6 +96,7 @@ LAYERS = (
     (ThreadActivity.ANNOTATION,),
 )
 """The activities in layers, the one that counts first in front.
+
 In a layer the innermost slice counts. Of several with the same bounds it is the one of
 the last activity of the layer.
 """
@@ -104,6 +109,7 @@ ACTIVITY_OF_ROLE = {
 
 SYNC = lazy_pattern(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Matches calls that wait for the device, including copies that block.
+
 Sets are not among them: they are asynchronous except on memory of the host (CUDA
 runtime API, "API synchronization behavior").
 """
@@ -117,12 +123,14 @@ COPIES_LATER = lazy_pattern(r"Memcpy.*Async")
 """Matches calls that copy asynchronously."""
 PAGEABLE = lazy_pattern(r"Pageable")
 """Matches copies from or to pageable memory.
+
 Even an asynchronous call for such a copy may block (the same page of CUDA).
 """
 
 
 def activities(trace: Trace) -> NDArray[np.int8]:
     """Classify each row of a trace by its role and name.
+
     Returns:
         The ThreadActivity of each row, NOTHING for all that is not a slice of a CPU
         thread; shape [slices].
@@ -146,6 +154,7 @@ def activities(trace: Trace) -> NDArray[np.int8]:
 
 def _copy_pageable_memory(trace: Trace) -> Flags:
     """Tell which rows are calls that launched a copy from or to pageable memory.
+
     Returns flags of shape [slices].
     """
     events = trace.gpu_rows
@@ -159,6 +168,7 @@ def _copy_pageable_memory(trace: Trace) -> Flags:
 
 class Slices(NamedTuple):
     """Slices on a line of time, sorted by start, of equal starts the longest first.
+
     All arrays have shape [n]; `rows` are rows of the trace, `start` and `end` are
     places on the line in ns.
     """
@@ -169,6 +179,7 @@ class Slices(NamedTuple):
 
     def only(self, which: Flags | Rows) -> Slices:
         """Return some of the slices.
+
         Args:
             which: One flag per slice, or indices into the slices.
         """
@@ -179,6 +190,7 @@ class Slices(NamedTuple):
 
     def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
         """Find the slices that start inside a cover.
+
         Returns:
             The slices, one interval of the cover after the other, and how many slices
             start in each interval.
@@ -190,6 +202,7 @@ class Slices(NamedTuple):
 
     def innermost_parts(self) -> Slices:
         """Cut the slices so that each part belongs to the slice that is innermost then.
+
         The parts do not overlap and are in order. A slice may have several parts, or
         none if others inside it cover it wholly.
         """
@@ -232,6 +245,7 @@ class Slices(NamedTuple):
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """Return the slices that lie at least partly in one of some stretches.
+
         Args:
             begin: The begins of the stretches as places on the line, in any order.
             end: The ends, which do not belong to the stretches; shape of `begin`.
@@ -250,6 +264,7 @@ class Slices(NamedTuple):
 
 def merged_slices(slices: Sequence[Slices]) -> Slices:
     """Merge several records of slices into one, in the order that Slices promises.
+
     Slices with the same bounds stay in the order of the records. For a few sorted
     records this is much faster than np.lexsort over all.
     """
@@ -299,6 +314,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the places on the line of some times of these threads.
+
         Args:
             tracks: A track of the thread of each time.
             times: In ns of the file; see TimeLine.at for times outside the trace.
@@ -307,6 +323,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """Return the parts of some stretches that lie in a cover of the file's time.
+
         Args:
             stretches: On the line. Of a cover that counts its intervals, the counts
                 stay.
@@ -367,6 +384,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Return the starts and the ends of slices of these threads, on the line.
+
         Args:
             rows: The slices, as rows of the trace.
         """
@@ -380,6 +398,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
         """Return when each activity counts, in the order of ThreadActivity.
+
         The covers are disjoint. There is none for NOTHING, which is the rest.
         """
         if self.lent is not None and self.without_lent is not None:
@@ -406,6 +425,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         self, own: tuple[Cover, ...], lent: LentWork
     ) -> tuple[Cover, ...]:
         """Return the covers of these threads with what is lent.
+
         Lent work meets no op and no call of the threads themselves, so it only takes
         time from their frames and annotations.
 
@@ -432,6 +452,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """Divide stretches of the line among the activities.
+
         Args:
             begin: The begins of the stretches, as places on the line.
             end: The ends; shape of `begin`.
@@ -446,6 +467,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _when_ops_are_innermost(self) -> Cover:
         """Return the time in which the innermost op started no earlier than any frame.
+
         Only frames that start inside an op can start later than the innermost op. There
         are few of them, so only their neighborhood is examined.
         """
@@ -466,6 +488,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         self, slices: Sequence[Slices], kinds: Sequence[ThreadActivity]
     ) -> tuple[Cover, ...]:
         """Return the time in which a slice of each kind is the innermost of all slices.
+
         Args:
             slices: The slices among which the innermost one counts, by kind.
             kinds: The kinds whose time is returned, in this order.
@@ -492,6 +515,7 @@ class CallsOnLine(NamedTuple):
     """Which of the given calls these are, as indices into them."""
     on_line: Callable[[Int64s], Int64s]
     """Return the places on the line of times of these calls.
+
     It takes a time for each call that was given, in ns of the file, and returns one
     place for each of `places`.
     """
@@ -501,6 +525,7 @@ def calls_by_line(
     trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], which: Flags
 ) -> Iterator[CallsOnLine]:
     """Divide some launch calls among the lines on which their threads lie.
+
     Whatever is asked about the threads of many calls is computed for one line after the
     other. Lines without any of the calls are left out.
 
@@ -532,6 +557,7 @@ def waiting_calls_at(
     trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], times: Int64s
 ) -> Rows:
     """Find the call in which the thread of each launch was waiting at a moment.
+
     Args:
         threads: The lines of all threads.
         launch: The rows of launch calls, -1 for an unknown one.

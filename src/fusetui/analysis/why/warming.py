@@ -1,4 +1,5 @@
 """Find what a program does only once, such as loading kernels and compiling.
+
 A measurement of the steady state should not contain it. The rule warm-up reports how
 long the GPU waits for it, and other rules leave that time out.
 """
@@ -60,11 +61,13 @@ FEWEST: Final = 3
 """From fewer steps than these, the first one is not compared with the others."""
 OFTEN: Final = 0.1
 """How often a call goes on, in calls per GPU event.
+
 In a trace without steps, a name that is called less often in the second half of the GPU
 events does not go on there.
 """
 GOES_ON: Final = 0.25
 """How much of a call goes on, as a share of the time of all calls of its name.
+
 In a trace without steps, a name with less of its time in the second half of the GPU
 events does not go on there.
 """
@@ -90,6 +93,7 @@ class WarmUpPiece(msgspec.Struct, frozen=True, eq=False):
     slices: OneTimeSlices
     cover: Cover
     """When it happens on the threads that launch, in ns of the file.
+
     The pieces are disjoint: a piece does not have what an earlier one covers.
     """
 
@@ -105,6 +109,7 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
 def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     """Find when each step runs.
+
     If the annotated steps hold at least half of the GPU's work by time, they run when
     they are annotated (see model.steps_tell). Otherwise the steps only enqueue work,
     and how far the thread is ahead says nothing about how long a step takes. Then each
@@ -134,6 +139,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
 
 def _hold_the_work(trace: Trace, steps: Steps) -> bool:
     """Whether the steps hold at least half of the time in which devices are busy.
+
     Without GPU work, they do.
     """
     events = trace.gpu_rows
@@ -158,6 +164,7 @@ class FirstStep(NamedTuple):
 
 def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | None:
     """Compare the first step with the others.
+
     Args:
         intervals: When the steps run; None if that is not known.
 
@@ -182,6 +189,7 @@ def slow_first_step(steps: Steps, intervals: StepIntervals | None) -> bool:
 
 def earlier_steps_are_missing(steps: Steps) -> bool:
     """Whether the program had run steps before the recording.
+
     The number of the first recorded step tells: the profiler counts from 0, programs
     count from 0 or 1.
     """
@@ -193,6 +201,7 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
 
 def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Tell which calls belong to the steady state of the program.
+
     A call belongs to it if it comes after the first step, or if calls of its name
     recur: they are at least half as many in each later step as in the first one. With
     fewer than two steps, the names that go on recur; see _goes_on.
@@ -220,6 +229,7 @@ def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
 def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Tell which calls belong to the start of the program.
+
     None of those that recur does. With fewer than two steps, neither do the later calls
     of a name that was called before the second half of the GPU events.
 
@@ -243,6 +253,7 @@ def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
 def _second_half_ns(trace: Trace) -> int:
     """Return when the second half of the GPU events begins to be launched.
+
     In ns of the file; FOREVER if no launch is known.
     """
     launched_ns = _launch_times(trace)
@@ -260,6 +271,7 @@ def _launch_times(trace: Trace) -> Int64s:
 
 def _goes_on(trace: Trace, calls: Rows) -> Flags:
     """Tell for which names calls go on, in a trace without steps.
+
     They must begin before the second half of the GPU events and continue in it: OFTEN
     per GPU event, and with GOES_ON of their time. Returns flags of shape [names].
     """
@@ -289,6 +301,7 @@ def warm_up(
     compiling: Rows,
 ) -> tuple[WarmUpPiece, ...]:
     """Find what happens once, and when it keeps a thread that launches.
+
     If the first step is much longer than the others, the last piece is that step with
     all before it.
 
@@ -331,6 +344,7 @@ def _cover_on_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> C
 
 def _first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
     """Make the record of the time from the begin of the trace to the end of step 1.
+
     It has no row.
     """
     return OneTimeSlices(
@@ -345,6 +359,7 @@ def _one_time_slices(
     trace: Trace, kinds: NDArray[np.int8], steps: Steps, compiling: Rows
 ) -> Iterator[OneTimeSlices]:
     """Yield each kind of what happens once, in the order in which they claim time.
+
     The arguments are those of warm_up.
     """
     yield captures(trace)
@@ -395,6 +410,7 @@ kernels."""
 @memo()
 def algorithm_searches(trace: Trace) -> Rows:
     """Find the convolutions in which the library measures algorithms.
+
     torch.backends.cudnn.benchmark does so. The thread then waits for an event MIN_TRIES
     times or more, each time after it launched something since the wait before, and
     launches as many different kernels. An op that runs one algorithm waits for no
@@ -431,6 +447,7 @@ def algorithm_searches(trace: Trace) -> Rows:
 
 def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
     """Count the waits that come after a launch since the wait before.
+
     Args:
         launched_ns: When something was launched, ascending.
         waited_ns: When the waits begin, ascending.
@@ -472,6 +489,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 @memo()
 def tried_launches(trace: Trace) -> Rows:
     """Find the calls that launch what a search for algorithms measures.
+
     These are the launches of its op up to the last wait for an event. What the op
     launches after that is its own work.
 
@@ -501,6 +519,7 @@ def tried_launches(trace: Trace) -> Rows:
 
 def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
     """Tell which searches come after the first step.
+
     There, inputs keep changing their shapes. Without steps no search recurs: the
     library keeps what it found for a shape.
     """
@@ -519,6 +538,7 @@ def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
 
 def captures(trace: Trace) -> OneTimeSlices:
     """Find the captures of graphs.
+
     Each goes from a call that begins one to the next call that ends one on the same
     thread, or to the end of the trace if there is none.
     """
@@ -533,6 +553,7 @@ def captures(trace: Trace) -> OneTimeSlices:
 
 def _first_launches(trace: Trace) -> Rows:
     """Find the calls that launch a kernel for the first time and load its module.
+
     The first time counts on each device. Replays of graphs do not count: they are slow
     because their nodes are recorded.
     """
@@ -552,6 +573,7 @@ def _first_launches(trace: Trace) -> Rows:
 
 def _first_ops(trace: Trace) -> Rows:
     """Find the first calls of ops that do more than the work of the op.
+
     They launch work, take longer than LONG_OP_NS, and take many times as long as all
     later calls of their name.
     """
@@ -579,6 +601,7 @@ def _much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
     """Find the first element of each key that is TIMES as long as all later ones.
+
     Args:
         key: Equal for elements that are compared; in the order of time.
         length_ns: The length of each element.

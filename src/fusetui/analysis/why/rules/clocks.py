@@ -226,7 +226,7 @@ def _same_launches(kernels: Kernels, places: Rows) -> Rows:
         return places
     columns = (
         kernels.trace.name[kernels.rows[places]],
-        kernels.job_numbers[places],
+        kernels.job_indices[places],
         kernels.blocks[places],
         kernels.device[places],
     )

@@ -394,7 +394,7 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
         return
     is_beside = kernels.computes & (kernels.overlap_ns(kernels.communicates) > 0)
     is_alone = kernels.computes & kernels.alone
-    job = np.where(is_beside | is_alone, kernels.job_numbers, -1)
+    job = np.where(is_beside | is_alone, kernels.job_indices, -1)
     usual_ns = _usual_ns(job, is_alone, is_beside, kernels.effective_ns)
     is_measured = is_beside & (job >= 0) & (usual_ns[job] > 0)
     if not is_measured.any():

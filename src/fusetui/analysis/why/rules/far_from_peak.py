@@ -107,7 +107,8 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     """`, most of all 12 x NAME, 3 ms at 40 %`: the kernels of the name with the most at
     stake, their time and what they reach. Of a single kernel only `: NAME`."""
     kernels = facts.kernels
-    name, of_name = kernels.dominant_name(which, kernels.bounded.at_stake_ns)
+    dominant = kernels.dominant_name(which, kernels.bounded.at_stake_ns)
+    name, of_name = dominant.short_name, dominant.has_name
     if int(which.sum()) == 1:
         return f": {name}"
     number = count(int(of_name.sum()))
@@ -121,7 +122,7 @@ def _remedy(facts: Facts, far: Flags) -> str:
     """What can help with the kernels of the claim: only what there is for their kinds
     of work, and no sizes or layouts that they have already."""
     kernels = facts.kernels
-    numbers = distinct(kernels.job_numbers[far]).tolist()
+    numbers = distinct(kernels.job_indices[far]).tolist()
     amounts = [kernels.jobs.distinct[number].amount for number in numbers]
     kinds = {amount.kind for amount in amounts}
     ways = []

@@ -89,7 +89,7 @@ def _shape(kernels: Kernels, which: Flags) -> str:
     "" where it is not known."""
     longest_row = kernels.longest_rows(which)[0]
     place = kernels.rows.searchsorted(longest_row)
-    number = kernels.job_numbers[place]
+    number = kernels.job_indices[place]
     if number < 0:
         return ""
     amount = kernels.jobs.distinct[number].amount
@@ -382,7 +382,8 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
     if there are others."""
-    name, of_name = kernels.dominant_name(few, kernels.effective_ns)
+    dominant = kernels.dominant_name(few, kernels.effective_ns)
+    name, of_name = dominant.short_name, dominant.has_name
     blocks = kernels.blocks[of_name]
     fewest = int(blocks.min())
     most = int(blocks.max())

@@ -100,7 +100,7 @@ def _same_work(facts: Facts) -> SameWork:
     is_compared = (step >= 0) & _has_fixed_work(kernels)
     is_compared &= kernels.alone & ~kernels.communicates
     places = np.flatnonzero(is_compared)
-    job = kernels.job_numbers[places]
+    job = kernels.job_indices[places]
     # how many of its job its step launched before it
     by_start = np.argsort(kernels.start[places], kind="stable")
     job_in_step = distinct_rows((job, step[places]))[1]
