@@ -73,6 +73,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         least_activity = self.kinds
         if first_rows:
             least_activity = np.minimum.reduceat(self.kinds, first_rows)
+
         has_slices = least_activity != ThreadActivity.NOTHING
         return distinct(self.trace.thread_of_track[has_slices])
 
@@ -96,6 +97,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
                 )
             else:
                 lines.append(line)
+
         return tuple(lines)
 
     @cached_property
@@ -105,6 +107,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         for line in self.lines:
             for number in range(len(line)):
                 devices.append(Device(line, number))
+
         return tuple(devices)
 
     @cached_property
@@ -128,6 +131,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         for process, device in self._processes.items():
             if str(device.pid) == pid:
                 processes.append(process)
+
         if len(processes) == len(self._processes):
             return self.lines
         return self._lines(processes)
@@ -156,6 +160,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             name = properties.get(pid, {}).get("name")
             if not isinstance(name, str):
                 name = ""
+
             process = int(trace.process_of_track[track])
             devices[process] = Named(pid, name)
 
@@ -170,6 +175,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         trace = self.trace
         fit_on_line = TimeLine(trace).most
         lines = []
+
         for first in range(0, len(processes), fit_on_line):
             processes_of_line = processes[first : first + fit_on_line]
             index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
@@ -233,7 +239,7 @@ class Device(NamedTuple):
         return self.line.window_accounts(np.full(len(begin), self.number), begin, end)
 
     @property
-    def places(self) -> slice:
+    def gap_positions(self) -> slice:
         """Return where the gaps of the device are among those of its line."""
         device_of_gap = self.line.device_index(self.line.gaps.event)
         first = device_of_gap.searchsorted(self.number)
@@ -260,6 +266,7 @@ def cpu_accounts(
     account_of_track: dict[int, ThreadAccount] = {}
     for line in accounts.threads:
         account_of_track.update(_accounts(accounts.trace, line, window))
+
     return tuple(account_of_track[track] for track in sorted(account_of_track))
 
 
@@ -390,6 +397,7 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
     np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
     end_ns = np.full(threads, np.iinfo(np.int64).min)
     np.maximum.at(end_ns, thread, last_end_ns_of_track[tracks])
+
     return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
@@ -401,6 +409,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
     annotations = line.slices(ThreadActivity.ANNOTATION)
     are_collectives = trace.matching(annotations.rows, ON_CPU.match)
     collectives = annotations.only(are_collectives)
+
     return union(collectives.start, collectives.end)
 
 
@@ -419,4 +428,5 @@ def waiting_frames(trace: Trace, line: Threads) -> Cover:
     innermost = frames_within.innermost_parts()
     does_wait = trace.matching(innermost.rows, WAITS.search)
     waits = innermost.only(does_wait)
+
     return union(waits.start, waits.end)

@@ -100,6 +100,7 @@ def why_with_facts(question: Question) -> tuple[Why, Facts]:
         _left_out=int(facts.steady is not facts),
         _lacks=lacks,
     )
+
     return answers, facts
 
 
@@ -121,6 +122,7 @@ def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
         missing.append("CPU ops")
     elif some_have_ops and "input shapes" in lacks:
         missing.append("input shapes")
+
     if LISTED_DEVICE in lacks:
         missing.append(LISTED_DEVICE)
     return [Unknown("ceiling", what, lacks[what]) for what in missing]
@@ -159,6 +161,7 @@ def _time_by_class(modules: Modules) -> dict[str, tuple[int, int]]:
         name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
         count, ns = count_and_ns.get(name, (0, 0))
         count_and_ns[name] = (count + module.count, ns + module.gpu_self_ns)
+
     return count_and_ns
 
 
@@ -257,6 +260,7 @@ def _args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
     for name, (orders, arg_names) in questions.items():
         if len(orders):
             with_events[name] = (orders, arg_names)
+
     return with_events
 
 

@@ -77,6 +77,7 @@ def engines_of(trace: Trace) -> Rows:
     ops_ns_of_thread = np.bincount(work.thread, counted_ns * is_op)
     backward_ns_of_thread = np.bincount(work.thread, counted_ns * is_backward)
     is_engine = (ops_ns_of_thread > 0) & (2 * backward_ns_of_thread > ops_ns_of_thread)
+
     return np.flatnonzero(is_engine)
 
 
@@ -200,6 +201,7 @@ def with_one_lead(trace: Trace) -> Rows:
     lead_of_thread: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
     for pair in pairs_of(trace):
         lead_of_thread[pair.engine] = pair.asking
+
     return lead_of_thread
 
 
@@ -225,6 +227,7 @@ def _while_asking_waits(trace: Trace, pair: EnginePair) -> Rows:
     if len(frames):
         running = union(trace.start[frames], trace.end[frames])
         outermost = outermost[_lies_in(trace, outermost, running)]
+
     return _with_all_inside(trace, outermost)
 
 

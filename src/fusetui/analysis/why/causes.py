@@ -80,6 +80,7 @@ def slices_in_idle_time(
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
     with_host_part = is_counted & (idle.call_begin > idle.begin)
+
     for threads, _, on_line in facts.gaps_by_thread_line(with_host_part):
         # Counted, because several devices may wait for a thread at the same time.
         waiting = counted(on_line(idle.begin), on_line(idle.call_begin))
@@ -107,6 +108,7 @@ def _innermost_slices(
     for kind in kinds:
         slices = threads.slices(kind)
         touching.append(slices.touching(waiting.start, waiting.end))
+
     return merged_slices(touching).innermost_parts()
 
 
@@ -134,6 +136,7 @@ def idle_by_cause(
     all_as_one = accounts.as_one()
     total_ns: Counter[str] = Counter()
     first_device = np.zeros(len(begin), dtype=np.intp)
+
     for account in all_as_one.window_accounts(first_device, begin, end):
         total_ns.update(account.idle)
 
@@ -144,6 +147,7 @@ def idle_by_cause(
     compiling = without(common(facts.compiling_cover, windows), loading)
     _move_to_cause(total_ns, LOADER, facts.host_ns_during(loading))
     _move_to_cause(total_ns, COMPILER, facts.host_ns_during(compiling))
+
     return _means(total_ns, windows=len(begin), sum_ns=idle_ns)
 
 
@@ -207,8 +211,10 @@ def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
 
 
 def module_text(name: str, most: int = LONGEST_TEXT) -> str:
-    """Format a module without its number, or an annotation: `Qwen2MLP`, `## forward
-    ##`."""
+    """Format a module without its number, or an annotation.
+
+    Examples are `Qwen2MLP` and `## forward ##`.
+    """
     module = name.removeprefix(MODULE_PREFIX)
     return frame_text(NUMBER_OF_MODULE.sub("", module), most)
 

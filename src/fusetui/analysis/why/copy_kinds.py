@@ -74,6 +74,7 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
         kernel = role_of_kernel(name).decoded
         if kernel is not None:
             kind_of_name[name_index] = _kind_of(kernel, casts_are_apart=casts_are_apart)
+
     kinds = kind_of_name[name_of_row]
     kinds[trace.role[kernels.rows] == Role.MEMCPY] = CopyKind.COPY
 

@@ -70,6 +70,7 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     takes_long = own_ns >= COMPUTES_NS
     is_mostly_own = own_ns >= BY_ITSELF * trace.dur[ops]
     computes: Rows = ops[takes_long & is_mostly_own]
+
     return computes
 
 
@@ -82,6 +83,7 @@ def _children_ns(trace: Trace, ops: Rows) -> Int64s:
     op_index = index_of_row[trace.parent[children]]
     is_in_op = op_index >= 0
     children = children[is_in_op]
+
     return summed(op_index[is_in_op], trace.dur[children], len(ops))
 
 
@@ -102,6 +104,7 @@ def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
     np.add.at(opened, trace.end_row[launching_ops], -1)
     open_at_row = opened.cumsum()[:-1]
     is_inside: Flags = open_at_row > 0
+
     return is_inside
 
 
@@ -123,4 +126,5 @@ def _launch_rows(trace: Trace) -> Rows:
     calls = trace.launch[trace.gpu_rows]
     with_event = calls[calls >= 0].astype(np.intp)
     by_name = trace.rows_named(LAUNCHES.search, Role.CALL)
+
     return distinct(np.concatenate((with_event, by_name)))

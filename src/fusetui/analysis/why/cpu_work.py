@@ -80,6 +80,7 @@ def _innermost_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
     *layers, _ = LAYERS  # the last one is that of annotations
     for kinds in layers:
         yield merged_slices([line.slices(kind) for kind in kinds]).innermost_parts()
+
     annotations = line.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
     yield annotations.only(is_collective).innermost_parts()
@@ -91,6 +92,7 @@ def _on_each_thread(line: Threads, cover: Cover) -> Cover:
     track_of_interval = np.repeat(tracks, len(cover.start))
     starts = np.tile(cover.start, len(tracks))
     ends = np.tile(cover.end, len(tracks))
+
     return union(
         line.on_line(track_of_interval, starts), line.on_line(track_of_interval, ends)
     )
@@ -126,6 +128,7 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
     is_wait |= is_python & trace.matching(own.rows, WAITS.search)
     is_wait |= trace.matching(own.rows, ON_CPU.match)
+
     return ByKind(
         ops=own.only(~is_python & ~is_wait),
         functions=own.only(is_python & ~is_wait),
@@ -138,6 +141,7 @@ def _is_of_program(trace: Trace, rows: Rows) -> Flags:
     ops = trace.rows_of(Role.OP)
     if not len(ops):
         return np.ones(len(rows), dtype=np.bool_)
+
     thread_of_row = trace.thread_of_track[trace.track[rows]]
     thread_of_op = trace.thread_of_track[trace.track[ops]]
     return np.isin(thread_of_row, thread_of_op)
@@ -150,6 +154,7 @@ def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     ops = longest(trace, times.ops)
     functions = longest(trace, times.functions)
     waits = longest(trace, times.waits, with_caller=True)
+
     return CpuWork(
         whole_ns=times.ns,
         ops=tuple(named.share for named in ops),
@@ -225,4 +230,5 @@ def _callers(trace: Trace, rows: Rows) -> Int64s:
     parent = trace.parent[rows]
     is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
     caller[is_called] = trace.name[parent[is_called]]
+
     return caller

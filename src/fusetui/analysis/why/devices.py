@@ -79,8 +79,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return len(self.begin)
 
     def only(self, selected: Rows | slice | Flags) -> Gaps:
-        """Return some of the gaps, chosen by indices, by a slice or by one flag per
-        gap."""
+        """Return some of the gaps, chosen by indices, a slice or one flag per gap."""
         return Gaps(*(column[selected] for column in astuple(self)))
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
@@ -142,16 +141,17 @@ MIN_GAPS_FOR_LATENCY: Final = 20
 
 
 class Named(NamedTuple):
-    """The process id and the name of a device; the name is "" if the file does not tell
-    it."""
+    """The process id and the name of a device.
+
+    The name is "" if the file does not tell it.
+    """
 
     pid: Id
     name: str
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
-    """When one reason holds in each gap; arrays of shape [gaps], times in ns of the
-    file."""
+    """When one reason holds in each gap; shape [gaps], in ns of the file."""
 
     holds: Flags
     """Whether it holds at all in the gap. If not, the times mean nothing."""
@@ -240,7 +240,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if len(self) == 1:
             return times
-        return TimeLine(self.trace).at(device, times)
+        return TimeLine(self.trace).places_of(device, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
         """Return the starts and the ends of GPU events on the line."""
@@ -254,6 +254,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_of_device = self.device_index(rows) >= 0
         if not is_of_device.all():
             rows = rows[is_of_device]
+
         start, _ = self.bounds_on(rows)
         return events_in_order(self.trace, rows, start)
 
@@ -295,6 +296,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         del start, end, latest_end  # large
         last = events[index_of_last]
         event = events[ends_gap]
+
         return self._linked(
             begin=trace.end[last], end=trace.start[event], event=event, before=last
         )
@@ -324,13 +326,13 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             columns[name] = np.concatenate(
                 (getattr(lead, name), getattr(self.gaps, name))
             )
+
         return Gaps(**columns)
 
     def _linked(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
     ) -> Gaps:
-        """Make gaps from their bounds, linked to the calls that launched what ends
-        them.
+        """Make gaps from their bounds, with the calls that launched what ends them.
 
         A call that starts after its event does not count: the clocks differ.
         """
@@ -440,6 +442,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         has_enough = counts >= fewest
         latency_ns = np.zeros(len(self), dtype=np.int64)
         latency_ns[has_enough] = sorted_delay_ns[lower_quartile[has_enough]]
+
         return latency_ns
 
     @cached_property
@@ -502,6 +505,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         due = np.clip(usual_start, gaps.call_end, gaps.end)
         is_unlinked = gaps.launch < 0
         is_plain = gaps.plain
+
         return {
             UNLINKED: Stretch(holds=is_unlinked, begin=gaps.begin, end=gaps.end),
             GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
@@ -529,6 +533,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         gaps = self.with_lead(begin_ns)
         by_device = np.argsort(self.device_index(gaps.event), kind="stable")
         inside = gaps.only(by_device).within(begin_ns, end_ns)
+
         return inside, self.reasons_of(inside)
 
     @cached_property
@@ -556,6 +561,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             idle_ns[:, begins_early] += self._idle_before(
                 device[begins_early], begin[begins_early], lead_end
             )
+
         after_last_event = np.maximum(begin, self.end_ns[device])
         idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
 
@@ -643,6 +649,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         comm = self._cover(events[is_comm])
         copy = self._cover(events[~is_kernel & ~is_comm])
         compute_or_comm = joined(compute, comm)
+
         return BusyCovers(
             compute=compute,
             comm=comm,

@@ -127,6 +127,7 @@ def findings_of(facts: Facts) -> Answers:
     reported: list[_Reported] = []
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
+
     for rule in RULES:
         rule_facts = facts.steady if rule.of_kernels else facts
         claims, lack = claims_of(rule_facts, rule)
@@ -142,6 +143,7 @@ def findings_of(facts: Facts) -> Answers:
     reported = _without_unreported_wholes(reported)
     reported = _with_negligible_marked(reported, _compared_time_ns(facts))
     reported.sort(key=lambda each: _by_upper_bound(each.finding))
+
     return Answers(
         findings=tuple(each.finding for each in reported),
         wanted=tuple(each.wanted for each in reported),
@@ -176,9 +178,11 @@ def _without_unreported_wholes(reported: list[_Reported]) -> list[_Reported]:
         whole_ns = -1  # the rule reports nothing
         if finding.part_of is not None:
             whole_ns = largest_ns.get(finding.part_of, -1)
+
         part_ns = finding.at_stake_ns or 0
         if part_ns > whole_ns:
             finding = msgspec.structs.replace(finding, part_of=None)
+
         result.append(_Reported(finding, wanted))
 
     return result
@@ -219,6 +223,7 @@ def _compared_time_ns(facts: Facts) -> int:
     """
     if facts.window is not None or not len(facts.steps):
         return facts.span_ns
+
     steps_ns = int((facts.steps.end - facts.steps.start).sum())
     return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
 

@@ -109,8 +109,10 @@ class Facts:
 
     @cached_property
     def gpu_rows(self) -> Rows:
-        """Return the GPU events of these devices that run in the window, in trace
-        order."""
+        """Return the GPU events of these devices that run in the window.
+
+        They are in the order of the trace.
+        """
         rows = self.trace.gpu_rows
         events_of_lines = [line.events for line in self.lines]
 
@@ -120,8 +122,7 @@ class Facts:
         return self.rows_in_window(rows)
 
     def rows_in_window(self, rows: Rows) -> Rows:
-        """Return those of some rows of the trace that lie at least partly in the
-        window."""
+        """Return those of some rows that lie at least partly in the window."""
         ends_after_begin = self.trace.end[rows] > self.begin_ns
         starts_before_end = self.trace.start[rows] < self.end_ns
         in_window: Rows = rows[ends_after_begin & starts_before_end]
@@ -222,8 +223,7 @@ class Facts:
         return union(self.trace.start[rows], self.trace.end[rows])
 
     def host_ns_during(self, cover: Cover) -> Int64s:
-        """Measure what the launching threads did before late launches, during some
-        time.
+        """Measure what launching threads did before late launches, in a cover.
 
         The *host part* of a gap goes from its begin until the call begins that launches
         the next event.
@@ -246,8 +246,7 @@ class Facts:
         return activity_ns
 
     def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the host parts of the gaps that lie in a cover, for each line of
-        threads."""
+        """Yield the host parts of gaps that lie in a cover, for each line of threads."""
         idle = self.idle
         has_host_part = idle.call_begin > idle.begin
         for line, gaps, on_line in self.gaps_by_thread_line(has_host_part):
@@ -304,8 +303,7 @@ class Facts:
 
     @cached_property
     def explained_cover(self) -> Cover:
-        """Return the time that other rules explain, so that host-bound does not claim
-        it.
+        """Return the time that other rules explain, which host-bound leaves out.
 
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
         """
@@ -314,6 +312,7 @@ class Facts:
         compiling = union(
             idle.begin[before_first_run], idle.call_begin[before_first_run]
         )
+
         return joined(self._claimed_by_slices, compiling)
 
     @cached_property
@@ -357,6 +356,7 @@ class Facts:
         probably_compiles &= first_ns >= TIMES * longest_later_ns[name[first]]
         probably_compiles &= 2 * first_ns > host_ns
         with_compiler: Rows = first[probably_compiles]
+
         return with_compiler
 
     @property
@@ -378,6 +378,7 @@ class Facts:
         kernels = kernels[np.isin(trace.name[kernels], names)]
         by_start = kernels[np.argsort(trace.start[kernels], kind="stable")]
         _, first_of_name = np.unique(trace.name[by_start], return_index=True)
+
         return by_start[first_of_name]
 
     @cached_property
@@ -394,14 +395,15 @@ class Facts:
         in_annotations_ns = self.unclaimed_host_ns[ThreadActivity.ANNOTATION]
         in_other_annotations_ns = during_others_ns[ThreadActivity.ANNOTATION]
         in_steps_ns = in_annotations_ns - in_other_annotations_ns
+
         return np.asarray(np.maximum(in_steps_ns, 0), dtype=np.int64)
 
     @cached_property
     def unclaimed_host_ns(self) -> Int64s:
-        """Measure the host parts without data loading, recorded compilation and
-        warm-up.
+        """Measure the host parts of gaps that no cause with slices of its own claims.
 
-        Returns ns of each activity in each gap, of shape [ThreadActivity, gaps].
+        Data loading, recorded compilation and the warm-up are left out. Returns ns of
+        each activity in each gap, of shape [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
         unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
@@ -509,6 +511,7 @@ class Facts:
         late_ns = int(late_ns_of_gap.sum()) - set_up_ns
         warm_up_ns = self.late_ns_during(self.warm_up_cover)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
+
         return late_ns >= CPU_BOUND * span_ns > 0
 
     @cached_property
@@ -732,6 +735,7 @@ class Idle(Gaps, frozen=True, eq=False):
         all_names = list(IDLE)
         columns = [self.reasons[all_names.index(name)] for name in names]
         total_ns: Int64s = np.stack(columns).sum(axis=0)
+
         return total_ns
 
     @property

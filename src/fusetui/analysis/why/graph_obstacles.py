@@ -45,6 +45,7 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
     launches = _launches_of_kernels(facts)
     if not len(launches):
         return None
+
     stretches = _LaunchStretches.of(facts, launches)
 
     name = ""
@@ -54,6 +55,7 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
         name = _most_frequent(facts, obstacles)
     else:
         obstacles = stretches.rows_within(facts, loader_rows(trace))
+
     if not len(obstacles):
         return None
 
@@ -81,10 +83,9 @@ def _count_steps(facts: Facts, times_ns: Int64s) -> int:
 
 
 class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
-    """The stretches in which one thread launches the kernels of one step; shape
-    [stretches].
+    """The stretches in which one thread launches the kernels of one step.
 
-    Each goes from the first to the last launch, in ns of the file.
+    Each goes from the first to the last launch, in ns of the file; shape [stretches].
     """
 
     key: Int64s
@@ -106,11 +107,11 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         np.minimum.at(first_ns, stretch, launched_ns)
         last_ns = np.full(len(keys), trace.begin_ns)
         np.maximum.at(last_ns, stretch, launched_ns)
+
         return cls(key=keys, first_ns=first_ns, last_ns=last_ns)
 
     def rows_within(self, facts: Facts, rows: Rows) -> Rows:
-        """Return those of some rows that lie between the launches of their step and
-        thread.
+        """Return the rows that lie between the launches of their step and thread.
 
         They start after the first and before the last launch of the stretch.
         """
@@ -121,6 +122,7 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         is_after_first = start > self.first_ns[stretch]
         is_before_last = start < self.last_ns[stretch]
         within: Rows = rows[is_of_stretch & is_after_first & is_before_last]
+
         return within
 
 

@@ -82,6 +82,7 @@ def longest_gaps(
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
         described = described_gaps(line, gaps, reasons, longest)
+
         for gap, event, launch in zip(described, events, launches, strict=True):
             candidates.append(_GapWithRows(gap, (event, launch)))
 
@@ -114,29 +115,30 @@ def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
     least_ns = 0
     if most is not None and most < len(gaps):
         least_ns = np.partition(length_ns, -most)[-most]
+
     long_enough = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
     order = np.lexsort((gaps.begin[long_enough], -length_ns[long_enough]))
     return long_enough[order][:most]
 
 
 def described_gaps(
-    line: Devices, every: Gaps, reasons: Reasons, which: Rows
+    line: Devices, every: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
     """Describe some gaps of a line of devices.
 
     Args:
         every: All gaps.
         reasons: How long each of `every` lasted for which reason.
-        which: The gaps to describe, as indices into `every`.
+        selected: The gaps to describe, as indices into `every`.
 
     Returns:
-        One record for each of `which`, in their order.
+        One record for each of `selected`, in their order.
     """
     trace = line.trace
-    gaps = every.only(which)
+    gaps = every.only(selected)
     waits = _waits_at_begin(line, gaps)
     cover = _coverings_of(line, gaps)
-    ns_by_reason = np.stack([column[which] for column in reasons]).T.tolist()
+    ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
     devices = line.device_index(gaps.event).tolist()
     start_ns = (gaps.begin - trace.begin_ns).tolist()
     dur_ns = (gaps.end - gaps.begin).tolist()
@@ -185,6 +187,7 @@ def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
     for reason, ns in zip(IDLE, ns_in_order, strict=True):
         if ns:
             by_reason[reason] = ns
+
     return by_reason
 
 
@@ -275,6 +278,7 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
         index = np.maximum(last_begun, 0)
         last_ns = np.minimum(times, self.end[index]) - self.start[index]
         before_ns = self.before[index] + last_ns
+
         return np.where(last_begun < 0, 0, before_ns)
 
 
@@ -302,6 +306,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         idle_ns = np.zeros((len(self.reasons), len(edges) - 1), dtype=np.int64)
         for index, reason in enumerate(self.reasons):
             idle_ns[index] = np.diff(reason.ns_before(edges))
+
         return idle_ns
 
     def over(self, begin: int, end: int) -> dict[str, int]:
@@ -316,6 +321,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         for reason, ns in zip(self.reasons, amounts_ns, strict=True):
             if ns:
                 by_reason[reason.name] = ns
+
         return by_reason
 
     def gap_at(self, time: int) -> int:
@@ -373,6 +379,7 @@ def _longest_of_each(
     by_length = np.lexsort((gaps.begin, gaps.begin - gaps.end, device_of_gap))
     rank_in_device = np.arange(len(by_length)) - first_gap[device_of_gap]
     longest: Rows = by_length[rank_in_device < LONGEST]
+
     return longest
 
 
@@ -382,6 +389,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
     for name, all_pieces in zip(IDLE, _pieces_by_reason(line), strict=True):
         for device, times in _times_of_each(name, all_pieces):
             reasons[device].append(times)
+
     return [tuple(of_device) for of_device in reasons]
 
 
@@ -407,6 +415,7 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
                     end=stretch.end[holds],
                 )
             )
+
         for activity, host_pieces in _host_pieces(line, gaps):
             by_reason[HOST + activity].append(host_pieces)
 
@@ -488,6 +497,7 @@ def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     is_apart = (start[1:] != end[:-1]) | (device[1:] != device[:-1])
     is_first = np.append(True, is_apart)[: len(start)]
     is_last = np.append(is_apart, True)[: len(start)]
+
     return Pieces(device=device[is_first], start=start[is_first], end=end[is_last])
 
 
@@ -513,6 +523,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
     annotations = touching(ThreadActivity.ANNOTATION)
     frames = touching(ThreadActivity.PYTHON)
     are_modules = trace.matching(frames.rows, is_module)
+
     return Covering(
         op=most_of(trace, ops, begin, end),
         annotation=most_of(trace, annotations, begin, end),
@@ -542,6 +553,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
         end_of_rest = end[rest]
         touching = slices.touching(begin_of_rest, end_of_rest)
         rows[rest] = _longest_name(trace, touching, begin_of_rest, end_of_rest)
+
     return rows
 
 
@@ -566,6 +578,7 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
         to_go_on = np.flatnonzero(is_too_short)
         if not len(to_go_on):
             return np.append(slices.rows, -1)[candidate]
+
         candidate[to_go_on] = around.last(candidate[to_go_on] - 1, middle[to_go_on])
 
     candidate[to_go_on] = -1
@@ -583,6 +596,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
     rows = np.full(len(begin), -1, dtype=np.intp)
     if not len(slices.rows):
         return rows
+
     names = _NamesInStretches.of(trace, slices, Cover(begin, end))
     if not len(names.row):
         return rows
@@ -636,4 +650,5 @@ class _NamesInStretches(NamedTuple):
         total_ns = length_ns[:0]
         if len(first):
             total_ns = np.add.reduceat(length_ns, first)
+
         return cls(stretch[first], row[first], start[first], total_ns)

@@ -66,18 +66,19 @@ class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return bool((self.least_ns >= 0).any())
 
 
-def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
+def inside_of(begin: Rows, end: Rows, index_count: int) -> Flags:
     """Tell which indices lie in any of some ranges.
 
     Args:
         begin: The begins of the ranges [begin, end).
         end: Their ends.
-        number: How many indices there are: 0 to `number` - 1.
+        index_count: How many indices there are: 0 to `index_count` - 1.
     """
     # Count how many ranges are open at each index.
-    opened = np.bincount(begin, minlength=number + 1)
-    closed = np.bincount(end, minlength=number + 1)
+    opened = np.bincount(begin, minlength=index_count + 1)
+    closed = np.bincount(end, minlength=index_count + 1)
     open_ranges = np.cumsum(opened - closed)[:-1]
+
     return open_ranges > 0
 
 
@@ -122,6 +123,7 @@ def runs_of(kernels: Kernels) -> Runs:
     if are_chains:
         continues &= _takes_result(sizes, reduces)
         continues &= ~_repeats(kernels, sizes, is_copy)
+
     begin, end = _ranges_of_runs(is_candidate, continues)
 
     reading_kernels = _sums_between(kernels.flags(_reads)[order], begin, end)
@@ -156,6 +158,7 @@ def _ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
     is_first[1:] &= ~continues
     is_last = is_candidate.copy()
     is_last[:-1] &= ~continues
+
     return np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
 
 
@@ -181,6 +184,7 @@ def _are_neighbors(kernels: Kernels, is_candidate: Flags) -> Flags:
     are_neighbors: Flags = is_candidate[1:] & is_candidate[:-1]
     are_neighbors &= module[1:] == module[:-1]
     are_neighbors &= stream[1:] == stream[:-1]
+
     return are_neighbors
 
 
@@ -217,6 +221,7 @@ def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
     is_equal = (elements >= 0) & (elements == result_before)
     input_takes = np.where(reduces[:-1], is_reduced, is_equal)
     takes: Flags = input_takes.any(axis=0)
+
     return takes
 
 
@@ -232,6 +237,7 @@ def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     has_one_input = (sizes.elements_of_input[1] < 0) | is_copy
     repeats: Flags = has_one_input[1:] & (inputs[1:] == inputs[:-1])
     repeats &= name[1:] == name[:-1]
+
     return repeats
 
 
@@ -306,6 +312,7 @@ def _moved(sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows) -> Flo
     handed_on_bytes = _sums_between(written_bytes, begin, end - 1)
     staying_bytes = moved_bytes - 2 * handed_on_bytes
     is_known = all_known & (moved_bytes > 0) & (staying_bytes > 0)
+
     return np.where(is_known, staying_bytes / np.maximum(moved_bytes, 1), np.nan)
 
 
@@ -325,12 +332,14 @@ def _sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
     for index in range(_MAX_INPUTS):
         elements = [size.elements_of_input[index] for size in inputs]
         elements_by_input.append(columns.of_kernels(elements))
+
     elements_of_input = np.stack(elements_by_input)
 
     all_bytes[is_copy] = second_bytes[is_copy]
     largest_bytes[is_copy] = second_bytes[is_copy]
     result[is_copy] = elements_of_input[0, is_copy]
     elements_of_input[0, is_copy] = UNKNOWN
+
     return OpSizes(
         all_bytes=all_bytes,
         largest_bytes=largest_bytes,
@@ -359,6 +368,7 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
         op = trace.op[kernels.rows[kernels.stream_order]]
         is_aten = [name.startswith(_ATEN) for name in trace.names]
         is_aten_name = np.array(is_aten or [False])
+
         return cls(
             sizes=[*sizes, InputsSize()],
             size_index=kernels.inputs.number[kernels.stream_order],
@@ -427,11 +437,13 @@ def _tensors(args: dict[str, object]) -> list[Tensor]:
     inputs = inputs_of("", args)
     if inputs is None:
         return []
+
     tensors = []
     for index in range(len(inputs.dims)):
         tensor = inputs.tensor(index)
         if tensor is not None:
             tensors.append(tensor)
+
     return tensors
 
 
@@ -448,11 +460,13 @@ def _elements_of_list(dims: object) -> list[int] | None:
     inputs = inputs_of("", {"Input Dims": first_input})
     if inputs is None or not inputs.dims:
         return None
+
     elements = []
     for shape in inputs.dims:
         if shape is None:
             return None
         elements.append(math.prod(shape))
+
     return elements
 
 

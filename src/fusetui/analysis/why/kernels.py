@@ -103,6 +103,7 @@ def heaviest_rows(
     heaviest = tuple(each_once)[:MAX_ROWS]
     if is_part and len(heaviest) < MAX_ROWS:
         return heaviest_rows(rows, ns, among=len(ns))
+
     return heaviest
 
 
@@ -208,13 +209,13 @@ class Kernels:
         inside_ns: Int64s = np.maximum(self.end - begin, 0)
         return inside_ns
 
-    def total_ns(self, which: Flags | Rows) -> int:
+    def total_ns(self, selected: Flags | Rows) -> int:
         """Add up the effective time of some events, in ns.
 
         Args:
-            which: One flag per event, or indices.
+            selected: One flag per event, or indices.
         """
-        return int(self.effective_ns[which].sum())
+        return int(self.effective_ns[selected].sum())
 
     @cached_property
     def busy_ns(self) -> int:
@@ -233,6 +234,7 @@ class Kernels:
         rows = self.rows[self.is_kernel]
         ns = self.effective_ns[self.is_kernel]
         by_family = by_text(self.trace, rows, ns, _family)
+
         return {family: ns for family, (_, ns) in by_family.items() if ns}
 
     @cached_property
@@ -254,8 +256,10 @@ class Kernels:
 
     @cached_property
     def stream_order(self) -> Rows:
-        """Return the indices sorted by stream and start: neighbors on a stream are
-        adjacent."""
+        """Return the indices sorted by stream and start.
+
+        Neighbors on a stream are adjacent.
+        """
         return np.lexsort((self.start, self.stream))
 
     @cached_property
@@ -270,8 +274,7 @@ class Kernels:
 
     @cached_property
     def module(self) -> Rows:
-        """Return the row of the module or annotation to which each belongs, -1 for
-        none."""
+        """Return the module or annotation of each event, as a row; -1 for none."""
         return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
 
     @cached_property
@@ -308,6 +311,7 @@ class Kernels:
         least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
         least_ns = np.where(is_known, np.floor(least_ns), -1)
         is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
+
         return Bounds(
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns >= 0, beyond_bound_ns, 0),
@@ -460,13 +464,13 @@ class Kernels:
             has_name=mask & (self._name_index == heaviest),
         )
 
-    def removal_of(self, which: Flags | Rows) -> ReducedDurations:
+    def removal_of(self, selected: Flags | Rows) -> ReducedDurations:
         """Return the change that some events take no time.
 
         Args:
-            which: One flag per event, or indices.
+            selected: One flag per event, or indices.
         """
-        return ReducedDurations(self.rows[which], self.effective_ns[which])
+        return ReducedDurations(self.rows[selected], self.effective_ns[selected])
 
     def longest_rows(self, mask: Flags) -> tuple[int, ...]:
         """Choose the rows of the selected events that took longest, as evidence."""

@@ -386,10 +386,12 @@ def steps_tell(why: Why) -> bool:
     """
     if why.about or not why.steps:
         return False
+
     all_ns = sum(device.busy_ns for device in why.devices)
     in_steps_ns = 0
     for step in why.steps:
         in_steps_ns += sum(device.busy_ns for device in step.devices)
+
     return 0 < all_ns <= 2 * in_steps_ns
 
 
@@ -427,6 +429,7 @@ def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
         for name in _SUMMED:
             total_ns[name] += getattr(device, f"{name}_ns")
         total_ns.update(device.idle)
+
     return total_ns
 
 

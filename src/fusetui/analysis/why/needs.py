@@ -40,6 +40,7 @@ def lacks_of(facts: Facts) -> dict[str, str]:
     for need in _needs(facts):
         if not need.is_recorded:
             lacks[need.what] = recorded_with(need.option, writer)
+
     return lacks
 
 
@@ -53,6 +54,7 @@ def _needs(facts: Facts) -> list[_Need]:
     has_blocks = bool((kernels.blocks > 0).any())
     has_sms = bool((kernels.sms > 0).any())
     is_listed = kernels.peak is not None
+
     return [
         _Need("launch calls", facts.has_launches, NOTHING_RECORDS),
         _Need("CPU ops", has_ops, "ProfilerActivity.CPU"),
@@ -73,4 +75,5 @@ def properties_asked(facts: Facts) -> str:
     for properties in device_properties(facts.trace).values():
         if "name" in properties:
             return ""
+
     return PROPERTIES

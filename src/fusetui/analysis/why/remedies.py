@@ -93,6 +93,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
     tags = {tag for tag, holds in is_tag.items() if holds}
     if vendor:
         tags.add(vendor)
+
     return frozenset(tags)
 
 
@@ -109,17 +110,21 @@ def _vendor(facts: Facts) -> str:
         return "amd"
     if names or _has_call(facts, CUDA):
         return "nvidia"
+
     return ""
 
 
 def _lowest_compute_capability(trace: Trace) -> int:
-    """Return the lowest major compute capability of all devices, HOPPER if none is
-    known."""
+    """Return the lowest major compute capability of all devices.
+
+    It is HOPPER if none is known.
+    """
     majors = []
     for properties in device_properties(trace).values():
         major = properties.get("computeMajor")
         if isinstance(major, int):
             majors.append(major)
+
     return min(majors, default=HOPPER)
 
 

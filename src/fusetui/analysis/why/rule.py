@@ -110,6 +110,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         needs = self.needs
         if self.by_launches:
             needs = ("launch calls", *needs)
+
         if not self.without_gpu:
             needs = ("GPU events", *needs)
         return msgspec.structs.replace(
@@ -130,6 +131,7 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | 
             raise CannotTellError("GPU events", "ProfilerActivity.CUDA")
         if rule.by_launches and not facts.has_launches:
             raise CannotTellError("launch calls", NOTHING_RECORDS)
+
         for claim in rule.find(facts):
             claims.append(claim)
     except CannotTellError as lack:
@@ -151,6 +153,7 @@ def claimed_by(facts: Facts, *rules: Rule) -> Flags:
         for claim in claims_of(facts, rule)[0]:
             if claim.kernels is not None and is_finding(facts, rule, claim):
                 claimed |= claim.kernels
+
     return claimed
 
 
@@ -167,6 +170,7 @@ def share_of_span(facts: Facts, ns: int) -> str:
         time = "the spans"
     else:
         time = "the span"
+
     if gpus > 1:
         time += f" of {count(gpus)} GPUs"
 
@@ -195,37 +199,37 @@ def share_of_work(facts: Facts, ns: int) -> str:
     busy_ns = facts.kernels.busy_ns
     if 2 * busy_ns >= facts.span_ns:
         return text
+
     return f"{text.removesuffix(')')}, {percent(ns, busy_ns)} of the busy time)"
 
 
-def counted_subject(number: int, noun: str, verb: str, of: str = "") -> str:
-    """Begin a sentence about so many things: `1 kernel takes`, `3 kernels of cuDNN
-    take`.
+def counted_subject(total: int, noun: str, verb: str, suffix: str = "") -> str:
+    """Begin a sentence about so many things: `3 kernels of cuDNN take`.
 
     Args:
-        number: How many there are.
+        total: How many there are.
         noun: What they are, in the singular.
         verb: The verb in the plural.
-        of: What follows the noun.
+        suffix: What follows the noun.
     """
-    verb_form = f"{verb}s" if number == 1 else verb
-    return f"{plural(number, noun)}{of} {verb_form}"
+    verb_form = f"{verb}s" if total == 1 else verb
+    return f"{plural(total, noun)}{suffix} {verb_form}"
 
 
 def most_module(
-    kernels: Kernels, which: Flags | Rows, before: str = ", most of it in "
+    kernels: Kernels, selected: Flags | Rows, before: str = ", most of it in "
 ) -> str:
     """Name the kind of module in which some kernels take more than half of their time.
 
     Args:
-        which: The kernels, as one flag each or as indices.
+        selected: The kernels, as one flag each or as indices.
         before: The words before the name.
 
     Returns:
         "" if there is no such kind.
     """
-    module = kernels.module[which]  # -1 for none; may be an annotation
-    ns = kernels.effective_ns[which]
+    module = kernels.module[selected]  # -1 for none; may be an annotation
+    ns = kernels.effective_ns[selected]
     has_module = module >= 0
     by_kind = by_text(kernels.trace, module[has_module], ns[has_module], _module_kind)
     ns_of_kind = {kind: kind_ns for kind, (_, kind_ns) in by_kind.items() if kind}

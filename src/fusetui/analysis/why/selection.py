@@ -86,6 +86,7 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
         raise NoSuchSelectionError(
             f"{trace.report.file} has no annotation like {selection.step_by}."
         )
+
     selected = _selected(trace, steps, selection)
 
     lines = accounts.lines_of(selection.device)
@@ -186,10 +187,11 @@ def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
         return _selected_step(trace, steps, selection.step)
     if from_ns is None and to_ns is None:
         return _Selected(about="", window=None, steps=steps)
+
     return _selected_between(trace, steps, from_ns, to_ns)
 
 
-def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
+def _selected_step(trace: Trace, steps: Steps, step_number: int) -> _Selected:
     """Find the step with a number.
 
     Raises:
@@ -199,15 +201,16 @@ def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
     if not len(steps):
         raise NoSuchSelectionError(f"{file} has no steps: name them with --step-by.")
 
-    index = steps.place(number)
+    index = steps.place(step_number)
     if index < 0:
         raise NoSuchSelectionError(
-            f"{file} has no step {number}: it has {steps.known}."
+            f"{file} has no step {step_number}: it has {steps.known}."
         )
 
     name = steps.names[index]
     begin_ns = int(steps.start[index])
     end_ns = int(steps.end[index])
+
     return _Selected(
         about=f"step {name}" if steps.are_iterations else name,
         window=(begin_ns, end_ns),
@@ -244,6 +247,7 @@ def _selected_between(
     begin_ns = trace.begin_ns + first_ns
     end_ns = trace.begin_ns + last_ns
     is_inside = (steps.start >= begin_ns) & (steps.end <= end_ns)
+
     return _Selected(
         about=f"from {duration(first_ns)} to {duration(last_ns)}",
         window=(begin_ns, end_ns),
@@ -297,9 +301,11 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
     activity = activity_to_add(trace)
     writer = trace.report.writer
     in_words = []
+
     for each in unknown:
         option = activity if each.record_with == ON_GPU else each.record_with
         in_words.append(replace(each, record_with=recorded_with(option, writer)))
+
     return tuple(in_words)
 
 
@@ -312,12 +318,15 @@ def _unknown(trace: Trace) -> list[Unknown]:
     elif (trace.launch[gpu_rows] < 0).all():
         # the activity was on, as it recorded the events
         unknown.append(Unknown("gaps", "launch calls", ""))
+
     cut_ends = trace.report.cut_ends
     if cut_ends:
         missing = f"the ends of {plural(cut_ends, 'GPU event')}"
         unknown.append(Unknown("account", missing, JSON_EXPORT))
+
     if trace.report.writer == "pftrace" and len(gpu_rows):
         unknown.append(Unknown("findings", LOST_BY_PFTRACE, JSON_EXPORT))
+
     if not (trace.role == Role.PYTHON).any():
         missing = "Python frames and modules"
         unknown.append(Unknown("gaps", missing, "with_stack=True"))

@@ -56,19 +56,19 @@ class TimeLine:
         # clock produces them.
         self.most = max(1, MAX_PLACE_NS // self.length)
 
-    def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
+    def places_of(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the places on the line of some times of threads.
 
         Args:
-            number: The index of the thread of each time on the line.
+            thread: The index of the thread of each time on the line.
             times: In ns of the file. A time outside the trace gets the place of its
                 boundary, where no other thread has anything.
         """
         places: Int64s = np.clip(times, self.begin_ns, self.end_ns)
-        places += number.astype(np.int64) * self.length - self.begin_ns
+        places += thread.astype(np.int64) * self.length - self.begin_ns
         return places
 
-    def since(self, places: Int64s) -> Int64s:
+    def file_offsets(self, places: Int64s) -> Int64s:
         """Return what to subtract from each place to get a time of the file."""
         return places // self.length * self.length - self.begin_ns
 
@@ -149,6 +149,7 @@ def activities(trace: Trace) -> NDArray[np.int8]:
     copies = calls[is_other_call & _copy_pageable_memory(trace)[calls]]
     may_block = trace.matching(copies, COPIES_LATER.search)
     activity[copies[may_block]] = ThreadActivity.SYNC
+
     return activity
 
 
@@ -177,15 +178,17 @@ class Slices(NamedTuple):
     start: Int64s
     end: Int64s
 
-    def only(self, which: Flags | Rows) -> Slices:
+    def only(self, selected: Flags | Rows) -> Slices:
         """Return some of the slices.
 
         Args:
-            which: One flag per slice, or indices into the slices.
+            selected: One flag per slice, or indices into the slices.
         """
-        places = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        indices = selected
+        if selected.dtype == np.bool_:
+            indices = np.flatnonzero(selected)
         return Slices(
-            rows=self.rows[places], start=self.start[places], end=self.end[places]
+            rows=self.rows[indices], start=self.start[indices], end=self.end[indices]
         )
 
     def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
@@ -198,6 +201,7 @@ class Slices(NamedTuple):
         first = self.start.searchsorted(cover.start)
         after_last = self.start.searchsorted(cover.end)
         counts = after_last - first
+
         return self.only(ranges(first, counts)), counts
 
     def innermost_parts(self) -> Slices:
@@ -233,6 +237,7 @@ class Slices(NamedTuple):
         is_alone = self.end > self.start
         is_alone[1:] &= starts_after_all
         is_alone[:-1] &= ends_before_next
+
         return is_alone
 
     def _are_in_order(self) -> bool:
@@ -259,6 +264,7 @@ class Slices(NamedTuple):
         slices_before = np.append(slices_before, len(self.start))
         begin_in_order = np.append(np.sort(begin), FOREVER)
         next_begin = np.repeat(begin_in_order, np.diff(slices_before, prepend=0))
+
         return self.only(next_begin < self.end)
 
 
@@ -317,9 +323,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Args:
             tracks: A track of the thread of each time.
-            times: In ns of the file; see TimeLine.at for times outside the trace.
+            times: In ns of the file; see TimeLine.places_of for times outside the trace.
         """
-        return TimeLine(self.trace).at(self._index_of_track[tracks], times)
+        return TimeLine(self.trace).places_of(self._index_of_track[tracks], times)
 
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """Return the parts of some stretches that lie in a cover of the file's time.
@@ -333,7 +339,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             The parts, on the line.
         """
         # Move the stretches to times of the file, cut them, and move the parts back.
-        line_to_file_ns = TimeLine(self.trace).since(stretches.start)
+        line_to_file_ns = TimeLine(self.trace).file_offsets(stretches.start)
         in_file = Cover(
             stretches.start - line_to_file_ns,
             stretches.end - line_to_file_ns,
@@ -358,6 +364,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         slices = Slices(rows=rows, start=start, end=end)
         if slices._are_in_order():
             return slices
+
         return merged_slices([slices])
 
     def _with_lent_slices(
@@ -393,6 +400,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         start = offset_of_track.take(self.trace.track[rows])
         start += self.trace.start[rows]
         end = start + self.trace.dur[rows]
+
         return start, end
 
     @cached_property
@@ -414,6 +422,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         any_call = joined(*calls)
         call_or_op = joined(any_call, ops)
         call_op_or_frame = joined(call_or_op, frames)
+
         return (
             *calls,
             without(ops, any_call),
@@ -482,6 +491,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         (frames_innermost,) = self._innermost(
             [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
         )
+
         return without(in_ops, common(with_frames, frames_innermost))
 
     def _innermost(
@@ -511,18 +521,21 @@ class CallsOnLine(NamedTuple):
     """Those of some launch calls whose threads are on one line."""
 
     threads: Threads
-    places: Rows
+    call_indices: Rows
     """Which of the given calls these are, as indices into them."""
     on_line: Callable[[Int64s], Int64s]
     """Return the places on the line of times of these calls.
 
     It takes a time for each call that was given, in ns of the file, and returns one
-    place for each of `places`.
+    place for each of `call_indices`.
     """
 
 
 def calls_by_line(
-    trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], which: Flags
+    trace: Trace,
+    threads: Sequence[Threads],
+    launch: NDArray[np.integer],
+    selected: Flags,
 ) -> Iterator[CallsOnLine]:
     """Divide some launch calls among the lines on which their threads lie.
 
@@ -532,25 +545,27 @@ def calls_by_line(
     Args:
         threads: The lines.
         launch: The rows of the calls, -1 for an unknown call.
-        which: True for the calls that count; shape of `launch`. Unknown ones never do.
+        selected: True for the calls that count; shape of `launch`. Unknown ones never
+            do.
     """
     track = trace.track[np.maximum(launch, 0)]
     for line in threads:
-        is_of_line = which & (launch >= 0) & line.tracks[track]
-        places = np.flatnonzero(is_of_line)
-        if len(places):
+        is_of_line = selected & (launch >= 0) & line.tracks[track]
+        indices = np.flatnonzero(is_of_line)
+        if len(indices):
             yield CallsOnLine(
                 threads=line,
-                places=places,
-                on_line=partial(_on_line, line, track[places], places),
+                call_indices=indices,
+                on_line=partial(_on_line, line, track[indices], indices),
             )
 
 
 def _on_line(
-    line: Threads, tracks: NDArray[np.integer], places: Rows, times: Int64s
+    line: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
 ) -> Int64s:
-    """Return the places on a line of the times at `places`; see CallsOnLine.on_line."""
-    return line.on_line(tracks, times[places])
+    """Return the places on a line of the times at some indices; see
+    CallsOnLine.on_line."""
+    return line.on_line(tracks, times[indices])
 
 
 def waiting_calls_at(
@@ -568,12 +583,12 @@ def waiting_calls_at(
         the thread is in no such call.
     """
     waiting = np.full(len(launch), -1, dtype=np.intp)
-    for line, places, on_line in calls_by_line(trace, threads, launch, launch >= 0):
+    for line, calls, on_line in calls_by_line(trace, threads, launch, launch >= 0):
         waits = line.slices(ThreadActivity.SYNC)
         moments = on_line(times)
         last_begun = waits.start.searchsorted(moments, side="right") - 1
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
         # Index -1, for no wait, takes the -1 that is appended.
-        waiting[places] = np.append(waits.rows, -1)[innermost_wait]
+        waiting[calls] = np.append(waits.rows, -1)[innermost_wait]
 
     return waiting

@@ -112,12 +112,15 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """
         if not self.ranks or not self.bytes or not self.fastest_ns:
             return None
+
         factor = bus_factor(self.name, self.ranks)
         if not factor:
             return None
+
         bus_bytes = self.bytes * factor
         lowest = bus_bytes * 1e9 / self.total_ns
         highest = bus_bytes * 1e9 / self.fastest_ns
+
         return lowest, highest
 
     @property
@@ -161,6 +164,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     kernels = _kernel_sizes(facts.trace, rows)
     waiting = _waiting(facts.trace, rows, kernels)
     transfers = []
+
     for kind_index, kind in enumerate(kernels.kinds):
         of_kind = np.flatnonzero(kernels.kind == kind_index)
         dur_ns = facts.trace.dur[rows[of_kind]]
@@ -200,6 +204,7 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
         else:
             name = trace.name_of(int(rows[kernel]))
             kind = TransferKind(_collective_by_kernel(name))
+
         kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
 
     bytes_of_collective = [collective.bytes for collective in collectives.told]
@@ -231,6 +236,7 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     explained_by_bytes_ns = dur_ns - unexplained_ns
     is_by_bytes = ~has_equals & (unexplained_ns > 0)
     is_by_bytes &= dur_ns >= FAR_LONGER * explained_by_bytes_ns
+
     return _Waiting(
         ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
         is_by_bytes=is_by_bytes,
@@ -345,6 +351,7 @@ def _collective_by_kernel(name: str) -> str:
     text = name
     if kernel is not None:
         text = kernel.collective or kernel.short or name
+
     return printable(text[:_MAX_NAME_CHARACTERS])
 
 
@@ -356,13 +363,13 @@ def needs_group_names(kinds: Sequence[Transfers]) -> bool:
     named_groups = {kind.group for kind in kinds if kind.group}
     if len(named_groups) > 1:
         return True
+
     without_groups = {(kind.name, kind.dtype) for kind in kinds}
     return len(without_groups) < len(kinds)
 
 
 def kind_text(kind: Transfers, with_group: bool) -> str:
-    """Format a kind with its number of transfers: `15 all_reduce`, or `15 all_reduce
-    (dp)`."""
+    """Format a kind with its number of transfers: `15 all_reduce (dp)`."""
     transfers = count(len(kind.rows))
     if with_group and kind.group:
         return f"{transfers} {kind.name} ({kind.group})"
@@ -383,6 +390,7 @@ def moved_bytes_text(kind: Transfers) -> str:
     bandwidth = _bandwidth_text(kind)
     if not bandwidth:
         return f" ({amount})"
+
     return f" ({amount}, {bandwidth})"
 
 
@@ -394,8 +402,10 @@ def _bandwidth_text(kind: Transfers) -> str:
     bounds = kind.bus_bytes_per_s
     if bounds is None:
         return ""
+
     lowest = quantity(bounds[0], "B/s", 3)
     highest = quantity(bounds[1], "B/s", 3)
     if kind.is_range and lowest != highest:
         return f"{lowest} to {highest} of bus bandwidth"
+
     return f"at least {lowest} of bus bandwidth"

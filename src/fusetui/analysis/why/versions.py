@@ -45,8 +45,10 @@ BASE_TIME_SINCE: Final[Version] = (2, 3)
 
 @memo()
 def oldest_version(trace: Trace) -> Version:
-    """Return the oldest version that can have recorded the trace; (0, 0) if nothing
-    tells."""
+    """Return the oldest version that can have recorded the trace.
+
+    It is (0, 0) if nothing tells.
+    """
     if "baseTimeNanoseconds" in trace.keys:
         return BASE_TIME_SINCE
     if any(OF_DYNAMO.search(name) for name in trace.names):
@@ -70,6 +72,7 @@ def with_versions(remedy: str, trace: Trace) -> str:
     for name, since in SINCE.items():
         if name in remedy and since > known:
             needed[name] = since
+
     if not needed:
         return remedy
 
@@ -77,4 +80,5 @@ def with_versions(remedy: str, trace: Trace) -> str:
     parts = []
     for (major, minor), names in names_by_version.items():
         parts.append(f"torch {major}.{minor} for {' and '.join(names)}")
+
     return f"{remedy} Needs {', '.join(parts)}."

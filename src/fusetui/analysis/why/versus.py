@@ -125,9 +125,11 @@ def _changes(
     a_ns = totals(devices_a)
     b_ns = totals(devices_b)
     changes = []
+
     for name in ("span", *CLASSES, *IDLE):
         if a_ns[name] or b_ns[name]:
             changes.append(Change(name=name, a_ns=a_ns[name], b_ns=b_ns[name]))
+
     return tuple(changes)
 
 
@@ -174,8 +176,7 @@ class StepNoise(NamedTuple):
     """In the other class of the account that differs most, in ns of a median step."""
 
     def of_mean_ns(self, rule: Rule, mean_ns: float) -> float:
-        """Estimate by how much the mean of a rule over the steps may differ by chance,
-        in ns.
+        """Estimate by how much the mean of a rule may differ by chance, in ns.
 
         The length of the steps differs, and the class of time that the rule is about.
 
@@ -238,6 +239,7 @@ def compared(
         else:
             side_a = _side(rule, a, b, 0, None)
             side_b = _side(rule, b, a, 0, None)
+
         comparisons.append(_compared(rule.id, side_a, side_b, per_step))
 
     return tuple(sorted(comparisons, key=_by_difference))
@@ -270,6 +272,7 @@ def _side(
     counted_steps = steps
     if rule.of_kernels:  # such rules leave out the first steps
         counted_steps -= why._left_out
+
     divisor = max(1, counted_steps)
 
     findings = [finding for finding in why.findings if finding.rule == rule.id]
@@ -337,6 +340,7 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
         class_ns = np.array([total_ns[name] for total_ns in totals_of_steps])
         low_share, high_share = np.quantile(class_ns / span_ns, USUAL)
         differences_ns[name] = float((high_share - low_share) * median_ns)
+
     idle_ns = differences_ns.pop("idle")
 
     return StepNoise(
@@ -355,6 +359,7 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
         status = "unknown"
     elif differs and not (a.is_there and b.is_there):
         status = "gone" if a.is_there else "new"
+
     return Compared(
         rule=rule,
         status=status,

@@ -134,6 +134,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
         work_end=trace.end[np.concatenate(events_of_steps)],
         step_of_work=np.repeat(np.arange(len(steps)), counts),
     )
+
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
@@ -146,6 +147,7 @@ def _hold_the_work(trace: Trace, steps: Steps) -> bool:
     device = trace.process_of_track[trace.track[events]]
     busy_ns = 0
     in_steps_ns = 0
+
     for device_index in distinct(device).tolist():
         of_device = events[device == device_index]
         busy = union(trace.start[of_device], trace.end[of_device])
@@ -195,6 +197,7 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
     """
     if not steps.printed:
         return False
+
     first_number = 0 if steps.by == PROFILED else 1
     return steps.numbers[0] > first_number
 
@@ -224,6 +227,7 @@ def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     later_steps = len(steps) - 1
     recurs = 2 * calls_after >= calls_in_first * later_steps
     is_steady: Flags = is_after_first | recurs[name]
+
     return is_steady
 
 
@@ -248,6 +252,7 @@ def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
     is_early_name[name[~is_late]] = True
     repeats_early_call = is_late & is_early_name[name]
+
     return is_once & ~repeats_early_call
 
 
@@ -259,6 +264,7 @@ def _second_half_ns(trace: Trace) -> int:
     launched_ns = _launch_times(trace)
     if not len(launched_ns):
         return FOREVER
+
     middle = len(launched_ns) // 2
     return int(launched_ns[middle])
 
@@ -289,6 +295,7 @@ def _goes_on(trace: Trace, calls: Rows) -> Flags:
     goes_on: Flags = (early_calls > 0) & (late_calls > 0)
     goes_on &= late_calls >= OFTEN * late_events
     goes_on &= late_ns >= GOES_ON * all_ns
+
     return goes_on
 
 
@@ -325,6 +332,7 @@ def warm_up(
         cover = union(slices.start[is_launching], slices.end[is_launching])
         if not slices.with_waits:
             cover = without(cover, waiting)
+
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
         claimed = joined(claimed, cover)
 
@@ -367,6 +375,7 @@ def _one_time_slices(
     if len(steps) > 1:
         is_in_first_step = trace.start[compiling] < steps.start[1]
         yield _slices(trace, "compilation", compiling[is_in_first_step])
+
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[only_once(trace, steps, allocations)]
@@ -525,6 +534,7 @@ def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
     """
     if len(steps) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
+
     recurs: Flags = trace.start[searches] >= steps.start[1]
     return recurs
 
@@ -568,6 +578,7 @@ def _first_launches(trace: Trace) -> Rows:
     first_calls = calls[first]
     is_long = trace.dur[first_calls] > LONG_NS
     launches = distinct(first_calls[is_long])
+
     return launches[~graph_calls(trace)[launches]]
 
 
@@ -594,6 +605,7 @@ def _first_ops(trace: Trace) -> Rows:
         trace.name[candidates], trace.dur[candidates], single=False
     )
     first_ops = candidates[first]
+
     return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
 
 
@@ -627,4 +639,5 @@ def _much_longer_firsts(
     is_much_longer = length_ns[first] >= TIMES * longest_later_ns
     if not single:
         is_much_longer &= counts > 1
+
     return first[is_much_longer]

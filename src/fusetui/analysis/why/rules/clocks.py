@@ -62,6 +62,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 
     low_mhz = round(np.median(clock[slower.kernels]))
     high_mhz = round(np.median(slower.highest_mhz))
+
     yield Claim(
         text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
         f"estimated {share_of_work(facts, at_stake_ns)} longer at a lower SM clock: "
@@ -95,6 +96,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     power = over_kernels(kernels, POWER)
+
     for device in kernels.devices:
         capped = _capped_kernels(kernels, device, clock, power)
         if capped is None:
@@ -103,6 +105,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
         at_stake_ns = _cost_of_clock_ns(kernels, capped, clock)
         usual_mhz = round(float(np.median(clock[capped.is_capped])))
         share = percent(capped.ns, capped.measured_ns)
+
         yield Claim(
             text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
             f"{share} of its compute time. Its median SM clock was then "
@@ -115,8 +118,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
 
 
 class _CappedKernels(msgspec.Struct, frozen=True, eq=False):
-    """The kernels of one device that ran at its highest power and below its highest
-    clock."""
+    """The kernels of a device that ran at its highest power and a lowered clock."""
 
     is_capped: Flags
     """Which kernels they are; one flag per kernel."""
@@ -178,6 +180,7 @@ def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -
     lost_share = 1 - clock[capped.is_capped] / capped.fastest_mhz
     lost_ns = kernels.effective_ns[capped.is_capped] * lost_share
     lost_ns *= capped.ns / max(kernels.total_ns(capped.is_capped), 1)
+
     return int(lost_ns.sum())
 
 
@@ -194,6 +197,7 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
     means = np.full(len(kernels.rows), np.nan)
     pids = [track.pid for track in trace.tracks] or [None]
     pid_of_track = np.array(pids, dtype=object)
+
     for counter in device_counters(trace):
         if counter.kind != kind:
             continue
@@ -241,6 +245,7 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     group = _same_launches(kernels, compared)
     by_group = np.argsort(group, kind="stable")
     edges = [0, *np.cumsum(np.bincount(group)).tolist()]
+
     for first, after_last in pairwise(edges):
         members = by_group[first:after_last]
         runs = compared[members]
@@ -260,14 +265,14 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
 
 
 def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
-    """Number kernels so that those with the same name, shapes, blocks and device are
-    equal.
+    """Give kernels with the same name, shapes, blocks and device one number.
 
     Args:
         indices: The kernels, as indices into Kernels.
     """
     if not len(indices):
         return indices
+
     columns = (
         kernels.trace.name[kernels.rows[indices]],
         kernels.job_indices[indices],
@@ -304,6 +309,7 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     longer_ns = took_ns - np.median(took_ns[is_fast])
     explained_ns = took_ns * (1 - clock / highest_mhz)
     lost_ns = np.maximum(np.minimum(longer_ns, explained_ns), 0)
+
     return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
@@ -327,6 +333,7 @@ def follows(took_ns: Int64s, clock: Floats) -> bool:
     # t^2 >= CERTAIN_T^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
     unexplained = 1 - rho * rho
     is_certain = rho * rho * degrees_of_freedom >= CERTAIN_T**2 * unexplained
+
     return rho < 0 and is_certain
 
 

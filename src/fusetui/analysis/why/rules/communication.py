@@ -88,8 +88,7 @@ MAY_MOVE_MORE: Final = (
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
-    """Report the time in which communication runs and no compute, by kinds of
-    transfers.
+    """Report the time in which communication runs without compute.
 
     All of that time is at stake. The remedy depends on what takes most of it: one very
     long transfer, waiting for other ranks, or exchanges.
@@ -97,6 +96,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
+
     times = _exposed_time(kernels, kernels.communicates)
     if times.exposed_ns <= 0:
         return
@@ -108,6 +108,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
     rows = kernels.rows[kernels.communicates]
+
     yield Claim(
         text=f"Communication runs {share_of_span(facts, times.exposed_ns)} without compute beside "
         f"it ({hidden} of it is hidden): "
@@ -123,8 +124,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
 def _dominating(
     facts: Facts, exposed_ns: Int64s, least_ns: float
 ) -> LongTransfer | None:
-    """Return the one transfer that takes most of the exposed time, None if there is
-    none.
+    """Return the one transfer that takes most of the exposed time, if any.
 
     It takes far longer than others of its kind.
 
@@ -164,6 +164,7 @@ def _exposed_remedy(
         return NO_COMPUTE
     if _exchanged_ns(kinds, exposed_ns) >= least_ns:
         return EXCHANGED
+
     return None
 
 
@@ -180,6 +181,7 @@ def _exposed_of_each(facts: Facts) -> Int64s:
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     communicates = kernels.communicates
     exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
+
     return exposed_ns
 
 
@@ -209,6 +211,7 @@ def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
     with_group = needs_group_names(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
     texts = []
+
     for kind in shown:
         name = kind_text(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
@@ -251,6 +254,7 @@ def _waiting(facts: Facts) -> str:
     measures = []
     if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
         measures.append("the fastest of equal transfers")
+
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
         measures.append("what the bytes of a transfer explain")
     return (
@@ -284,6 +288,7 @@ def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
     for kind in kinds:
         if kind.name in EXCHANGES:
             total_ns += int(exposed_ns[kind.rows].sum())
+
     return total_ns
 
 
@@ -350,8 +355,11 @@ class ExposedTime(NamedTuple):
 
 
 def _exposed_time(kernels: Kernels, mask: Flags) -> ExposedTime:
-    """Measure how long the selected kernels run without compute beside them, and with
-    it."""
+    """Measure how long kernels run without compute beside them, and with it.
+
+    Args:
+        mask: True for these kernels.
+    """
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
@@ -404,6 +412,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     with_group = needs_group_names(transfers_of(facts))
     kinds_text = ", ".join(_small_kind(kind, with_group) for kind in small_kinds)
     lacks_sizes = any(kind.bytes is None for kind in small_kinds)
+
     yield Claim(
         text=f"Many small collectives run {share_of_span(facts, at_stake_ns)} without compute "
         f"beside them: {kinds_text}. "
@@ -422,10 +431,11 @@ def _is_small(kind: Transfers) -> bool:
     A size that is not known does not count against that: the kernels of some libraries
     do not record it.
     """
-    number = len(kind.rows)
-    is_frequent = number >= MIN_COLLECTIVES
+    transfer_count = len(kind.rows)
+    is_frequent = transfer_count >= MIN_COLLECTIVES
     is_short = kind.median_ns <= SHORT_NS
-    has_few_bytes = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
+    has_few_bytes = kind.bytes is None or kind.bytes <= SMALL_BYTES * transfer_count
+
     return is_frequent and is_short and has_few_bytes
 
 
@@ -438,6 +448,7 @@ def _small_kind(kind: Transfers, with_group: bool) -> str:
     text = kind_text(kind, with_group)
     if kind.dtype:
         text += f" of {kind.dtype}"
+
     text += f" of {duration(kind.median_ns)} (the median)"
     if kind.bytes:
         text += f", {size(kind.bytes // len(kind.rows))} each on average"
@@ -458,8 +469,7 @@ MIN_RUNS: Final = 5
     of_kernels=True,
 )
 def overlap_tax(facts: Facts) -> Iterator[Claim]:
-    """Report how much longer kernels take beside communication than the same jobs
-    alone.
+    """Report how much longer kernels take beside communication than alone.
 
     What single kernels take longer is added up; some may take less. There is no claim
     where no job has enough kernels of both sorts, or if they take no longer.
@@ -595,6 +605,7 @@ def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
     are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
     subject = "A transfer between ranks" if are_transfers else "A collective"
     lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
+
     return Claim(
         text=f"{subject} runs on the CPU for {share_of_recording(facts, running.ns)}: "
         f"{_frequent_names(facts, rows)}. {lasts_until}",
@@ -603,10 +614,13 @@ def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
 
 
 def _frequent_names(facts: Facts, rows: Rows) -> str:
-    """Name the MAX_NAMES most frequent names of rows: `12 gloo:all_reduce, 3
-    gloo:broadcast`."""
+    """Name the MAX_NAMES most frequent names of some rows.
+
+    An example is `12 gloo:all_reduce, 3 gloo:broadcast`.
+    """
     names = Counter(facts.trace.name_of(row) for row in rows.tolist())
     texts = []
-    for name, number in names.most_common(MAX_NAMES):
-        texts.append(f"{count(number)} {printable(name)}")
+    for name, frequency in names.most_common(MAX_NAMES):
+        texts.append(f"{count(frequency)} {printable(name)}")
+
     return ", ".join(texts)

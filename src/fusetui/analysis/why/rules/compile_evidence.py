@@ -60,6 +60,7 @@ def why_compiled(facts: Facts) -> CompileEvidence:
     for compilation in answer.compilations:
         if compilation.in_recording is not False and not compilation.backward:
             recorded.append(compilation)
+
     repeated = [compilation for compilation in recorded if compilation.guards]
     if not repeated:
         return NO_EVIDENCE
@@ -70,6 +71,7 @@ def why_compiled(facts: Facts) -> CompileEvidence:
     else:
         guard_text = repeated[0].guards[0].text
         function = repeated[0].function
+
     words = " ".join(guard_text.split())
 
     text = (
@@ -123,6 +125,7 @@ def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
         breaks_told += 1
         between_ns = int(times_between(regions, rows).sum())
         reason = printable(graph_break.reason.rstrip("."))
+
         yield Claim(
             text=f"Graph break at {_position_text(graph_break)}: {reason}. The recording "
             f"passes it {plural(len(rows), 'time')}, with {duration(between_ns)} between the two "

@@ -75,6 +75,7 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     names = longest(trace, times.ops)
     names += longest(trace, times.functions)
     names += longest(trace, times.waits, with_caller=True)
+
     return sorted(names, key=lambda named: -named.share.ns)
 
 
@@ -120,6 +121,7 @@ def _mostly(facts: Facts, cover: Cover) -> str:
         share = named.share
         if share.ns >= least_ns and not ITSELF.search(share.name):
             return f", {duration(share.ns)} of it in {share.name}"
+
     return ""
 
 
@@ -150,6 +152,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     outer = _without_inner(trace, rows)
     calls = plural(len(outer), "call")
     s = "s" if len(outer) == 1 else ""
+
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
         f"({_names(facts, outer)}) take{s} {share_of_recording(facts, cover.ns)}. On a GPU, each "
@@ -196,6 +199,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
 
     calls = plural(len(rows), "call")
     wait = "waits" if len(rows) == 1 else "wait"
+
     yield Claim(
         text=f"CPU threads wait {share_of_recording(facts, cover.ns)} in {calls} that "
         f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
@@ -235,6 +239,7 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
 
         evidence = compile_evidence.why_compiled(facts)
         compiling = share_of_recording(facts, cover.ns)
+
         yield Claim(
             text=f"torch.compile or Triton compiles for {compiling}"
             f"{_compilations(facts)}.{evidence.text}",
@@ -243,6 +248,7 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
             remedy=evidence.remedy,
             why_likely=_profiled(facts),
         )
+
     yield from graph_breaks(facts)
 
 
@@ -297,6 +303,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     """
     if facts.devices:
         return
+
     thread = _main_thread(facts)
     if thread is None:
         return
@@ -342,6 +349,7 @@ def _main_thread(facts: Facts) -> int | None:
     busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
     if not total_ns:
         return None
+
     return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
 
 
@@ -533,6 +541,7 @@ def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
     waits = waits.only(~is_collective & ~is_of_profiler)
+
     for named in longest(facts.trace, waits, with_caller=True)[:1]:
         yield _hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
@@ -548,6 +557,7 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
     has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if has_counters and has_launches:
         return ops.only(trace.role[ops.rows] != Role.CALL)
+
     return ops
 
 

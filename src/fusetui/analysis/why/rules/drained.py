@@ -74,6 +74,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     calls = gaps.call[gaps.runs_dry]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
+
     yield Claim(
         text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
         f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
@@ -98,8 +99,10 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def runs_dry(self) -> Rows:
-        """Return the indices of the gaps with a call: each is a time that a queue ran
-        dry."""
+        """Return the gaps with a call: each is a time that a queue ran dry.
+
+        They are indices of gaps, ascending.
+        """
         return np.flatnonzero(self.call >= 0)
 
 
@@ -151,6 +154,7 @@ def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     first_gap_of_device = device.searchsorted(device)
     is_edge_of_device = last_edge >= first_gap_of_device
     is_in_run: Flags = is_edge_of_device & begins[last_edge]
+
     return is_in_run
 
 
@@ -164,6 +168,7 @@ def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
     runs_dry = gaps.runs_dry
     time_of_gap = np.searchsorted(runs_dry, behind, side="right") - 1
     late_ns = facts.late_host_ns.sum(axis=0)
+
     return summed(time_of_gap, late_ns[behind], len(runs_dry))
 
 
@@ -200,6 +205,7 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
     saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
     lead_ns = 0
     current_sequence = -1
+
     for time in np.argsort(waits.sequence, kind="stable").tolist():
         if waits.sequence[time] != current_sequence:
             current_sequence = int(waits.sequence[time])
@@ -227,6 +233,7 @@ def _calls_to_change(
     runs_dry = gaps.runs_dry[is_needed]
     launch_before = waits.launch_before[is_needed]
     also_waiting = _calls_that_wait(facts, runs_dry, launch_before)
+
     return distinct(np.append(gaps.call[runs_dry], also_waiting))
 
 
@@ -250,6 +257,7 @@ def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
     time = np.arange(len(saved_ns))
     is_before_such = time < last_such_time[waits.sequence]
     saves_later: Flags = is_before_such & (waits.ns > saved_ns)
+
     return saves_later
 
 
@@ -285,6 +293,7 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
     op = int(ns_of_op.argmax()) - 1
     if op < 0:
         return text
+
     return f"{text} ({frame_text(trace.name_of(op))})"
 
 
@@ -302,6 +311,7 @@ def _without_preparation(facts: Facts, calls: Rows) -> Rows:
     is_in_warm_up = is_call & (facts.warm_up_cover.place_of(start_ns) >= 0)
     prepares = is_in_warm_up | facts.is_set_up_gap
     without_preparation: Rows = np.where(prepares, -1, calls)
+
     return without_preparation
 
 
@@ -344,6 +354,7 @@ def _last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
     start = np.append(slices.start, -FOREVER)
     rows = np.append(slices.rows, -1)
     last = slices.start.searchsorted(before) - 1
+
     return np.where(start[last] > after, rows[last], -1)
 
 
@@ -380,6 +391,7 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
     other_waiting_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+
     return Waits(
         ns=_waiting_ns(facts, tracks, since_ns, until_ns),
         sequence=order.sequences(begins=other_waiting_ns > 0),
@@ -450,6 +462,7 @@ class _GapOrder(msgspec.Struct, frozen=True, eq=False):
         begins_sequence = self.is_first | begins[self.by_group]
         sequence = np.empty(len(begins), dtype=np.int64)
         sequence[self.by_group] = np.cumsum(begins_sequence) - 1
+
         return sequence
 
 
@@ -512,6 +525,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     pair_of_gap = _pair_of_threads(trace, idle.launch[gaps])
     pair_of_wait = _pair_of_threads(trace, waits_in_gaps)
     is_of_pair = pair_of_wait == np.repeat(pair_of_gap, counts)
+
     return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
 
 
@@ -579,6 +593,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
         is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
         ahead = np.concatenate(([0], np.cumsum(is_ahead)))
+
         return cls(time=start, ahead=ahead)
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
@@ -591,4 +606,5 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         after_last = np.searchsorted(self.time, end, side="right")
         first = np.searchsorted(self.time, begin)
         was_ahead: Flags = self.ahead[after_last] > self.ahead[first]
+
         return was_ahead

@@ -71,17 +71,19 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     is_far = _are_far_from_bound(kernels)
     if is_far.any():
         is_far &= ~claimed_by(facts, *CAUSES)
+
     taken_ns = kernels.total_ns(is_far)
     if not taken_ns:
         return
 
     least_ns = int(kernels.bounded.bound_ns[is_far].sum())
-    number = int(is_far.sum())
-    reaches = "reaches" if number == 1 else "reach"
-    shapes = "its shape" if number == 1 else "their shapes"
+    kernel_count = int(is_far.sum())
+    reaches = "reaches" if kernel_count == 1 else "reach"
+    shapes = "its shape" if kernel_count == 1 else "their shapes"
     spared_ns = kernels.bounded.at_stake_ns[is_far]
+
     yield Claim(
-        text=f"{plural(number, 'kernel')} {reaches} an estimated "
+        text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
         f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
         f"{share_of_work(facts, taken_ns)}{_longest_name(facts, is_far)}.",
         at_stake_ns=taken_ns - least_ns,
@@ -103,6 +105,7 @@ def _are_far_from_bound(kernels: Kernels) -> Flags:
     is_far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
     is_far &= ~kernels.tried & kernels.alone
     is_far &= taken_ns >= SHORTEST_NS
+
     return is_far & _do_work_of_kinds(kernels, _KINDS)
 
 
@@ -124,11 +127,12 @@ def _longest_name(facts: Facts, mask: Flags) -> str:
     if int(mask.sum()) == 1:
         return f": {dominant.short_name}"
 
-    number = count(int(dominant.has_name.sum()))
+    run_count = count(int(dominant.has_name.sum()))
     taken_ns = kernels.total_ns(dominant.has_name)
     least_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
     reached = percent(least_ns, taken_ns)
-    kernels_text = f"{number} x {dominant.short_name}"
+    kernels_text = f"{run_count} x {dominant.short_name}"
+
     return f". Most of that is {kernels_text}: {duration(taken_ns)} at {reached}"
 
 
@@ -146,14 +150,18 @@ def _remedy(facts: Facts, is_far: Flags) -> str:
     ways = []
     if any(_has_odd_sizes(amount) for amount in amounts):
         ways.append(f"sizes that are multiples of {TILE_MULTIPLE}")
+
     if _has_other_layouts(facts, is_far):
         ways.append("the memory format channels_last")
+
     if "attention" in kinds:
         ways.append(
             "another backend of attention{torch2: (torch.nn.attention.sdpa_kernel)}"
         )
+
     if kinds & {"softmax", "norm"}:
         ways.append("contiguous inputs")
+
     if kinds & {"matmul", "conv"}:
         ways.append(LIBRARIES)
 
@@ -178,6 +186,7 @@ def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
     convolutions = mask & _do_work_of_kinds(kernels, frozenset({"conv"}))
     name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
     names = [facts.trace.names[index] for index in name_indices.tolist()]
+
     return any(not _NHWC.search(name) for name in names)
 
 
@@ -216,11 +225,12 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
         return
 
     least_ns = int(kernels.bounded.bound_ns[is_old].sum())
-    number = int(is_old.sum())
-    reaches = "reaches" if number == 1 else "reach"
+    kernel_count = int(is_old.sum())
+    reaches = "reaches" if kernel_count == 1 else "reach"
     spared_ns = kernels.bounded.at_stake_ns[is_old]
+
     yield Claim(
-        text=f"{counted_subject(number, 'kernel', 'take', _OLD)} {share_of_work(facts, taken_ns)} "
+        text=f"{counted_subject(kernel_count, 'kernel', 'take', _OLD)} {share_of_work(facts, taken_ns)} "
         f"and {reaches} {percent(least_ns, taken_ns)} of the attainable "
         f"rate{_longest_name(facts, is_old)}. Others of the same type in this trace are built for "
         "this one.",
@@ -241,12 +251,12 @@ def _common_generation(facts: Facts) -> int | None:
     majors = {_native_capability(properties) for properties in devices}
     if len(majors) != 1:
         return None
+
     return majors.pop()
 
 
 def _built_earlier(kernels: Kernels, major: int) -> Flags:
-    """Tell which kernels were built for an earlier generation than others of their
-    type.
+    """Tell which kernels were built for an earlier generation than others.
 
     Args:
         major: The major compute capability of the device, for which others of the same
@@ -259,12 +269,12 @@ def _built_earlier(kernels: Kernels, major: int) -> Flags:
     is_of_device = kernels.flags(lambda kernel: _built_for(kernel) == major)
     dtypes = _dtype_indices(kernels)
     has_newer = np.isin(dtypes, dtypes[is_of_device])
+
     return is_earlier & has_newer
 
 
 def _slow_by_arithmetic(kernels: Kernels) -> Flags:
-    """Tell which kernels are bound by arithmetic and take FAR_TIMES their bound or
-    more.
+    """Tell which kernels are bound by arithmetic and take far too long.
 
     They run alone on the device. Kernels whose tensors are not aligned are left out:
     there are no others for such tensors. One flag per kernel.
@@ -274,6 +284,7 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     is_slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
     is_slow &= kernels.alone & ~kernels.tried
     is_slow &= ~kernels.flags(is_unaligned)
+
     return is_slow
 
 
@@ -309,6 +320,7 @@ def _built_for(kernel: KernelName) -> int:
     match = _SM.match(kernel.arch or "")
     if match is None:
         return 1_000
+
     major = int(match[1])
     return _NATIVE.get(major, major)
 
@@ -322,6 +334,7 @@ def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     trace = kernels.trace
     index_of_dtype: dict[str | None, int] = {}
     dtype_of_name = np.zeros(len(trace.names), dtype=np.int64)
+
     for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = role_of_kernel(trace.names[name]).decoded
         dtype = None
@@ -364,6 +377,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
     name = printable(short_name(facts.trace.name_of(longest_row)))
     products = plural(int(has_tail.sum()), "product")
+
     yield Claim(
         text="The last wave of tiles is mostly empty in "
         f"{products} of {share_of_work(facts, kernels.total_ns(has_tail))}: "
@@ -408,4 +422,5 @@ def _waves_with_empty_last(job: KernelJob) -> float | None:
     is_mostly_empty = tiles.last_wave_empty > MOSTLY_EMPTY
     if job.limits.bound == "compute" and has_few_waves and is_mostly_empty:
         return tiles.waves
+
     return None

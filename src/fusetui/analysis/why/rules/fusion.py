@@ -81,9 +81,9 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
 
 def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
     """Tell which kernels are in any of some runs; one flag per kernel."""
-    number = len(kernels.rows)
-    is_inside = np.zeros(number, dtype=np.bool_)
-    is_inside[kernels.stream_order] = inside_of(runs.begin, runs.end, number)
+    kernel_count = len(kernels.rows)
+    is_inside = np.zeros(kernel_count, dtype=np.bool_)
+    is_inside[kernels.stream_order] = inside_of(runs.begin, runs.end, kernel_count)
     return is_inside
 
 
@@ -107,6 +107,7 @@ def _described(facts: Facts, runs: Runs) -> str:
     _, longest_ns = modules[longest]
     if 2 * longest_ns > taken_ns:
         text += f", most of it in {longest}"
+
     return text
 
 

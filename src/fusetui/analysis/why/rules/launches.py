@@ -115,6 +115,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     claimed_by_others = joined(facts.explained_cover, _cover_of_other_work(facts))
     free_time = without(_time_that_counts(facts), claimed_by_others)
+
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
         f"kernel{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
@@ -148,6 +149,7 @@ def _obstacle_first(facts: Facts) -> str | None:
     has_graphs = "graphs" in tags or "nvidia" in tags
     if "serving" in tags or not has_graphs:
         return None
+
     obstacle = graph_obstacle(facts)
     if obstacle is None:
         return None
@@ -176,6 +178,7 @@ def _where(obstacle: GraphObstacle) -> str:
         return f"{where} in {count(obstacle.steps)} of {all_steps}"
     if obstacle.steps > 1:
         return f"{where} in each of {plural(obstacle.steps, 'step')}"
+
     return where
 
 
@@ -195,6 +198,7 @@ def _time_that_counts(facts: Facts) -> Cover:
     first_work = kernels if len(kernels) else events
     begin_ns = trace.start[first_work].min(keepdims=True)
     end_ns = trace.end[events].max(keepdims=True)
+
     return Cover(begin_ns, end_ns)
 
 
@@ -216,6 +220,7 @@ def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     present = [activity for activity in words if ns_of_activity[activity]]
     longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
     texts = []
+
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
@@ -234,6 +239,7 @@ def _words(facts: Facts) -> dict[ThreadActivity, str]:
     has_ops = (facts.trace.role == Role.OP).any()
     if not has_ops:
         words[ThreadActivity.ANNOTATION] = "in annotations"
+
     return words
 
 
@@ -286,6 +292,7 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     )
     if not names:
         return ""
+
     return f". Among modules, longest in {' and '.join(text for text, _ in names)}"
 
 
@@ -312,6 +319,7 @@ def unseen_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
             f"Record the CPU too (activities={activities}, with_stack=True for Python frames), to "
             "see what it did."
         )
+
     return f"Record with {recorded_with('with_stack=True', writer)}, or put {marks}"
 
 
@@ -397,6 +405,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     computing_remedy = _computing_remedy(facts, at_stake_ns)
     claimed_by_others = joined(facts.explained_cover, _allocating_cover(facts))
     free_time = without(_cover_of_other_work(facts), claimed_by_others)
+
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
         f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
@@ -437,6 +446,7 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     names = facts.trace.name[rows[computes]]
     longest_name = int(np.bincount(names, ns[computes]).argmax())
     op = facts.trace.names[longest_name]
+
     return f"{instead_of_computing(op)} {NO_LAUNCHES}"
 
 
@@ -455,6 +465,7 @@ def instead_of_computing(op: str) -> str:
         how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
     else:
         how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
+
     return f"{subject} computes on the CPU: {how}."
 
 
@@ -487,6 +498,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     calls = idle.launch[is_slow]
     heaviest = heaviest_rows(calls, slow_ns)
     calls_text = _slow_calls(facts.trace, calls, heaviest[0])
+
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {calls_text}.",
         at_stake_ns=at_stake_ns,
@@ -508,6 +520,7 @@ def _slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
     longest = duration(int(trace.dur[calls].max()))
     if len(calls) == 1:
         return f"one launch call of {longest}, {name}"
+
     return (
         f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
         f"mostly {name}"
@@ -585,6 +598,7 @@ def _gaps_between_ns(facts: Facts, kernels: Rows) -> int:
     is_between = np.isin(idle.event, kernels) & np.isin(idle.before, kernels)
     is_between &= ~_ends_with_slow_launch(facts)
     gap_ns = idle.end - idle.begin
+
     return int(gap_ns[is_between].sum())
 
 
@@ -616,6 +630,7 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
 
     gaps = int(np.count_nonzero(is_switch))
     mean_ns = round(at_stake_ns / gaps)
+
     yield Claim(
         text=f"Switching from kernel to kernel takes {share_of_span(facts, at_stake_ns)}: "
         f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
@@ -657,23 +672,23 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
 
     # One region of the program (an annotation or module) is one call of an optimizer.
     calls = len(distinct(kernels.module[of_one_parameter]))
-    number = int(of_one_parameter.sum())
-    if number < MIN_OPTIMIZER_KERNELS * max(1, calls):
+    kernel_count = int(of_one_parameter.sum())
+    if kernel_count < MIN_OPTIMIZER_KERNELS * max(1, calls):
         return
-    if 2 * number < np.count_nonzero(of_optimizer):
+    if 2 * kernel_count < np.count_nonzero(of_optimizer):
         return
 
     taken_ns = kernels.total_ns(of_one_parameter)
     idle_ns = _idle_before_ns(facts, kernels.rows[of_one_parameter])
     with_gaps_ns = taken_ns + idle_ns
-    are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
+    are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * kernel_count
     if not are_short or with_gaps_ns < LEAST_SHARE * facts.span_ns:
         return
 
-    kernels_per_call = count(round(number / calls))
+    kernels_per_call = count(round(kernel_count / calls))
     yield Claim(
         text=f"Each optimizer call launches {kernels_per_call} kernels of "
-        f"{duration(round(taken_ns / number))} on average, parameter by parameter. With the "
+        f"{duration(round(taken_ns / kernel_count))} on average, parameter by parameter. With the "
         f"gaps before them, they take {share_of_span(facts, with_gaps_ns)}, "
         f"{percent(idle_ns, with_gaps_ns)} of it idle.",
         kernels=of_one_parameter,

@@ -70,8 +70,9 @@ def recompute(facts: Facts) -> Iterator[Claim]:
     is_repeated = kernels.credit.recompute & kernels.is_kernel
     taken_ns = kernels.total_ns(is_repeated)
     if taken_ns:
-        number = int(is_repeated.sum())
-        runs = counted_subject(number, "kernel", "run", " of the forward pass")
+        kernel_count = int(is_repeated.sum())
+        runs = counted_subject(kernel_count, "kernel", "run", " of the forward pass")
+
         yield Claim(
             text=f"{runs} once more in the backward pass, for {share_of_span(facts, taken_ns)}"
             f"{most_module(kernels, is_repeated)}.",
@@ -158,6 +159,7 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
 
     if len(all_ids) == len(peaks) == 1:
         return {all_ids[0]: peaks[0]}
+
     raise CannotTellError(
         "which GPU each memory event is about", "one GPU for each process"
     )
@@ -200,6 +202,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
 
     if kernels.total_ns(copies):
         yield _claim_about_copies(facts, copies)
+
     yield from _pageable(facts)
 
 
@@ -257,11 +260,11 @@ def _counted(kinds: NDArray[np.int8]) -> str:
     """Count the copies of each CopyKind: `12 casts, 3 copies and 1 concatenation`."""
     texts = []
     for kind, name in _KIND_NAMES.items():
-        number = int(np.count_nonzero(kinds == kind))
-        if number == 1:
+        copy_count = int(np.count_nonzero(kinds == kind))
+        if copy_count == 1:
             texts.append(f"1 {name}")
-        elif number:
-            texts.append(f"{count(number)} {_KIND_PLURALS[kind]}")
+        elif copy_count:
+            texts.append(f"{count(copy_count)} {_KIND_PLURALS[kind]}")
 
     if len(texts) == 1:
         return texts[0]
@@ -284,6 +287,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
         JOINS: (CopyKind.JOIN,),
     }
     remedies = []
+
     for remedy, helped_kinds in kinds_of_remedy.items():
         if kernels.total_ns(copies & np.isin(kinds, helped_kinds)) >= least_ns:
             remedies.append(remedy)
@@ -298,8 +302,7 @@ def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
 
 
 def _launched_from(facts: Facts, copies: Flags) -> str:
-    """Name the op and the kind of module with more than half of the time of some
-    copies.
+    """Name the op and the kind of module with most of the time of some copies.
 
     The text is `, most of it in aten::clone, and in Attention`. It is "" without both.
     """
@@ -328,6 +331,7 @@ def _sets_up(facts: Facts, copies: Flags) -> bool:
     """
     if len(facts.steps):
         return False
+
     kernels = facts.kernels
     first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
     return bool((kernels.start[copies] < first_kernel_ns).all())
@@ -344,6 +348,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     copies = _memcpy(kernels, PAGEABLE)
     if _sets_up(facts, copies):
         return
+
     at_stake_ns = _without_kernels_ns(kernels, copies)
     if not at_stake_ns:
         return
@@ -353,6 +358,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     is_to_host = trace.matching(rows, TO_HOST.search)
     waits_behind = _waits_behind(facts, calls[is_to_host])
     waits = int(np.count_nonzero(waits_behind >= 0))
+
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
         f"{share_of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
@@ -453,8 +459,9 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
         if not at_stake_ns:
             continue
 
-        number = int(changes.sum())
-        takes = counted_subject(number, "kernel", "take", f" of {library}")
+        kernel_count = int(changes.sum())
+        takes = counted_subject(kernel_count, "kernel", "take", f" of {library}")
+
         yield Claim(
             text=f"{takes} {share_of_work(facts, at_stake_ns)} to change the layout of tensors "
             f"for convolutions{most_module(kernels, changes)}.",

@@ -79,6 +79,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
     if len(missing.calls) <= unlinked_events:
         return
+
     at_stake_ns = _idle_since(facts, missing)
     if not at_stake_ns:
         return
@@ -88,6 +89,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     most_frequent, _ = names.most_common(1)[0]
     lasted_ns = trace.dur[calls]
     lasts = _range_text(int(lasted_ns.min()), int(lasted_ns.max()))
+
     yield Claim(
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
         f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
@@ -99,8 +101,10 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
 
 
 def _range_text(shortest_ns: int, longest_ns: int) -> str:
-    """Format a range of durations: `of 5 us to 2 ms`, or `of 5 us` if both read the
-    same."""
+    """Format a range of durations: `of 5 us to 2 ms`.
+
+    It is `of 5 us` if both read the same.
+    """
     shortest = duration(shortest_ns)
     longest = duration(longest_ns)
     return f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
@@ -131,6 +135,7 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
     missing_since = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
     idle_since = np.maximum(idle.begin, missing_since)
     idle_ns = np.maximum(idle.end - idle_since, 0)
+
     return int(idle_ns.sum())
 
 
@@ -159,6 +164,7 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     is_same_before = thread[before] == thread[candidate]
     is_same_after = thread[after] == thread[candidate]
     is_of_thread = is_same_before & is_same_after
+
     return MissingWork(
         calls=calls[candidate[is_of_thread]], following=calls[after[is_of_thread]]
     )
@@ -174,6 +180,7 @@ def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
     first_inside = with_event.searchsorted(calls)
     after_last_inside = with_event.searchsorted(trace.end_row[calls])
     without: Rows = calls[first_inside == after_last_inside]
+
     return without
 
 
@@ -191,6 +198,7 @@ class _NearestMarks(msgspec.Struct, frozen=True, eq=False):
         index = np.arange(len(has_mark))
         index_or_first = np.where(has_mark, index, -1)
         index_or_last = np.where(has_mark, index, len(has_mark))
+
         return cls(
             before=np.maximum.accumulate(index_or_first),
             after=np.minimum.accumulate(index_or_last[::-1])[::-1],
@@ -206,6 +214,7 @@ def _calls_with_event(trace: Trace) -> Rows:
     of_events = distinct(trace.correlation[trace.gpu_rows])
     index = np.minimum(of_events.searchsorted(correlations), len(of_events) - 1)
     with_event: Rows = calls[of_events[index] == correlations]
+
     return with_event
 
 
@@ -231,6 +240,7 @@ def launch_calls(facts: Facts) -> Rows:
     capturing = union(captured.start, captured.end)
     is_captured = capturing.place_of(trace.start[calls]) >= 0
     not_captured: Rows = calls[~is_captured]
+
     return not_captured
 
 
@@ -300,6 +310,7 @@ def _unrecorded_wait(
     at_stake_ns = int(queued_ns[gaps].sum())
     if not at_stake_ns:
         return
+
     yield Claim(
         text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
         f"{plural(len(gaps), 'gap')}{wait.text}",
@@ -328,6 +339,7 @@ def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     waiting = facts.cover_on_launching_threads(waits)
     waited_ns = waiting.within(idle.begin[gaps], idle.end[gaps])
     early: Rows = gaps[ends_with_first_work & (waited_ns > 0)]
+
     return early
 
 

@@ -61,9 +61,9 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     if not taken_ns:
         return
 
-    number = int(unaligned.sum())
+    product_count = int(unaligned.sum())
     text = (
-        f"{counted_subject(number, 'matrix product', 'take')} {share_of_work(facts, taken_ns)} in "
+        f"{counted_subject(product_count, 'matrix product', 'take')} {share_of_work(facts, taken_ns)} in "
         f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
     known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
@@ -71,8 +71,10 @@ def alignment(facts: Facts) -> Iterator[Claim]:
         of_known = ""
         if known_ns != taken_ns:
             of_known = f", for the {duration(known_ns)} whose work is known"
+
         spared_ns = kernels.bounded.at_stake_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
+
         yield Claim(
             text=f"{text}. An estimated {duration(at_stake_ns)} less would be needed at the "
             f"attainable rate{of_known}.",
@@ -115,6 +117,7 @@ def _shape(kernels: Kernels, mask: Flags) -> str:
     b = f"{count(amount.k)} x {count(amount.n)}"
     is_batch = amount.batch is not None and amount.batch > 1
     times = f"{count(amount.batch or 0)} times " if is_batch else ""
+
     return f", mostly {times}{a} by {b}"
 
 
@@ -160,6 +163,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _spared_ns(kernels, plain, ratio)
         products = counted_subject(int(plain.sum()), "float32 product", "take")
+
         yield Claim(
             text=f"{products} "
             f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores; this device "
@@ -182,6 +186,7 @@ def _products_on_plain_cores(kernels: Kernels) -> Flags:
     convolutions = kernels.flags(_is_convolution)
     if (convolutions & kernels.flags(_names_tf32)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
+
     return plain
 
 
@@ -213,6 +218,7 @@ def _spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
     spared_ns: Int64s = np.maximum(taken_ns - least_ns, 0)
+
     return spared_ns
 
 
@@ -277,6 +283,7 @@ def _slow_attention(
     flash = (
         "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
     )
+
     yield Claim(
         text=f"{takes} "
         f"{share_of_work(facts, kernels.total_ns(attention))} {how}; this device multiplies "
@@ -316,8 +323,7 @@ class FasterType(NamedTuple):
 
 
 def _faster_type_of_16_bits(peak: Peak) -> FasterType | None:
-    """Return the type of 16 bits that tensor cores multiply faster than the plain
-    cores.
+    """Return the type of 16 bits for which tensor cores are faster.
 
     It is bfloat16, else float16; None if neither is faster.
     """
@@ -326,6 +332,7 @@ def _faster_type_of_16_bits(peak: Peak) -> FasterType | None:
         plain_rate = peak.flop_per_s(f"{kind}_plain") or 0
         if rate > plain_rate:
             return FasterType(name, flop_per_s=rate)
+
     return None
 
 
@@ -357,6 +364,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
         products = counted_subject(int(plain.sum()), "float32 product", "take")
+
         yield Claim(
             text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores; the tensor "
             f"cores of this device (compute capability {capability}) multiply "
@@ -365,6 +373,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
+
     raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
 
 
@@ -448,6 +457,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     least_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
     spared_ns = np.minimum(ns * empty_share, ns - least_ns)
     at_stake_ns = int(spared_ns.sum())
+
     yield Claim(
         text=f"{counted_subject(int(has_few.sum()), 'kernel', 'leave')} a quarter or more of the "
         f"multiprocessors without a block for {share_of_work(facts, taken_ns)}: "
@@ -479,6 +489,7 @@ def _blocks_of_longest(kernels: Kernels, has_few: Flags) -> str:
     multiprocessors = count(int(kernels.sms[dominant.has_name].max()))
     has_others = not (dominant.has_name == has_few).all()
     times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
+
     return f"{blocks_text} on {multiprocessors} in {times}{dominant.short_name}"
 
 
@@ -493,6 +504,7 @@ def _few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
         return FOR_PRODUCTS
     if 2 * kernels.total_ns(has_few & kernels.flags(_is_batch_norm)) > all_ns:
         return FOR_BATCH_NORMS
+
     return LARGER
 
 
@@ -519,6 +531,7 @@ def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
     has_few &= is_long
     has_few &= has_blocks & is_below_limit
     has_few &= ~_keeps_memory_busy(kernels)
+
     return has_few
 
 
@@ -534,4 +547,5 @@ def _keeps_memory_busy(kernels: Kernels) -> Flags:
     is_busy: Flags = is_bound_by_memory & (
         BUSY_MEMORY * kernels.effective_ns <= memory_ns
     )
+
     return is_busy

@@ -63,6 +63,7 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
             remedy=evidence.remedy,
             why_likely=why_likely(facts),
         )
+
     yield from graph_breaks(facts)
 
 
@@ -74,8 +75,7 @@ BREAKS_ARE_ERRORS: Final = (
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Note graph breaks: those of the compile log, else several compiled regions in a
-    step.
+    """Note graph breaks, or several compiled regions in a step.
 
     Without a log, only the function that continues after a break proves one. Where
     stacks were recorded and show none, several regions are functions that were compiled
@@ -127,6 +127,7 @@ def _region_names(trace: Trace, step: CompiledRegions) -> str:
     names = []
     for row in step.rows[:MAX_REGIONS_NAMED].tolist():
         names.append(printable(trace.name_of(row)))
+
     if step.regions > MAX_REGIONS_NAMED:
         names.append("...")
     return ", ".join(names)
@@ -170,6 +171,7 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     middle = (len(fewest_first) - 1) // 2
     usual = fewest_first[middle]
     by_start = np.argsort(trace.start[usual], kind="stable")
+
     return CompiledRegions(usual[by_start])
 
 

@@ -164,6 +164,7 @@ def _graphs(facts: Facts) -> Iterator[Note]:
 
     replays = launch[is_replay]
     name = printable(trace.name_of(int(replays[0])))
+
     yield Note(
         text=f"The GPU waits {share_of_span(facts, replay_ns)} inside {name}, which recording the "
         "nodes of a graph makes slower.",
@@ -202,6 +203,7 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     step = first_step(facts.steps, intervals)
     if intervals is None or step is None or not step.others_ns:
         return
+
     least_ns = SLOW_FIRST * step.others_ns
     if step.first_ns < least_ns:
         return
@@ -215,6 +217,7 @@ def _first_step(facts: Facts) -> Iterator[Note]:
 
     times_as_long = quantity(step.first_ns / step.others_ns, digits=2)
     usual = duration(round(step.others_ns))
+
     yield Note(
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
@@ -234,6 +237,7 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
     """
     if not len(later):
         return ""
+
     takes = "takes" if len(later) == 1 else "take"
     longest = int(later[0])
     return (
@@ -245,8 +249,7 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
 def _slow_steps(
     facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
-    """Make the note about several slow steps, of which the first one is not the
-    longest.
+    """Make the note about slow steps, the first of which is not the longest.
 
     Args:
         length: Which length of steps it is.
@@ -305,6 +308,7 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
     remedy = f"Record {FEWEST} steps or more."
     if has_schedule:
         remedy = f"Give the profiler a schedule with active={FEWEST} or more."
+
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
         "others may take longer or shorter.",

@@ -49,8 +49,10 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     attention = separate_attention(kernels)
     if attention is None:
         return
+
     softmaxes = attention.softmaxes
     at_stake_ns = kernels.total_ns(attention.between)
+
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
         f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
@@ -114,6 +116,7 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
         if products is not None:
             between += range(products.first + 1, products.last)
             softmaxes.append(softmax)
+
     if not softmaxes:
         return None
 

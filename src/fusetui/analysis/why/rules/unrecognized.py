@@ -64,6 +64,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.computes.any():
         return
+
     name_index = _longest_name(kernels)
     name = facts.trace.names[name_index]
     if _is_of_library(name):
@@ -78,6 +79,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
 
     launches = int(longest.sum())
     is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
+
     yield Claim(
         text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
         f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
@@ -126,6 +128,7 @@ def _remedy(name: str) -> str:
     identifier = IDENTIFIER.match(name)
     option = f" --kernel-name {identifier[0]}" if identifier else ""
     ncu = f"nvidia:; ncu --set full{option} --launch-count 1 shows what limits it"
+
     return (
         "Compare its time with that of a library for the same work, such as torch.matmul for a "
         "product; record_shapes=True and an op around it (torch.library) record its shapes"
@@ -161,6 +164,7 @@ def _longest_launch(facts: Facts, mask: Flags) -> str:
     occupancy = occupancy_of(launch, properties)
     if occupancy is not None:
         text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
+
     return f"{text}."
 
 
@@ -175,6 +179,7 @@ def threads_of(launch: Mapping[str, Any]) -> int:
         return 0
     if not all(type(side) is int and side > 0 for side in block):
         return 0
+
     return math.prod(block)
 
 

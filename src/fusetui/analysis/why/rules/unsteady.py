@@ -55,6 +55,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
     is_slower = variation.slower_ns > 0
     slower_rows = kernels.rows[groups.kernels[is_slower]]
     vary = "varies" if variation.groups == 1 else "vary"
+
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of "
@@ -90,6 +91,7 @@ def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
     median_ns = np.repeat(p50, groups.counts)
     slower_ns = np.maximum(ns - median_ns, 0)
     slower_ns[~np.repeat(varies, groups.counts)] = 0
+
     return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 
@@ -126,6 +128,7 @@ def _same_work(facts: Facts) -> SameWork:
     is_large = counts >= MIN_STEPS
     by_group = np.lexsort((kernels.effective_ns[compared], group))
     in_large_groups = by_group[is_large[group[by_group]]]
+
     return SameWork(
         kernels=compared[in_large_groups], counts=counts[is_large].astype(np.int64)
     )

@@ -56,8 +56,7 @@ MOST_OF_IT: Final = 0.5
     "batches ahead; move heavy transforms to the GPU.",
 )
 def data_loading(facts: Facts) -> Iterator[Claim]:
-    """Report how long the GPU is idle while a thread that launches waits for the
-    loader.
+    """Report how long the GPU is idle while a thread waits for the data loader.
 
     The remedy depends on whether the batches come from workers, and were ready.
     """
@@ -122,6 +121,7 @@ def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
         with_time = longest_first[: np.count_nonzero(ns_of_name)]
+
         for name_index in with_time.tolist():
             name = facts.trace.names[name_index]
             ns = int(ns_of_name[name_index])
@@ -146,6 +146,7 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     trace = facts.trace
     idle = facts.idle
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
+
     for threads, _, on_line in facts.gaps_by_thread_line():
         gaps = union(on_line(idle.begin), on_line(idle.end))
         start, end = threads.bounds(threads.own_rows(loading))
@@ -210,13 +211,14 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     waited_ns = facts.waited_for(calls)
     heaviest = heaviest_rows(calls, waited_ns)
     has_name = trace.name[calls] == trace.name[heaviest[0]]
-    number = int(np.count_nonzero(has_name & (waited_ns > 0)))
+    call_count = int(np.count_nonzero(has_name & (waited_ns > 0)))
     name = printable(trace.name_of(heaviest[0]))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
+
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or "
-        f"freed, mostly in {count(number)} x {name}.",
+        f"freed, mostly in {count(call_count)} x {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,
@@ -233,6 +235,7 @@ def _recurring_allocations(facts: Facts) -> Rows:
     is_allocation = facts.accounts.kinds == ThreadActivity.ALLOC
     calls = facts.rows_in_window(np.flatnonzero(is_allocation))
     calls = calls[recurring(facts.trace, facts.steps, calls)]
+
     return _in_many_steps(facts, calls)
 
 
@@ -259,6 +262,7 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     once_in_step = distinct_rows((later_names, step[is_later]))[0]
     steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
     least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
+
     return calls[steps_of_name[name] >= least_steps]
 
 
@@ -271,5 +275,6 @@ def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | 
     """
     if not gives_back:
         return GROWING
+
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))
     return UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None

@@ -66,6 +66,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 
     named = _largest_parts(waited_ns)
     rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
+
     yield Claim(
         text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for what happens once: "
         f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
@@ -89,6 +90,7 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
     longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
     least_ns = LEAST_SHARE_NAMED * sum(waited_ns)
     candidates = longest_first[:MAX_PARTS_NAMED]
+
     return [part for part in candidates if waited_ns[part] >= least_ns]
 
 
@@ -121,6 +123,7 @@ def _why_likely(facts: Facts) -> str | None:
     """
     if not earlier_steps_are_missing(facts.steps):
         return None
+
     first = printable(facts.steps.names[0])
     return f"Earlier steps may have done the same: the recording begins with {first}."
 
@@ -150,6 +153,7 @@ def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
     calls = _outermost(trace, of_name)
     text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
     outer_op = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+
     return f"{once.what} ({mostly}{text}{outer_op})"
 
 
@@ -166,6 +170,7 @@ def _causes(trace: Trace, once: OneTimeSlices) -> Slices:
     """
     if not once.of_ops:
         return Slices(rows=once.rows, start=once.start, end=once.end)
+
     ops = _ops_within(trace, once.rows)
     return Slices(rows=ops, start=trace.start[ops], end=trace.end[ops])
 
@@ -185,6 +190,7 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
     outer_first = np.lexsort((slices.start - slices.end, slices.start))
     innermost = slices.only(outer_first).innermost_parts()
     waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
+
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
 
@@ -198,6 +204,7 @@ def _ops_within(trace: Trace, rows: Rows) -> Rows:
     np.add.at(opened, rows, 1)
     np.add.at(opened, trace.end_row[rows], -1)
     open_at_row = np.cumsum(opened)
+
     return ops[open_at_row[ops] > 0]
 
 
@@ -217,4 +224,5 @@ def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
     call = calls[0]
     is_around = (first_calls <= call) & (trace.end_row[first_calls] > call)
     outer = int(first_calls[is_around][-1])
+
     return f", in {frame_text(trace.name_of(outer))}"
