@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import lent_work
-from fusetui.analysis.why.devices import Devices, Named
+from fusetui.analysis.why.devices import Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
     ThreadActivity,
@@ -52,7 +52,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return all CPU threads with a recorded slice, on as many lines as they need."""
         trace = self.trace
         recorded_threads = self._recorded_threads
-        fit_on_line = TimeLine(trace).most
+        fit_on_line = TimeLine(trace).capacity
         is_only_line = len(recorded_threads) <= fit_on_line
 
         lines = []
@@ -105,8 +105,8 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return each device of all lines, in the order of their lanes."""
         devices = []
         for line in self.lines:
-            for number in range(len(line)):
-                devices.append(Device(line, number))
+            for device_index in range(len(line)):
+                devices.append(Device(line, device_index))
 
         return tuple(devices)
 
@@ -148,13 +148,13 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     @cached_property
-    def _processes(self) -> dict[int, Named]:
+    def _processes(self) -> dict[int, NamedDevice]:
         """Return the devices by their index among all processes of the trace."""
         trace = self.trace
         properties = device_properties(trace)
         tracks_with_events = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
 
-        devices: dict[int, Named] = {}
+        devices: dict[int, NamedDevice] = {}
         for track in tracks_with_events.tolist():
             pid = trace.tracks[track].pid
             name = properties.get(pid, {}).get("name")
@@ -162,7 +162,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
                 name = ""
 
             process = int(trace.process_of_track[track])
-            devices[process] = Named(pid, name)
+            devices[process] = NamedDevice(pid, name)
 
         return devices
 
@@ -173,9 +173,9 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             processes: The indices of the devices among all processes.
         """
         trace = self.trace
-        fit_on_line = TimeLine(trace).most
-        lines = []
+        fit_on_line = TimeLine(trace).capacity
 
+        lines = []
         for first in range(0, len(processes), fit_on_line):
             processes_of_line = processes[first : first + fit_on_line]
             index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)

@@ -125,7 +125,7 @@ def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
 
     if LISTED_DEVICE in lacks:
         missing.append(LISTED_DEVICE)
-    return [Unknown("ceiling", what, lacks[what]) for what in missing]
+    return [Unknown("ceiling", need, lacks[need]) for need in missing]
 
 
 MAX_SHARES = 10

@@ -134,9 +134,9 @@ def idle_by_cause(
 
     accounts = Accounts(trace)
     all_as_one = accounts.as_one()
+
     total_ns: Counter[str] = Counter()
     first_device = np.zeros(len(begin), dtype=np.intp)
-
     for account in all_as_one.window_accounts(first_device, begin, end):
         total_ns.update(account.idle)
 

@@ -140,7 +140,7 @@ MIN_GAPS_FOR_LATENCY: Final = 20
 """From fewer gaps than these, no usual launch latency is derived."""
 
 
-class Named(NamedTuple):
+class NamedDevice(NamedTuple):
     """The process id and the name of a device.
 
     The name is "" if the file does not tell it.
@@ -214,7 +214,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     trace: Trace
     threads: tuple[Threads, ...]
-    named: Sequence[Named]
+    named: Sequence[NamedDevice]
     index_of_track: Int32s
     """The index of the device whose events each track has, -1 for none; shape [tracks].
     """

@@ -124,10 +124,10 @@ def findings_of(facts: Facts) -> Answers:
     without one, then the negligible ones.
     """
     tags = tags_of(facts)
+
     reported: list[_Reported] = []
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
-
     for rule in RULES:
         rule_facts = facts.steady if rule.of_kernels else facts
         claims, lack = claims_of(rule_facts, rule)

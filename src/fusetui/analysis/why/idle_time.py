@@ -547,12 +547,14 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
         return np.full(len(begin), -1, dtype=np.intp)
 
     rows = _more_than_half(slices, begin, end)
-    rest = np.flatnonzero(rows < 0)
-    if len(rest):
-        begin_of_rest = begin[rest]
-        end_of_rest = end[rest]
-        touching = slices.touching(begin_of_rest, end_of_rest)
-        rows[rest] = _longest_name(trace, touching, begin_of_rest, end_of_rest)
+    undecided = np.flatnonzero(rows < 0)
+    if len(undecided):
+        begin_of_undecided = begin[undecided]
+        end_of_undecided = end[undecided]
+        touching = slices.touching(begin_of_undecided, end_of_undecided)
+        rows[undecided] = _longest_name(
+            trace, touching, begin_of_undecided, end_of_undecided
+        )
 
     return rows
 

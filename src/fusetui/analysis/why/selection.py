@@ -300,8 +300,8 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
     """
     activity = activity_to_add(trace)
     writer = trace.report.writer
-    in_words = []
 
+    in_words = []
     for each in unknown:
         option = activity if each.record_with == ON_GPU else each.record_with
         in_words.append(replace(each, record_with=recorded_with(option, writer)))

@@ -54,7 +54,7 @@ class TimeLine:
         self.length = self.end_ns - self.begin_ns + 1
         # How many threads fit: all of them, unless times are so far apart that no
         # clock produces them.
-        self.most = max(1, MAX_PLACE_NS // self.length)
+        self.capacity = max(1, MAX_PLACE_NS // self.length)
 
     def places_of(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the places on the line of some times of threads.

@@ -163,8 +163,8 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
 
     kernels = _kernel_sizes(facts.trace, rows)
     waiting = _waiting(facts.trace, rows, kernels)
-    transfers = []
 
+    transfers = []
     for kind_index, kind in enumerate(kernels.kinds):
         of_kind = np.flatnonzero(kernels.kind == kind_index)
         dur_ns = facts.trace.dur[rows[of_kind]]
@@ -296,13 +296,13 @@ def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
     Returns:
         ns for each transfer.
     """
-    known = np.flatnonzero(sizes > 0)
+    with_size = np.flatnonzero(sizes > 0)
     explained = dur.copy()
-    if len(known) <= FEWEST:
+    if len(with_size) <= FEWEST:
         return explained
 
     # Sort by size, then by duration; lexsort takes the last key first.
-    by_size = known[np.lexsort((dur[known], sizes[known]))]
+    by_size = with_size[np.lexsort((dur[with_size], sizes[with_size]))]
     sizes_in_order = sizes[by_size]
     ns_in_order = dur[by_size].astype(np.float64)
 

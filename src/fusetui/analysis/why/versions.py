@@ -67,11 +67,11 @@ def with_versions(remedy: str, trace: Trace) -> str:
 
     Nothing is added if the trace is known to come from these versions or later ones.
     """
-    known = oldest_version(trace)
+    oldest = oldest_version(trace)
     needed = {}
-    for name, since in SINCE.items():
-        if name in remedy and since > known:
-            needed[name] = since
+    for name, first_version in SINCE.items():
+        if name in remedy and first_version > oldest:
+            needed[name] = first_version
 
     if not needed:
         return remedy

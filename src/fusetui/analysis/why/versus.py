@@ -124,8 +124,8 @@ def _changes(
     """
     a_ns = totals(devices_a)
     b_ns = totals(devices_b)
-    changes = []
 
+    changes = []
     for name in ("span", *CLASSES, *IDLE):
         if a_ns[name] or b_ns[name]:
             changes.append(Change(name=name, a_ns=a_ns[name], b_ns=b_ns[name]))

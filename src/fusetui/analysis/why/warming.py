@@ -145,9 +145,9 @@ def _hold_the_work(trace: Trace, steps: Steps) -> bool:
     """
     events = trace.gpu_rows
     device = trace.process_of_track[trace.track[events]]
+
     busy_ns = 0
     in_steps_ns = 0
-
     for device_index in distinct(device).tolist():
         of_device = events[device == device_index]
         busy = union(trace.start[of_device], trace.end[of_device])

@@ -244,8 +244,8 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     # One group of the same launches after the other.
     group = _same_launches(kernels, compared)
     by_group = np.argsort(group, kind="stable")
-    edges = [0, *np.cumsum(np.bincount(group)).tolist()]
 
+    edges = [0, *np.cumsum(np.bincount(group)).tolist()]
     for first, after_last in pairwise(edges):
         members = by_group[first:after_last]
         runs = compared[members]

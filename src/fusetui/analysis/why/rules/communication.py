@@ -210,8 +210,8 @@ def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
     """
     with_group = needs_group_names(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
-    texts = []
 
+    texts = []
     for kind in shown:
         name = kind_text(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())

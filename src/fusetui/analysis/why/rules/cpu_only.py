@@ -97,13 +97,13 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    what = f"for the data loader{_mostly(facts, cover)}."
+    reason = f"for the data loader{_mostly(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        what = "to take over batches that the data loader's workers have ready."
+        reason = "to take over batches that the data loader's workers have ready."
 
     yield Claim(
-        text=f"The program waits {share_of_recording(facts, cover.ns)} {what}",
+        text=f"The program waits {share_of_recording(facts, cover.ns)} {reason}",
         at_stake_ns=cover.ns,
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
         remedy=remedy,

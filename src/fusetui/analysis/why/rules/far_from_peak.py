@@ -332,9 +332,9 @@ def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
         One number per kernel, equal for kernels of the same type.
     """
     trace = kernels.trace
+
     index_of_dtype: dict[str | None, int] = {}
     dtype_of_name = np.zeros(len(trace.names), dtype=np.int64)
-
     for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = role_of_kernel(trace.names[name]).decoded
         dtype = None

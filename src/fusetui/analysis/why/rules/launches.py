@@ -219,8 +219,8 @@ def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
 
     present = [activity for activity in words if ns_of_activity[activity]]
     longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
-    texts = []
 
+    texts = []
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)

@@ -281,13 +281,13 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
         kinds: The CopyKind of each event.
     """
     least_ns = LEAST_PART * kernels.total_ns(copies)
+
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
         COPIES: (CopyKind.COPY, CopyKind.EITHER),
         JOINS: (CopyKind.JOIN,),
     }
     remedies = []
-
     for remedy, helped_kinds in kinds_of_remedy.items():
         if kernels.total_ns(copies & np.isin(kinds, helped_kinds)) >= least_ns:
             remedies.append(remedy)

@@ -106,8 +106,8 @@ def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     texts = []
     rest_ns = sum(waited_ns)
     for part in named:
-        what = _part(facts, part, is_alone=len(named) == 1)
-        texts.append(f"{duration(waited_ns[part])} in {what}")
+        description = _part(facts, part, is_alone=len(named) == 1)
+        texts.append(f"{duration(waited_ns[part])} in {description}")
         rest_ns -= waited_ns[part]
 
     if rest_ns:
