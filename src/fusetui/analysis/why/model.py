@@ -449,7 +449,7 @@ class IdleReason(msgspec.Struct, frozen=True):
 
     letter: str  # on the timeline
     short: str  # in a column of a table
-    where: str  # after "most of it", in a few words
+    where: str  # in a few words
     sentence: str  # in a list of reasons
     while_: str  # at the end of a sentence
     meanwhile: str = ""  # about a rank that others waited for; "" if it is not told

@@ -42,8 +42,10 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
 CHECKPOINT: Final = "CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names
-it."""
+"""The node of torch.utils.checkpoint with use_reentrant=True.
+
+Without that option, nothing names a checkpoint.
+"""
 
 
 @Rule(
