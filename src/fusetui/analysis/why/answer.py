@@ -62,7 +62,9 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     Raises:
         NoSuchSelectionError: The trace has no such part.
     """
-    return why_with_facts(question_about(Accounts(trace), selection))[0]
+    question = question_about(Accounts(trace), selection)
+    answers, _ = why_with_facts(question)
+    return answers
 
 
 def why_with_facts(question: Question) -> tuple[Why, Facts]:

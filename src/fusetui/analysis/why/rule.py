@@ -150,7 +150,8 @@ def claimed_by(facts: Facts, *rules: Rule) -> Flags:
     """Tell which kernels the findings of some rules are about; one flag per kernel."""
     claimed = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
-        for claim in claims_of(facts, rule)[0]:
+        claims, _ = claims_of(facts, rule)
+        for claim in claims:
             if claim.kernels is not None and is_finding(facts, rule, claim):
                 claimed |= claim.kernels
 

@@ -315,7 +315,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the index on the line of the thread of each track; shape [tracks]."""
         index = np.zeros(len(self.tracks), dtype=np.int64)
         threads = self.trace.thread_of_track[self.tracks]
-        index[self.tracks] = np.unique(threads, return_inverse=True)[1]
+        _, index_of_thread = np.unique(threads, return_inverse=True)
+        index[self.tracks] = index_of_thread
         return index
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:

@@ -226,7 +226,7 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     dur_ns = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
-    equal_group = distinct_rows(columns)[1]
+    _, equal_group = distinct_rows(columns)
     fastest_ns = _least_of_group(dur_ns, equal_group)
     has_equals = np.bincount(equal_group)[equal_group] >= FEWEST
     has_size = kernels.bytes >= 0
@@ -272,7 +272,7 @@ def _longer_than_explained(
         size_bytes: The size of each, -1 if it is not known.
     """
     longer_ns = np.zeros(len(dur_ns), dtype=np.int64)
-    groups = distinct_rows((kind, device))[1]
+    _, groups = distinct_rows((kind, device))
     for group in distinct(groups).tolist():
         members = np.flatnonzero(groups == group)
         group_ns = dur_ns[members]
@@ -403,8 +403,9 @@ def _bandwidth_text(kind: Transfers) -> str:
     if bounds is None:
         return ""
 
-    lowest = quantity(bounds[0], "B/s", 3)
-    highest = quantity(bounds[1], "B/s", 3)
+    lower_bound, upper_bound = bounds
+    lowest = quantity(lower_bound, "B/s", 3)
+    highest = quantity(upper_bound, "B/s", 3)
     if kind.is_range and lowest != highest:
         return f"{lowest} to {highest} of bus bandwidth"
 

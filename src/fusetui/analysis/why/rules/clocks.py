@@ -279,7 +279,8 @@ def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
         kernels.blocks[indices],
         kernels.device[indices],
     )
-    return distinct_rows(columns)[1]
+    _, group = distinct_rows(columns)
+    return group
 
 
 def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:

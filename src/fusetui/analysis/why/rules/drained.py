@@ -434,7 +434,7 @@ class _GapOrder(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, device: Int32s, thread: Rows) -> _GapOrder:
         """Group gaps with these devices and threads."""
-        group = distinct_rows((device, thread))[1]
+        _, group = distinct_rows((device, thread))
         by_group = np.argsort(group, kind="stable")
         is_first = np.diff(group[by_group], prepend=-1) != 0
         return cls(by_group=by_group, is_first=is_first)
@@ -584,7 +584,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
     def of(cls, trace: Trace, devices: Devices) -> _Starts:
         """Find the starts of all launched events of some devices."""
         rows = devices.events[trace.launch[devices.events] >= 0]
-        start = devices.bounds_on(rows)[0]
+        start, _ = devices.bounds_on(rows)
         launched_ns = trace.start[trace.launch[rows]]
         launched = np.sort(devices.on_line(devices.device_index(rows), launched_ns))
 

@@ -164,7 +164,7 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     for step in distinct(step_of_region).tolist():
         in_step = rows[step_of_region == step]
         function = _function(facts, in_step)
-        first_of_function = np.unique(function, return_index=True)[1]
+        _, first_of_function = np.unique(function, return_index=True)
         regions_of_steps.append(in_step[first_of_function])
 
     fewest_first = sorted(regions_of_steps, key=len)

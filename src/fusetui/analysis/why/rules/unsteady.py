@@ -119,11 +119,11 @@ def _same_work(facts: Facts) -> SameWork:
 
     # For each kernel how many of its job its step launched before it.
     by_start = np.argsort(kernels.start[compared], kind="stable")
-    job_in_step = distinct_rows((job, step[compared]))[1]
+    _, job_in_step = distinct_rows((job, step[compared]))
     nth_in_step = np.empty(len(compared), dtype=np.int64)
     nth_in_step[by_start] = ordinals(job_in_step[by_start])
 
-    group = distinct_rows((job, nth_in_step))[1]
+    _, group = distinct_rows((job, nth_in_step))
     counts = np.bincount(group)
     is_large = counts >= MIN_STEPS
     by_group = np.lexsort((kernels.effective_ns[compared], group))

@@ -259,7 +259,7 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     later_names = name[is_later]
 
     # Count for each name the steps that have it, each step once.
-    once_in_step = distinct_rows((later_names, step[is_later]))[0]
+    once_in_step, _ = distinct_rows((later_names, step[is_later]))
     steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
     least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
 
