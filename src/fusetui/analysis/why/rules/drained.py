@@ -1,7 +1,7 @@
 """The rule drained-by-sync: the launch queue runs dry while the CPU waits for the GPU.
 
-The CPU loses its lead then, and the GPU waits for the launches that follow. A *time*
-that a queue runs dry is a gap in which the CPU was waiting when the gap began.
+The CPU loses its lead then, and the GPU waits for the launches that follow. A *drain*
+is a gap at whose begin the CPU was waiting, so that the queue ran dry.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     """
     gaps = _drained_gaps(facts)
     lost_ns = _lost_ns(facts, gaps)
-    waits = _waits_before(facts, gaps.runs_dry)
+    waits = _waits_before(facts, gaps.drains)
     saved_ns = saved_by_lead(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
@@ -71,7 +71,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     other_work_ns = int((late_ns * facts.has_other_cpu_work)[gaps.is_behind].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
-    calls = gaps.call[gaps.runs_dry]
+    calls = gaps.call[gaps.drains]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
 
@@ -98,8 +98,8 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
     """
 
     @property
-    def runs_dry(self) -> Rows:
-        """Return the gaps with a call: each is a time that a queue ran dry.
+    def drains(self) -> Rows:
+        """Return the drains: the gaps with a call.
 
         They are indices of gaps, ascending.
         """
@@ -117,20 +117,20 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
         facts.trace, facts.accounts.launchers, idle.launch, idle.begin
     )
     call = _without_preparation(facts, waiting_in)
-    runs_dry = call >= 0
+    is_drain = call >= 0
 
     last_wait = _last_waits(facts)
     has_wait = last_wait >= 0
     waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
     waits_before_gap = has_wait & ~waits_within_gap
     ends_run = _ahead_before(facts) | waits_before_gap
-    is_behind = _in_runs(runs_dry, ends_run, idle.device)
+    is_behind = _in_runs(is_drain, ends_run, idle.device)
 
     # Another wait while the queue is empty: what follows is lost after that one.
     wait_within = np.where(waits_within_gap, last_wait, -1)
     later_call = _without_preparation(facts, wait_within)
     return DrainedGaps(
-        call=np.where(is_behind & ~runs_dry, later_call, call), is_behind=is_behind
+        call=np.where(is_behind & ~is_drain, later_call, call), is_behind=is_behind
     )
 
 
@@ -159,27 +159,27 @@ def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
 
 
 def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
-    """Measure how long the GPU waited for launches after each time a queue ran dry.
+    """Measure how long the GPU waited for launches after each drain.
 
-    The gaps count until the CPU was ahead again, or until the next such time. Returns
-    ns for each time.
+    The gaps count until the CPU was ahead again, or until the next drain. Returns ns
+    for each drain.
     """
     behind = np.flatnonzero(gaps.is_behind)
-    runs_dry = gaps.runs_dry
-    time_of_gap = np.searchsorted(runs_dry, behind, side="right") - 1
+    drains = gaps.drains
+    drain_of_gap = np.searchsorted(drains, behind, side="right") - 1
     late_ns = facts.late_host_ns.sum(axis=0)
 
-    return summed(time_of_gap, late_ns[behind], len(runs_dry))
+    return summed(drain_of_gap, late_ns[behind], len(drains))
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
-    """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
+    """How the CPU waited at each drain; arrays of shape [drains]."""
 
     ns: Int64s
-    """How long it waited. No moment counts for two times."""
+    """How long it waited. No moment counts for two drains."""
     sequence: Int64s
-    """The number of a sequence: times of one device and thread with no other wait
-    between.
+    """The number of a sequence: drains of one device and thread, with no other wait
+    between them.
 
     A thread of autograd's engine and the thread that waits for it count as one.
     """
@@ -191,29 +191,29 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
     """Compute how much less the GPU would wait if the CPU did not wait.
 
     A CPU that does not wait is ahead by all the time for which it waited so far. The
-    GPU waits less by as much, and what is left of the lead is for the next times: if
+    GPU waits less by as much, and what is left of the lead is for the next drains: if
     one wait is long, and the GPU loses much after the next one, both together cost
     that. Any other wait would end the lead.
 
     Args:
-        waits: How the CPU waited at each time that a queue ran dry.
-        lost_ns: How long the GPU waited after each time.
+        waits: How the CPU waited at each drain.
+        lost_ns: How long the GPU waited after each drain.
 
     Returns:
-        ns for each time.
+        ns for each drain.
     """
     saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
     lead_ns = 0
     current_sequence = -1
 
-    for time in np.argsort(waits.sequence, kind="stable").tolist():
-        if waits.sequence[time] != current_sequence:
-            current_sequence = int(waits.sequence[time])
+    for drain in np.argsort(waits.sequence, kind="stable").tolist():
+        if waits.sequence[drain] != current_sequence:
+            current_sequence = int(waits.sequence[drain])
             lead_ns = 0
 
-        lead_ns += int(waits.ns[time])
-        saved_now_ns = min(lead_ns, int(lost_ns[time]))
-        saved_ns[time] = saved_now_ns
+        lead_ns += int(waits.ns[drain])
+        saved_now_ns = min(lead_ns, int(lost_ns[drain]))
+        saved_ns[drain] = saved_now_ns
         lead_ns -= saved_now_ns
 
     return saved_ns
@@ -224,38 +224,38 @@ def _calls_to_change(
 ) -> Rows:
     """Find the calls in which threads must not wait to save what is saved.
 
-    These are the calls at the times that save something, now or later.
+    These are the calls at the drains that save something, now or later.
 
     Returns:
         Rows of the trace, ascending.
     """
     is_needed = (saved_ns > 0) | _saves_later(waits, saved_ns)
-    runs_dry = gaps.runs_dry[is_needed]
+    drains = gaps.drains[is_needed]
     launch_before = waits.launch_before[is_needed]
-    also_waiting = _calls_that_wait(facts, runs_dry, launch_before)
+    also_waiting = _calls_that_wait(facts, drains, launch_before)
 
-    return distinct(np.append(gaps.call[runs_dry], also_waiting))
+    return distinct(np.append(gaps.call[drains], also_waiting))
 
 
 def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
-    """Tell at which times the wait is part of what a later time of its sequence saves.
+    """Tell at which drains the wait is part of what a later drain saves.
 
-    The CPU waits longer then than it saves itself, and a later time saves more than it
-    waits. One flag per time.
+    The CPU waits longer then than it saves itself, and a later drain of its sequence
+    saves more than it waits. One flag per drain.
     """
     saves_more_than_wait = saved_ns > waits.ns
 
-    # For each sequence the last time that saves more than it waits.
+    # For each sequence the last drain that saves more than it waits.
     sequences = int(waits.sequence.max(initial=-1)) + 1
-    last_such_time = np.full(sequences, -1)
+    last_such_drain = np.full(sequences, -1)
     np.maximum.at(
-        last_such_time,
+        last_such_drain,
         waits.sequence[saves_more_than_wait],
         np.flatnonzero(saves_more_than_wait),
     )
 
-    time = np.arange(len(saved_ns))
-    is_before_such = time < last_such_time[waits.sequence]
+    drain = np.arange(len(saved_ns))
+    is_before_such = drain < last_such_drain[waits.sequence]
     saves_later: Flags = is_before_such & (waits.ns > saved_ns)
 
     return saves_later
