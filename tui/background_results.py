@@ -178,8 +178,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import Accounts
-    from fusetui.analysis.why.answer import explained
-    from fusetui.analysis.why.selection import asked
+    from fusetui.analysis.why.answer import why_with_facts
+    from fusetui.analysis.why.selection import question_about
     from fusetui.tui.drawing.details import warm
 
     accounts = Accounts(trace)
@@ -187,7 +187,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if cancelled():
         return
     yield Insight(idle)
-    why, facts = explained(asked(accounts))
+    why, facts = why_with_facts(question_about(accounts))
     warm(facts.kernels.origins)
     if why._module_times and not cancelled():
         yield Insight(idle, _answer_page(trace, why, facts))

@@ -42,7 +42,7 @@ def gap_lines(
     others = [f"{IDLE[name].short} {share}" for name, share in reasons[1:]]
     lines += map(Said, flow(others, width))
     for rank in _ranks_of_gap(idle, at.gap):
-        for texts in _around(idle.told[rank]):
+        for texts in _around(idle.longest_gaps[rank]):
             lines += map(Said, flow(texts, width))
     return clipped(lines, width, height, glyphs.ellipsis)
 

@@ -180,7 +180,7 @@ def _device(state: State) -> int:
         if device >= 0 and len(idle[device].longest):
             return device
     # the gaps of a device are in order, the longest first
-    longest = [of.told[0].dur_ns if of.told else 0 for of in idle]
+    longest = [of.longest_gaps[0].dur_ns if of.longest_gaps else 0 for of in idle]
     return longest.index(max(longest)) if any(longest) else -1
 
 

@@ -153,10 +153,10 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
     """That of --step, --from and --to; None: all of it. Raises CommandError or
     NoSuchSelectionError."""
     from fusetui.analysis.why.account import Accounts
-    from fusetui.analysis.why.selection import asked
+    from fusetui.analysis.why.selection import question_about
     from fusetui.commands.why import selection_of
 
-    window = asked(Accounts(trace), selection_of(args)).window
+    window = question_about(Accounts(trace), selection_of(args)).window
     return None if window is None else Window(*window)
 
 

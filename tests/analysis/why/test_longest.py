@@ -193,6 +193,8 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
         40_000,
         None,
     )
-    (account,) = lines[0].at(np.array([0]), np.array([10_000]), np.array([55_000]))
+    (account,) = lines[0].window_accounts(
+        np.array([0]), np.array([10_000]), np.array([55_000])
+    )
     assert gap.idle == account.idle
     assert longest_gaps(lines, None) == LongestGaps(gaps=(), count=0, rows=())

@@ -63,7 +63,7 @@ def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
     (device,) = Accounts(trace).devices
     found = idle_times(device.line)[device.number]
     assert found.longest.tolist() == [1, 0]
-    assert [gap.dur_ns for gap in found.told] == [70_000, 10_000]
+    assert [gap.dur_ns for gap in found.longest_gaps] == [70_000, 10_000]
     assert found.gap_at(trace.begin_ns + 50_000) == 1
     assert found.gap_at(trace.begin_ns + 5_000) == -1
     assert found.over(trace.begin_ns, trace.end_ns) == {"unlinked": 80_000}

@@ -17,4 +17,4 @@ def test_how_many_fit_does_not_depend_on_when_the_clock_began(
     early = trace_of([event(ts=0, dur=1000)])
     late = trace_of([event(ts=20_000 * DAY_US, dur=1000)])
     assert TimeLine(late).length == TimeLine(early).length
-    assert TimeLine(late).most == TimeLine(early).most
+    assert TimeLine(late).capacity == TimeLine(early).capacity

@@ -194,7 +194,7 @@ def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
     """
     kernels = kernels_of(trace)
     runs = runs_of(kernels)
-    rows = kernels.rows[kernels.in_order]
+    rows = kernels.rows[kernels.stream_order]
     is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
     which = ""
     if place is not None:

@@ -528,7 +528,7 @@ def _latency(trace: Trace) -> Int64s:
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
         latency = np.where(line.latency_ns > 0, line.latency_ns, by_few_gaps)
         process = trace.process_of_track[trace.track[line.events]]
-        latency_of_process[process] = latency[line.number(line.events)]
+        latency_of_process[process] = latency[line.device_index(line.events)]
     return latency_of_process
 
 

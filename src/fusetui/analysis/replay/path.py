@@ -368,7 +368,7 @@ def _inside_slices(
     for kind in kinds:
         slices = line.slices(kind)
         touching.append(slices.touching(intervals.start, intervals.end))
-    innermost = merged_slices(touching).parts()
+    innermost = merged_slices(touching).innermost_parts()
     slices_cover = Cover(innermost.start, innermost.end)
 
     inside, interval = pieces(intervals, slices_cover)

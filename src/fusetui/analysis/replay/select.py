@@ -330,7 +330,7 @@ def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
         return job.limits.least_ns or 0.0
 
     return OnOtherDevice(
-        ratio=kernels.of_jobs(ratio), least_ns=kernels.of_jobs(least_ns)
+        ratio=kernels.figures_of_jobs(ratio), least_ns=kernels.figures_of_jobs(least_ns)
     )
 
 

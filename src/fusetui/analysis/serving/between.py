@@ -200,8 +200,8 @@ def _by_duration(activity: GapActivity) -> tuple[int, str, str]:
 def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     """The gaps of a device that lie in these windows."""
     line = device.line
-    first_place = device.places.start
-    gaps = line.gaps.only(device.places)
+    first_place = device.gap_positions.start
+    gaps = line.gaps.only(device.gap_positions)
     last_begun = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
     places = first_place + np.flatnonzero(is_inside)

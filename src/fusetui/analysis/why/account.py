@@ -1,5 +1,8 @@
-"""The account of each device and CPU thread: every ns of its span, of a step or of a
-window is in one class."""
+"""Account for the time of each device and CPU thread.
+
+Every ns of a span, of a step or of a window is in one class, such as compute or idle;
+see the records in model.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import lent_work
-from fusetui.analysis.why.devices import Devices, Named
+from fusetui.analysis.why.devices import Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
     ThreadActivity,
@@ -32,137 +35,177 @@ from fusetui.trace.model.memo import memo
 
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The devices of a trace that ran kernels, copies or sets, in the order of their
-    lanes. Each part is computed when it is first needed."""
+    """The devices of a trace that ran GPU work, in the order of their lanes.
+
+    All answers of `why` start from it. Each part is computed when it is first needed.
+    """
 
     trace: Trace
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
+        """Return the ThreadActivity of each row of the trace; shape [slices]."""
         return activities(self.trace)
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
-        """All CPU threads of which something was recorded, on as many lines of time as
-        they need."""
+        """Return all CPU threads with a recorded slice, on as many lines as they need."""
         trace = self.trace
-        numbers = self._recorded_threads
-        fit_on_line = TimeLine(trace).most
-        is_only_line = len(numbers) <= fit_on_line
+        recorded_threads = self._recorded_threads
+        fit_on_line = TimeLine(trace).capacity
+        is_only_line = len(recorded_threads) <= fit_on_line
+
         lines = []
-        for first in range(0, len(numbers), fit_on_line):
-            of_line = numbers[first : first + fit_on_line]
-            tracks = np.isin(trace.thread_of_track, of_line)
+        for first in range(0, len(recorded_threads), fit_on_line):
+            threads_of_line = recorded_threads[first : first + fit_on_line]
+            tracks = np.isin(trace.thread_of_track, threads_of_line)
             lines.append(Threads(trace, self.kinds, tracks, is_only_line))
+
         return tuple(lines)
 
     @property
     def _recorded_threads(self) -> NDArray[np.integer]:
-        """The numbers of the threads that have a slice of some ThreadActivity."""
+        """Return the indices of the threads that have a slice of some ThreadActivity."""
         first_rows = [track.first_row for track in self.trace.tracks]
-        # NOTHING is the greatest kind: the least one of a track tells if it has others
-        least_kind = self.kinds
+
+        # NOTHING is the greatest activity, so the least one of a track tells whether the
+        # track has any other.
+        least_activity = self.kinds
         if first_rows:
-            least_kind = np.minimum.reduceat(self.kinds, first_rows)
-        has_slices = least_kind != ThreadActivity.NOTHING
+            least_activity = np.minimum.reduceat(self.kinds, first_rows)
+
+        has_slices = least_activity != ThreadActivity.NOTHING
         return distinct(self.trace.thread_of_track[has_slices])
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
-        """The same threads, each with what autograd's engine does while it waits for
-        that: what a thread was doing before its next launch. The accounts of threads
-        leave that out."""
+        """Return the lines of `threads` as they explain late launches.
+
+        Each thread also has what autograd's engine does while the thread waits for it:
+        that is what the thread was doing before its next launch. The accounts of
+        threads leave this out, because it is the time of another thread.
+        """
         lent = lent_work(self.trace)
         if not len(lent.rows):
             return self.threads
+
         lines = []
         for line in self.threads:
             if line.tracks[lent.track].any():
-                lines.append(msgspec.structs.replace(line, lent=lent, alike=line))
+                lines.append(
+                    msgspec.structs.replace(line, lent=lent, without_lent=line)
+                )
             else:
                 lines.append(line)
+
         return tuple(lines)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """Each device of all lines, in the order of their lanes."""
+        """Return each device of all lines, in the order of their lanes."""
         devices = []
         for line in self.lines:
-            for number in range(len(line)):
-                devices.append(Device(line, number))
+            for device_index in range(len(line)):
+                devices.append(Device(line, device_index))
+
         return tuple(devices)
 
     @cached_property
     def lines(self) -> tuple[Devices, ...]:
-        """All devices, on as many lines of time as they need."""
+        """Return all devices, on as many lines of time as they need."""
         return self._lines([*self._processes])
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
-        """The devices whose process id reads like this, on lines as in `lines`; None
-        for all devices. () if there is no such device."""
+        """Return the lines of the devices with a process id, as the user wrote it.
+
+        Args:
+            pid: The id as text; None for all devices.
+
+        Returns:
+            () if there is no such device; `lines` itself if all devices have the id.
+        """
         if pid is None:
             return self.lines
+
         processes = []
         for process, device in self._processes.items():
             if str(device.pid) == pid:
                 processes.append(process)
+
         if len(processes) == len(self._processes):
             return self.lines
         return self._lines(processes)
 
     def as_one(self) -> Devices:
-        """All devices as if they were one, by the name of the first one; there must be
-        one."""
+        """Return all devices as if they were one, which has the name of the first.
+
+        There must be at least one device.
+        """
         first_device = next(iter(self._processes.values()))
-        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
+        index_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
         return Devices(
-            self.trace, self.launchers, [first_device], number_of_track, as_one=True
+            self.trace, self.launchers, [first_device], index_of_track, as_one=True
         )
 
     @cached_property
-    def _processes(self) -> dict[int, Named]:
-        """The devices by their numbers among all processes."""
+    def _processes(self) -> dict[int, NamedDevice]:
+        """Return the devices by their index among all processes of the trace."""
         trace = self.trace
         properties = device_properties(trace)
-        tracks = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
-        devices: dict[int, Named] = {}
-        for track in tracks.tolist():
+        tracks_with_events = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
+
+        devices: dict[int, NamedDevice] = {}
+        for track in tracks_with_events.tolist():
             pid = trace.tracks[track].pid
             name = properties.get(pid, {}).get("name")
             if not isinstance(name, str):
                 name = ""
+
             process = int(trace.process_of_track[track])
-            devices[process] = Named(pid, name)
+            devices[process] = NamedDevice(pid, name)
+
         return devices
 
     def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
-        """The devices with these numbers of processes, on as many lines of time as they
-        need."""
+        """Put some devices on as many lines of time as they need.
+
+        Args:
+            processes: The indices of the devices among all processes.
+        """
         trace = self.trace
-        fit_on_line = TimeLine(trace).most
+        fit_on_line = TimeLine(trace).capacity
+
         lines = []
         for first in range(0, len(processes), fit_on_line):
-            of_line = processes[first : first + fit_on_line]
-            number_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
-            number_of_process[of_line] = np.arange(len(of_line))
+            processes_of_line = processes[first : first + fit_on_line]
+            index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
+            index_of_process[processes_of_line] = np.arange(len(processes_of_line))
             devices = Devices(
                 trace,
                 self.launchers,
-                named=[self._processes[process] for process in of_line],
-                number_of_track=number_of_process[trace.process_of_track],
+                named=[self._processes[process] for process in processes_of_line],
+                index_of_track=index_of_process[trace.process_of_track],
             )
             lines.append(devices)
+
         return tuple(lines)
 
 
 @memo()
 def accounts_of(trace: Trace) -> Accounts:
+    """Return the accounts of a trace, which are kept for the next call."""
     return Accounts(trace)
 
 
 def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
-    """The line of a thread, if it has one, and by how much its places there are larger
-    than times of the file (ns)."""
+    """Yield the line of a thread, if it has one, and the offset of its places.
+
+    The offset is by how much places of this thread on the line are larger than times of
+    the file, in ns.
+
+    Args:
+        thread: The index of the thread.
+    """
     for line in accounts_of(trace).threads:
         tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
         if len(tracks):
@@ -171,29 +214,34 @@ def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
 
 
 class Device(NamedTuple):
-    """One device: a number on its line."""
+    """One device, as its index on a line of devices."""
 
     line: Devices
     number: int
 
     @property
     def pid(self) -> Id:
+        """Return the process id under which the trace has the device."""
         return self.line.named[self.number].pid
 
     @property
     def span(self) -> DeviceAccount:
-        """The account from the first start to the last end of its events."""
+        """Return the account from the first start to the last end of its events."""
         return self.line.spans[self.number]
 
     def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
-        """The account of each window [begin, end) (ns of the file), where begin <=
-        end."""
-        return self.line.at(np.full(len(begin), self.number), begin, end)
+        """Return the account of each of some windows of the device.
+
+        Args:
+            begin: The begins of the windows, in ns of the file.
+            end: Their ends, none of which is before its begin.
+        """
+        return self.line.window_accounts(np.full(len(begin), self.number), begin, end)
 
     @property
-    def places(self) -> slice:
-        """The places of its gaps among those of the line."""
-        device_of_gap = self.line.number(self.line.gaps.event)
+    def gap_positions(self) -> slice:
+        """Return where the gaps of the device are among those of its line."""
+        device_of_gap = self.line.device_index(self.line.gaps.event)
         first = device_of_gap.searchsorted(self.number)
         after_last = device_of_gap.searchsorted(self.number + 1)
         return slice(int(first), int(after_last))
@@ -203,86 +251,113 @@ WAITS: Final = lazy_pattern(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )
-"""Frames of functions that wait for a lock, a time, a process or a socket."""
+"""Matches frames of functions that wait for a lock, a time, a process or a socket."""
 
 
 def cpu_accounts(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
-    """The account of each thread, in the order of the lanes; if there is a window
-    [begin, end), in ns of the file, that of its part in the window."""
+    """Account for the time of each CPU thread, in the order of the lanes.
+
+    Args:
+        window: The begin and end, in ns of the file, of the part that counts; None for
+            the whole time of each thread.
+    """
     account_of_track: dict[int, ThreadAccount] = {}
     for line in accounts.threads:
         account_of_track.update(_accounts(accounts.trace, line, window))
+
     return tuple(account_of_track[track] for track in sorted(account_of_track))
 
 
 def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
-    """The account of each thread of a line, by its first track."""
+    """Account for the time of each thread of a line.
+
+    Args:
+        window: See cpu_accounts.
+
+    Returns:
+        The accounts by the first track of each thread.
+    """
     spans = _thread_spans(trace, line)
     begin_ns = spans.begin_ns
     end_ns = spans.end_ns
     if window is not None:
         begin_ns = np.clip(begin_ns, *window)
         end_ns = np.clip(end_ns, *window)
+
     times = _thread_times(
         trace,
         line,
         begin=line.on_line(spans.track, begin_ns),
         end=line.on_line(spans.track, end_ns),
     )
+
     accounts = {}
-    for place, number in enumerate(spans.track.tolist()):
-        track = trace.tracks[number]
-        annotation_ns = int(times.annotation_ns[place])
-        accounts[number] = ThreadAccount(
+    for thread, first_track in enumerate(spans.track.tolist()):
+        track = trace.tracks[first_track]
+        annotation_ns = int(times.annotation_ns[thread])
+        accounts[first_track] = ThreadAccount(
             process=exact_id(track.pid),
             thread=exact_id(track.tid),
             label=track.label,
-            span_ns=int(end_ns[place] - begin_ns[place]),
-            op_ns=int(times.op_ns[place]),
-            python_ns=int(times.python_ns[place]),
-            wait_ns=int(times.wait_ns[place]),
-            nothing_ns=annotation_ns + int(times.unrecorded_ns[place]),
+            span_ns=int(end_ns[thread] - begin_ns[thread]),
+            op_ns=int(times.op_ns[thread]),
+            python_ns=int(times.python_ns[thread]),
+            wait_ns=int(times.wait_ns[thread]),
+            nothing_ns=annotation_ns + int(times.unrecorded_ns[thread]),
             annotation_ns=annotation_ns,
-            collective_ns=int(times.collective_ns[place]),
+            collective_ns=int(times.collective_ns[thread]),
         )
+
     return accounts
 
 
 class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
-    """What threads did in some stretches of time (ns), arrays of shape [threads]. All
-    but `collective_ns`, which is a part of `wait_ns`, add up to the stretch."""
+    """What some threads did in a stretch of time each (ns); arrays of shape [threads].
+
+    All but `collective_ns`, which is a part of `wait_ns`, add up to the stretch.
+    """
 
     op_ns: Int64s
-    """Ops and runtime calls."""
+    """In ops and in runtime calls that do not wait."""
     python_ns: Int64s
     wait_ns: Int64s
     annotation_ns: Int64s
-    """Only an annotation was recorded."""
+    """While nothing but an annotation was recorded."""
     unrecorded_ns: Int64s
-    """Not even that."""
+    """While not even an annotation was recorded."""
     collective_ns: Int64s
 
 
 def _thread_times(
     trace: Trace, line: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
-    """What the threads did in [begin, end) on their line. A frame that waits counts as
-    waiting, and so does the annotation of a collective."""
+    """Divide a stretch of time of each thread by what the thread did.
+
+    A frame of a function that waits counts as waiting, and so does the annotation of a
+    collective, which lasts until the collective is done.
+
+    Args:
+        begin: The begin of the stretch of each thread, as a place on the line.
+        end: Its end, likewise.
+    """
     split_ns = line.split(begin, end)
+    call_ns = split_ns[ThreadActivity.ALLOC] + split_ns[ThreadActivity.CALL]
+    sync_ns = split_ns[ThreadActivity.SYNC]
+
     in_waiting_frames = common(
         line.covers[ThreadActivity.PYTHON], waiting_frames(trace, line)
     )
     frame_wait_ns = in_waiting_frames.within(begin, end)
+
     in_collectives = common(
         line.covers[ThreadActivity.ANNOTATION], _collectives(trace, line)
     )
     collective_ns = in_collectives.within(begin, end)
-    call_ns = split_ns[ThreadActivity.ALLOC] + split_ns[ThreadActivity.CALL]
-    sync_ns = split_ns[ThreadActivity.SYNC]
+
     return _ThreadTimes(
         op_ns=call_ns + split_ns[ThreadActivity.OP],
         python_ns=split_ns[ThreadActivity.PYTHON] - frame_wait_ns,
@@ -294,50 +369,64 @@ def _thread_times(
 
 
 class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
-    """When each CPU thread of a line runs; ns of the file, arrays of shape
-    [threads]."""
+    """When each CPU thread of a line runs; ns of the file, arrays of shape [threads]."""
 
     track: Rows
-    """Its first one."""
+    """The first track of each thread."""
     begin_ns: Int64s
     end_ns: Int64s
 
 
 def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
-    """The span of each CPU thread of a line, from the first start to the last end of
-    its slices, in the order of their numbers."""
+    """Find the first start and the last end of the slices of each thread of a line.
+
+    The threads are in the order of their indices.
+    """
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns = np.maximum.reduceat(trace.end, first_row)
+    last_end_ns_of_track = np.maximum.reduceat(trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
+
+    # Number the threads of the line from 0; a thread may have several tracks.
     tracks = np.flatnonzero(line.tracks & is_on_cpu)
-    numbers = trace.thread_of_track[tracks]
-    _, first_track, thread = np.unique(numbers, return_index=True, return_inverse=True)
+    _, first_track, thread = np.unique(
+        trace.thread_of_track[tracks], return_index=True, return_inverse=True
+    )
     threads = len(first_track)
+
     begin_ns = np.full(threads, np.iinfo(np.int64).max)
     np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
     end_ns = np.full(threads, np.iinfo(np.int64).min)
-    np.maximum.at(end_ns, thread, last_end_ns[tracks])
+    np.maximum.at(end_ns, thread, last_end_ns_of_track[tracks])
+
     return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
-    """The time in which a collective runs on the CPU: an annotation that lasts until it
-    is done."""
+    """Return the time in which a collective runs on the CPU, on the line.
+
+    Its annotation lasts until it is done.
+    """
     annotations = line.slices(ThreadActivity.ANNOTATION)
     are_collectives = trace.matching(annotations.rows, ON_CPU.match)
     collectives = annotations.only(are_collectives)
+
     return union(collectives.start, collectives.end)
 
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
-    """The time, on the line of some threads, in which the innermost Python frame is
-    that of a function that waits; see WAITS. What such a function calls is not the time
-    of a wait."""
-    frames = line.own(trace.rows_named(WAITS.search, Role.PYTHON))
+    """Return the time in which the innermost Python frame is one that waits.
+
+    Such frames match WAITS. What a waiting function itself calls does not count as
+    waiting. The time is on the line of the threads.
+    """
+    frames = line.own_rows(trace.rows_named(WAITS.search, Role.PYTHON))
     start, end = line.bounds(frames)
     time_of_frames = union(start, end)
+
+    # Only frames that start during a waiting frame can be innermost in it.
     frames_within, _ = line.slices(ThreadActivity.PYTHON).begun_in(time_of_frames)
-    innermost = frames_within.parts()
+    innermost = frames_within.innermost_parts()
     does_wait = trace.matching(innermost.rows, WAITS.search)
     waits = innermost.only(does_wait)
+
     return union(waits.start, waits.end)

@@ -1,4 +1,4 @@
-"""All answers about one trace, or about a part of it."""
+"""Answer everything that `why` tells about one trace, or about a part of it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from fusetui.analysis.why.selection import (
     Question,
     Selection,
     account_of,
-    asked,
     on_this_device,
+    question_about,
 )
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
@@ -53,17 +53,31 @@ from fusetui.trace.read.threads import in_threads
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
-    """The account, the gaps, the ceiling, the modules and the findings. Raises
-    NoSuchSelectionError."""
-    return explained(asked(Accounts(trace), selection))[0]
+    """Return the account, the gaps, the ceiling, the modules and the findings.
+
+    Args:
+        trace: The trace.
+        selection: The part that is asked about; None for all of it.
+
+    Raises:
+        NoSuchSelectionError: The trace has no such part.
+    """
+    question = question_about(Accounts(trace), selection)
+    answers, _ = why_with_facts(question)
+    return answers
 
 
-def explained(question: Question) -> tuple[Why, Facts]:
-    """All answers, and the facts that were computed for them."""
+def why_with_facts(question: Question) -> tuple[Why, Facts]:
+    """Answer a question, and return the facts that were computed for the answers.
+
+    The app goes on to use the facts.
+    """
+    # The account and the rules that need only columns run while threads read the file.
     with args_read(question.accounts.trace):
         account = account_of(question)
         facts = Facts(question.accounts, question.lines, question.window)
         answer_early(facts)
+
     lacks = lacks_of(facts)
     rules = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
@@ -82,77 +96,97 @@ def explained(question: Question) -> tuple[Why, Facts]:
         modules=modules.modules if modules else None,
         _module_times=modules,
         _breakdown=breakdown_of(facts.kernels, modules) if has_devices else None,
-        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole),
+        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
         _families=facts.kernels.family_ns,
         _below=rules.below,
         _left_out=int(facts.steady is not facts),
         _lacks=lacks,
     )
+
     return answers, facts
 
 
 def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
-    """Why no ceiling is known: CPU ops are missing, else input shapes; and whether the
-    device is none of the table of peaks. `lacks`: see needs.lacks_of."""
+    """Say why no ceiling is known, or why it is not compared with the data sheet.
+
+    CPU ops are missing, else input shapes; and the device may not be listed in the
+    table of peaks.
+
+    Args:
+        lacks: What was not recorded, and which option records it; see needs.lacks_of.
+    """
     if not kernels.is_kernel.any():
         return []
+
     some_have_ops = (kernels.trace.op[kernels.rows] >= 0).any()
-    lacking = []
+    missing = []
     if "CPU ops" in lacks:
-        lacking.append("CPU ops")
+        missing.append("CPU ops")
     elif some_have_ops and "input shapes" in lacks:
-        lacking.append("input shapes")
+        missing.append("input shapes")
+
     if LISTED_DEVICE in lacks:
-        lacking.append(LISTED_DEVICE)
-    return [Unknown("ceiling", what, lacks[what]) for what in lacking]
+        missing.append(LISTED_DEVICE)
+    return [Unknown("ceiling", need, lacks[need]) for need in missing]
 
 
 MAX_SHARES = 10
-"""Of kernels, and of modules, in a breakdown."""
+"""How many kernels and how many modules a breakdown lists."""
 
 MAX_NAME_CHARACTERS = 1000
 
 
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
-    """The kernels with the longest effective time, and the modules with the longest
-    time of their own, each kind of module once. Without `modules` there are none."""
+    """List the kernels and the types of modules with the longest times.
+
+    Of kernels the effective time counts, and of modules the time of their own.
+
+    Args:
+        modules: The times of all modules; None to list none.
+    """
     is_kernel = kernels.is_kernel
     by_kernel = by_text(
         kernels.trace, kernels.rows[is_kernel], kernels.effective_ns[is_kernel], _short
     )
     return Breakdown(
         kernels=_longest(by_kernel),
-        kernels_ns=kernels.ns(is_kernel),
+        kernels_ns=kernels.total_ns(is_kernel),
         modules=_longest(_time_by_class(modules)) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
 def _time_by_class(modules: Modules) -> dict[str, tuple[int, int]]:
-    """For each class of module, how many calls there are and their own GPU time (ns)."""
+    """Return for each class of module the number of calls and their own GPU time (ns)."""
     count_and_ns: dict[str, tuple[int, int]] = {}
     for module in modules.modules:
         name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
         count, ns = count_and_ns.get(name, (0, 0))
         count_and_ns[name] = (count + module.count, ns + module.gpu_self_ns)
+
     return count_and_ns
 
 
 def _short(name: str) -> str:
-    """The short name of a kernel; of an unrecognized one the begin of its name."""
+    """Return the short name of a kernel, or the begin of a name that is not recognized."""
     kernel = role_of_kernel(name).decoded
     return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
 
 def _longest(count_and_ns_of: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
-    """The MAX_SHARES names with the most time, in this order; a trace may have a
-    million names, so the others are never sorted."""
+    """Return the MAX_SHARES names with the most time, in this order, without zeros.
 
-    def order(item: tuple[str, tuple[int, int]]) -> tuple[int, str]:
+    A trace may have a million names, so the others are never sorted.
+
+    Args:
+        count_and_ns_of: How often each name occurs, and its time.
+    """
+
+    def by_time(item: tuple[str, tuple[int, int]]) -> tuple[int, str]:
         name, (_, ns) = item
         return -ns, name
 
-    longest = nsmallest(MAX_SHARES, count_and_ns_of.items(), key=order)
+    longest = nsmallest(MAX_SHARES, count_and_ns_of.items(), key=by_time)
     return tuple(
         Share(name=printable(name), count=count, ns=ns)
         for name, (count, ns) in longest
@@ -161,31 +195,39 @@ def _longest(count_and_ns_of: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
 
 
 MIN_BYTES_FOR_THREADS = 32 << 20
+"""From this size of the document on, several threads read it a second time."""
 
 
 class _RereadStretch(NamedTuple):
     """What one pass over a stretch of the document gave."""
 
     args: StretchArgs
-    """Without the totals of memory, which `peaks` took up."""
+    """Without the totals of memory, which are in `peaks`."""
     peaks: memory.StretchPeaks
 
 
 @contextmanager
 def args_read(trace: Trace) -> Iterator[None]:
-    """Reads the document a second time while the block runs, in threads if it is large,
-    and at the end keeps what it read with the events: the args of all kernels, of their
-    ops and of collectives, the most memory that torch used, and the sequence numbers of
-    ops if any may have run backward. `many.jobs`, `collectives_on_gpu`, `memory_peaks`
-    and `backward_ops` find them there. Does nothing without kernels, or if the args
-    were read already."""
+    """Read the document a second time while the block runs.
+
+    A trace keeps columns, not the args of its events. What several answers need of the
+    args is read here in one pass, in threads if the document is large, while the block
+    computes what needs only columns. At the end of the block it is kept with the
+    events: the args of all kernels, of their ops and of collectives, the most memory
+    that torch used, and the sequence numbers of ops if any may have run backward.
+    `many.jobs`, `collectives_on_gpu`, `memory_peaks` and `backward_ops` take them from
+    there.
+
+    Does nothing without kernels, or if the args were read already.
+    """
     events = trace.elements
     kernels = trace.rows_of(Role.KERNEL)
     if not len(kernels) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
+
     events.warm()  # once, before several threads need it
-    questions = _args_asked(trace, kernels)
+    questions = _args_questions(trace, kernels)
     has_numbers = backward.may_run_backward(trace)
     orders, names = joined(list(questions.values()))
     reread = Reread(events, orders, names, has_numbers)
@@ -199,6 +241,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     with in_threads(read_stretch, reread.stretches, is_large) as wait_for_results:
         yield
         stretches = wait_for_results()
+
     args_of_stretches = [stretch.args for stretch in stretches]
     _keep_args(events, questions, reread.args(args_of_stretches))
     events.keep(memory.KEPT_AS, memory.peaks_of([part.peaks for part in stretches]))
@@ -206,26 +249,36 @@ def args_read(trace: Trace) -> Iterator[None]:
         events.keep(backward.KEPT_AS, reread.autograd(args_of_stretches))
 
 
-def _args_asked(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
-    """Which args of which events are read, by the name under which they are kept; a
-    question about no event is left out."""
+def _args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
+    """List which args of which events are read, by the name they are kept under.
+
+    A question about no event is left out.
+    """
     questions = {
         many.KEPT_AS: joined(many.args_asked(trace, kernels)),
         collectives.KEPT_AS: collectives.args_asked(trace),
     }
-    return {name: asked for name, asked in questions.items() if len(asked[0])}
+    with_events = {}
+    for name, (orders, arg_names) in questions.items():
+        if len(orders):
+            with_events[name] = (orders, arg_names)
+
+    return with_events
 
 
 def _document_bytes(events: Events) -> int:
-    """How long the stretches of the document are together (bytes)."""
+    """Return the length of the stretches of the document together, in bytes."""
     return sum(stretch.end - stretch.start for stretch in events.stretches)
 
 
 def _keep_args(
     events: Events, questions: dict[str, ArgsQuestion], all_args: Arguments
 ) -> None:
-    """Keeps the answer to each question with the events, with the question's digest.
-    `all_args` answers all of them together, as they were joined."""
+    """Keep the answer to each question with the events, with the question's digest.
+
+    Args:
+        all_args: The answers to all questions together, as they were joined.
+    """
     answers = parted(all_args, list(questions.values()))
     for (name, question), args in zip(questions.items(), answers, strict=True):
         orders, names = question

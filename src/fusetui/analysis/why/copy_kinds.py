@@ -1,5 +1,7 @@
-"""What PyTorch's copies do: convert to another type, change the layout, or join tensors.
-By the names of their kernels, else by the recorded types of the op."""
+"""Tell what PyTorch's copies do: convert to another type, change the layout, or join.
+
+The names of their kernels tell, else the recorded types of the op.
+"""
 
 from __future__ import annotations
 
@@ -19,47 +21,64 @@ class CopyKind(IntEnum):
     """What a copy does."""
 
     CAST = 0
-    COPY = 1
-    """The type stays: another layout, or another place."""
-    EITHER = 2
-    JOIN = 3
+    COPY = 1  # the type stays: it changes the layout, or where the data is
+    EITHER = 2  # a cast or a copy
+    JOIN = 3  # concatenates tensors
 
 
 _CASTS = lazy_pattern(
     r"LoadWithCast|elementwise_kernel_manual_unroll<.*gpu_kernel_impl<"
 )
-"""aten/src/ATen/native/cuda/CUDALoops.cuh. ROCm unrolls by hand since casts have a
-function of their own."""
+"""Matches kernels that cast, see aten/src/ATen/native/cuda/CUDALoops.cuh.
+
+ROCm unrolls by hand since casts have a function of their own.
+"""
 _KEEPS_TYPE = lazy_pattern(r"nocast|LoadWithoutCast|vectorized_elementwise_kernel")
+"""Matches kernels that copy without a cast."""
 _STRIDED = lazy_pattern(
     r"\belementwise_kernel<(?:\(int\))?\d+, (?:\(int\))?(?P<unroll>\d+), .*gpu_kernel_impl<"
 )
-"""The loop over strided tensors. Where types stay it handles two elements at once, four
-of types below 4 bytes; where they change always four."""
+"""Matches the loop over strided tensors.
+
+Where types stay it handles two elements at once, or four of types below 4 bytes. Where
+they change it always handles four.
+"""
 _WITHOUT_CASTS = "gpu_kernel_impl_nocast"
 """Versions of torch that name this function use the other one for casts alone."""
 _ONLY_COPIES = ("direct_copy_kernel_cuda", "copy_device_to_device")
-"""Functors of any copy; the others are those of one conversion, such as
-bfloat16_copy_kernel_cuda."""
+"""Functors of any copy.
+
+The others are those of one conversion, such as bfloat16_copy_kernel_cuda.
+"""
 _WIDE_TYPES = frozenset({"fp32", "fp64", "int32", "int64", "c64", "c128"})
 """Words of a decoded name for types of 4 bytes or more."""
 _COPY_OP = "aten::copy_"
 _TYPES = 1  # the place of `Input type` among the recorded inputs
+"""The index of `Input type` among the recorded inputs."""
 
 
 def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
-    """The CopyKind of each of the rows, which means something for copies alone; shape
-    [rows]."""
+    """Classify the copies among some GPU events.
+
+    Returns:
+        The CopyKind of each event; it means something for copies alone.
+    """
     trace = kernels.trace
     casts_are_apart = any(_WITHOUT_CASTS in name for name in trace.names)
+
+    # By name, looking at each name once.
     kind_of_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
-    names = trace.name[kernels.rows]
-    for name in np.flatnonzero(np.bincount(names)).tolist():
-        kernel = role_of_kernel(trace.names[name][:MAX_SEARCHED_CHARS]).decoded
+    name_of_row = trace.name[kernels.rows]
+    for name_index in np.flatnonzero(np.bincount(name_of_row)).tolist():
+        name = trace.names[name_index][:MAX_SEARCHED_CHARS]
+        kernel = role_of_kernel(name).decoded
         if kernel is not None:
-            kind_of_name[name] = _kind_of(kernel, casts_are_apart=casts_are_apart)
-    kinds = kind_of_name[names]
+            kind_of_name[name_index] = _kind_of(kernel, casts_are_apart=casts_are_apart)
+
+    kinds = kind_of_name[name_of_row]
     kinds[trace.role[kernels.rows] == Role.MEMCPY] = CopyKind.COPY
+
+    # By the types of the op, where names do not tell.
     unclear = np.flatnonzero(kinds == CopyKind.EITHER)
     if len(unclear):
         kinds[unclear] = _kinds_by_types(kernels)[unclear]
@@ -67,21 +86,28 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
 
 
 def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
-    """What a kernel does that is a copy, by its name. `casts_are_apart`: the version of
-    torch has another function for copies without casts."""
+    """Classify a kernel that is a copy by its name.
+
+    Args:
+        casts_are_apart: Whether the version of torch has another function for copies
+            without casts.
+    """
     name = kernel.name
     if "CatArray" in name:
         return CopyKind.JOIN
+
     is_conversion = kernel.functor is not None and kernel.functor not in _ONLY_COPIES
     if is_conversion or _CASTS.search(name):
         return CopyKind.CAST
     if _KEEPS_TYPE.search(name):
         return CopyKind.COPY
+
     strided = _STRIDED.search(name)
     if strided is None:
         return CopyKind.EITHER
     if strided["unroll"] == "2":
         return CopyKind.COPY
+
     has_wide_type = not _WIDE_TYPES.isdisjoint(kernel.short.split())
     if casts_are_apart or has_wide_type:
         return CopyKind.CAST
@@ -89,21 +115,28 @@ def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
 
 
 def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
-    """The CopyKind of each row by the types of both tensors of aten::copy_, EITHER
-    where they were not recorded and for other ops; shape [rows]."""
+    """Classify events by the types of both tensors of aten::copy_.
+
+    Returns:
+        The CopyKind of each event, EITHER for other ops and where types were not
+        recorded.
+    """
     trace = kernels.trace
     inputs = kernels.inputs
     kind_of_inputs = [_kind_by_types(texts[_TYPES]) for texts in inputs.distinct]
-    kind_of_inputs.append(CopyKind.EITHER)  # of inputs -1
+    kind_of_inputs.append(CopyKind.EITHER)  # for index -1, no inputs
     kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
+
     op = trace.op[kernels.rows]
     is_copy = (op >= 0) & trace.named(_COPY_OP.__eq__)[trace.name[op]]
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
 
 
 def _kind_by_types(types_text: bytes) -> CopyKind:
-    """The CopyKind by the first two of a list of types (as JSON); EITHER if one is
-    missing or empty."""
+    """Classify a copy by the first two of a list of types, given as JSON.
+
+    EITHER if one of them is missing or empty.
+    """
     types = types_text.replace(b" ", b"").strip(b"[]").split(b",")
     if len(types) < 2 or not all(types[:2]):
         return CopyKind.EITHER

@@ -1,5 +1,7 @@
-"""Ops that compute on the CPU: they launch nothing, so no other way of launching
-helps."""
+"""Find ops that compute on the CPU.
+
+They launch nothing, so no other way of launching helps against them.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,21 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import METADATA, stem, words
 
 COMPUTES_NS = 100_000
-"""An op of ATen that launches nothing and takes at least so long by itself computes on
-the CPU: dispatching an op takes far less, even beside a profiler that records
-stacks."""
+"""An op of ATen that launches nothing and takes this long by itself computes on the
+CPU.
+
+Dispatching an op takes far less, even beside a profiler that records stacks.
+"""
 
 COMPUTES_SHARE = 0.25
-"""Of the host part of a gap: from this share of such ops on, the gap is due to them and
-to what prepares them."""
+"""From this share of the host part of a gap on, computing ops explain the gap.
+
+The rest usually prepares the tensors for these ops.
+"""
 
 PREFIX = "aten::"
-"""The launches of other ops, such as those of Triton, are not in every trace."""
+"""How the names of ops of ATen begin. Launches of other ops, such as those of Triton,
+are not in every trace."""
 
 NO_COMPUTE = METADATA | words("pin_memory _pin_memory record_stream")
 """Ops that allocate, describe or pin tensors, by their stems; see op_names."""
@@ -32,20 +39,25 @@ CREATES = words(
     logspace multinomial new_full new_ones new_zeros normal ones rand randint randn random randperm
     tril_indices triu_indices uniform zero zeros"""
 )
-"""Ops that make a tensor of nothing, or fill one, by their stems."""
+"""Ops that make a tensor out of nothing, or fill one, by their stems."""
 
 
 BY_ITSELF = 0.5
-"""Of the duration of an op: one that spends less of it by itself is made of others, as
-of views."""
+"""An op that spends less than this share of its duration by itself is made of others.
+"""
 
 
 @memo()
 def cpu_compute_rows(trace: Trace) -> Rows:
-    """The ops of ATen that compute on the CPU, on any thread: they take at least
-    COMPUTES_NS, spend most of it by themselves, and neither they nor an op of ATen
-    around them launch work of the GPU. (Ops inside of one that launches may compute
-    with tensors without data, for their shapes.) Sorted rows."""
+    """Find the ops of ATen that compute on the CPU, on any thread.
+
+    They take at least COMPUTES_NS and spend most of it by themselves. Neither they nor
+    an op of ATen around them launch work of the GPU: ops inside of one that launches
+    may compute with tensors without data, for their shapes.
+
+    Returns:
+        Rows of the trace, ascending.
+    """
     ops = trace.rows_of(Role.OP)
     ops = ops[trace.matching(ops, _is_of_aten)]
     ops = ops[~_in_launching_ops(trace, ops)[ops]]
@@ -53,42 +65,51 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     ops = ops[trace.matching(ops, _may_compute)]
     if not len(ops):
         return ops
+
     own_ns = trace.dur[ops] - _children_ns(trace, ops)
     takes_long = own_ns >= COMPUTES_NS
     is_mostly_own = own_ns >= BY_ITSELF * trace.dur[ops]
     computes: Rows = ops[takes_long & is_mostly_own]
+
     return computes
 
 
 def _children_ns(trace: Trace, ops: Rows) -> Int64s:
-    """How long the slices directly inside of each of these ops take together (ns)."""
-    place_of_row = np.full(len(trace), -1, dtype=np.intp)
-    place_of_row[ops] = np.arange(len(ops))
+    """Add up the durations of the slices directly inside of each op, in ns."""
+    index_of_row = np.full(len(trace), -1, dtype=np.intp)  # -1: none of the ops
+    index_of_row[ops] = np.arange(len(ops))
+
     children = np.flatnonzero(trace.parent >= 0)
-    place = place_of_row[trace.parent[children]]
-    is_of_op = place >= 0
-    children = children[is_of_op]
-    return summed(place[is_of_op], trace.dur[children], len(ops))
+    op_index = index_of_row[trace.parent[children]]
+    is_in_op = op_index >= 0
+    children = children[is_in_op]
+
+    return summed(op_index[is_in_op], trace.dur[children], len(ops))
 
 
 def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
-    """Which rows are one of these ops that launches, or lie inside of one; shape
-    [slices]."""
+    """Tell which rows are one of some ops that launches, or lie inside of one.
+
+    Returns flags of shape [slices].
+    """
     launches = _launch_rows(trace)
     first_inside = launches.searchsorted(ops)
     after_last_inside = launches.searchsorted(trace.end_row[ops])
-    launching = ops[first_inside < after_last_inside]
-    # rows of an op are those from its own to its end_row: count how many are open
+    launching_ops = ops[first_inside < after_last_inside]
+
+    # The rows from an op to its end_row lie inside of it. Count for each row how many
+    # of the ops are open there: +1 where one begins, -1 where it ends.
     opened = np.zeros(len(trace) + 1, dtype=np.int32)
-    np.add.at(opened, launching, 1)
-    np.add.at(opened, trace.end_row[launching], -1)
+    np.add.at(opened, launching_ops, 1)
+    np.add.at(opened, trace.end_row[launching_ops], -1)
     open_at_row = opened.cumsum()[:-1]
     is_inside: Flags = open_at_row > 0
+
     return is_inside
 
 
 def _is_of_aten(name: str) -> bool:
-    """Whether it is the name of an op of ATen."""
+    """Whether a name is that of an op of ATen."""
     return name.startswith(PREFIX)
 
 
@@ -98,9 +119,12 @@ def _may_compute(name: str) -> bool:
 
 
 def _launch_rows(trace: Trace) -> Rows:
-    """Calls that launched GPU events, and those whose names say that they launch;
-    sorted."""
+    """Find the calls that launched GPU events, or whose names say that they launch.
+
+    Returns rows of the trace, ascending.
+    """
     calls = trace.launch[trace.gpu_rows]
     with_event = calls[calls >= 0].astype(np.intp)
     by_name = trace.rows_named(LAUNCHES.search, Role.CALL)
+
     return distinct(np.concatenate((with_event, by_name)))

@@ -1,5 +1,4 @@
-"""What the time of CPU threads goes to, by name: the breakdown of a trace without GPU
-events."""
+"""Break the time of CPU threads down by name, in traces without GPU events."""
 
 from __future__ import annotations
 
@@ -25,58 +24,75 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union, without
 
 MAX_NAMES = 10
-"""Of ops, of functions, and of waits: those with the most time."""
+"""How many names are listed of ops, of functions, and of waits."""
 
 MAX_NAME_CHARACTERS = 200
 NO_CALLER = -1
 
 
 class OwnTimes(NamedTuple):
-    """Slices of CPU threads, and for how long each was the innermost one of its thread
-    (ns)."""
+    """Slices of CPU threads, and how long each was the innermost one of its thread.
+
+    Both arrays have shape [n]; the times are in ns.
+    """
 
     rows: Rows
     ns: Int64s
 
-    def only(self, which: Flags) -> OwnTimes:
-        """Some of the slices."""
-        return OwnTimes(rows=self.rows[which], ns=self.ns[which])
+    def only(self, mask: Flags) -> OwnTimes:
+        """Return some of the slices, chosen by one flag each."""
+        return OwnTimes(rows=self.rows[mask], ns=self.ns[mask])
 
 
 def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
-    """The own times of ops, calls, Python frames and collectives on the CPU during a
-    cover (ns of the file), without those of 0. Each moment of a thread belongs to one
-    slice at most, by the order of `LAYERS`."""
+    """Measure the own times of ops, calls, Python frames and collectives on the CPU.
+
+    The *own time* of a slice is the time in which it is the innermost one that counts
+    on its thread: each moment of a thread belongs to one slice at most, by the order of
+    `LAYERS`.
+
+    Args:
+        cover: The time that counts, in ns of the file.
+
+    Returns:
+        Slices with an own time above 0, each once, in the order of the trace.
+    """
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
     for line in accounts.threads:
         unclaimed = _on_each_thread(line, cover)
-        for parts in _parts_of_layers(accounts.trace, line):
-            rows.append(parts.rows)
-            times_ns.append(unclaimed.within(parts.start, parts.end))
-            unclaimed = without(unclaimed, union(parts.start, parts.end))
-    distinct_rows, place = np.unique(np.concatenate(rows), return_inverse=True)
-    own_ns = summed(place, np.concatenate(times_ns), len(distinct_rows))
+        for innermost in _innermost_of_layers(accounts.trace, line):
+            rows.append(innermost.rows)
+            times_ns.append(unclaimed.within(innermost.start, innermost.end))
+            unclaimed = without(unclaimed, union(innermost.start, innermost.end))
+
+    # Add up the parts of each slice.
+    distinct_rows, slice_index = np.unique(np.concatenate(rows), return_inverse=True)
+    own_ns = summed(slice_index, np.concatenate(times_ns), len(distinct_rows))
     return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
-def _parts_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
-    """When each slice of a layer is the innermost one of that layer, for one layer
-    after the other; of annotations only collectives count."""
+def _innermost_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
+    """Yield for each layer when each of its slices is the innermost one in it.
+
+    Of annotations, only collectives count.
+    """
     *layers, _ = LAYERS  # the last one is that of annotations
     for kinds in layers:
-        yield merged_slices([line.slices(kind) for kind in kinds]).parts()
+        yield merged_slices([line.slices(kind) for kind in kinds]).innermost_parts()
+
     annotations = line.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
-    yield annotations.only(is_collective).parts()
+    yield annotations.only(is_collective).innermost_parts()
 
 
 def _on_each_thread(line: Threads, cover: Cover) -> Cover:
-    """A cover in times of the file, on each thread of a line."""
+    """Repeat a cover of the file's time on each thread of a line."""
     tracks = np.flatnonzero(line.tracks)
     track_of_interval = np.repeat(tracks, len(cover.start))
     starts = np.tile(cover.start, len(tracks))
     ends = np.tile(cover.end, len(tracks))
+
     return union(
         line.on_line(track_of_interval, starts), line.on_line(track_of_interval, ends)
     )
@@ -91,21 +107,28 @@ class ByKind(NamedTuple):
 
     @property
     def ns(self) -> int:
-        """The sum of all own times."""
+        """Return the sum of all own times."""
         return sum(int(times.ns.sum()) for times in self)
 
 
 def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
-    """The own times during a cover (ns of the file) of the threads that run ops, or of
-    all where none does: others, such as those of a pool, are mostly idle in a function
-    that nobody recorded to wait."""
+    """Measure the own times during some time by kind.
+
+    Only threads that run ops count, or all where none does: others, such as those of a
+    pool, are mostly idle in a function that nobody recorded to wait.
+
+    Args:
+        cover: The time that counts, in ns of the file.
+    """
     trace = accounts.trace
     own = own_times(accounts, cover)
     own = own.only(_is_of_program(trace, own.rows))
+
     is_python = trace.role[own.rows] == Role.PYTHON
     is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
     is_wait |= is_python & trace.matching(own.rows, WAITS.search)
     is_wait |= trace.matching(own.rows, ON_CPU.match)
+
     return ByKind(
         ops=own.only(~is_python & ~is_wait),
         functions=own.only(is_python & ~is_wait),
@@ -114,22 +137,24 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
 
 
 def _is_of_program(trace: Trace, rows: Rows) -> Flags:
-    """Which rows are of threads that run ops; all, if none does."""
+    """Tell which rows are of threads that run ops; all rows if no thread does."""
     ops = trace.rows_of(Role.OP)
     if not len(ops):
         return np.ones(len(rows), dtype=np.bool_)
+
     thread_of_row = trace.thread_of_track[trace.track[rows]]
     thread_of_op = trace.thread_of_track[trace.track[ops]]
     return np.isin(thread_of_row, thread_of_op)
 
 
 def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
-    """What the time of the CPU goes to during a cover (ns of the file)."""
+    """List what the time of the CPU goes to during some time (ns of the file)."""
     trace = accounts.trace
     times = by_kind(accounts, cover)
     ops = longest(trace, times.ops)
     functions = longest(trace, times.functions)
     waits = longest(trace, times.waits, with_caller=True)
+
     return CpuWork(
         whole_ns=times.ns,
         ops=tuple(named.share for named in ops),
@@ -139,42 +164,57 @@ def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
 
 
 class NamedTime(NamedTuple):
-    """The own time of all slices of one name, added up and of each."""
+    """All slices of one name: their sum, and the own time of each."""
 
     share: Share
     own: OwnTimes
 
 
 def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
-    """The MAX_NAMES names with the longest own time in all, the longest first, of equal
-    ones the one whose slice comes first in `own`. `with_caller`: a function is named
-    with what called it, as `read in load`, and counts apart for each caller."""
+    """List the MAX_NAMES names with the longest own time, the longest first.
+
+    Of names with equal times, the one comes first whose slice comes first in `own`.
+
+    Args:
+        with_caller: Whether a function is named with what called it, as `read in load`,
+            and counts apart for each caller.
+    """
     if not len(own.rows):
         return []
+
     name = trace.name[own.rows].astype(np.int64)
     caller = np.full_like(name, NO_CALLER)
     if with_caller:
         caller = _callers(trace, own.rows)
-    # one number stands for both; callers count from 0 in it, NO_CALLER is the first
+
+    # One number stands for the name and its caller, which is NO_CALLER (-1) or more.
     callers = len(trace.names) + 1
     name_and_caller = name * callers + (caller - NO_CALLER)
     _, first, group = np.unique(name_and_caller, return_index=True, return_inverse=True)
     total_ns = summed(group, own.ns, len(first))
     longest_first = np.lexsort((first, -total_ns))
+
     times: list[NamedTime] = []
-    for number in longest_first[:MAX_NAMES].tolist():
-        slices = own.only(group == number)
+    for group_index in longest_first[:MAX_NAMES].tolist():
+        slices = own.only(group == group_index)
+        first_slice = first[group_index]
         share = Share(
-            name=_text(trace, int(name[first[number]]), int(caller[first[number]])),
+            name=_text(trace, int(name[first_slice]), int(caller[first_slice])),
             count=len(slices.rows),
-            ns=int(total_ns[number]),
+            ns=int(total_ns[group_index]),
         )
         times.append(NamedTime(share=share, own=slices))
+
     return times
 
 
 def _text(trace: Trace, name: int, caller: int) -> str:
-    """`NAME in CALLER`, or only `NAME` for NO_CALLER; by the numbers of both names."""
+    """Format `NAME in CALLER`, or only `NAME` for NO_CALLER.
+
+    Args:
+        name: The index of the name in the trace.
+        caller: Likewise.
+    """
     text = frame_text(trace.names[name], MAX_NAME_CHARACTERS)
     if caller == NO_CALLER:
         return text
@@ -182,10 +222,13 @@ def _text(trace: Trace, name: int, caller: int) -> str:
 
 
 def _callers(trace: Trace, rows: Rows) -> Int64s:
-    """The number of the name of what called each row, NO_CALLER for what is no Python
-    function."""
+    """Return the index of the name of what called each row.
+
+    It is NO_CALLER for rows that are no Python function.
+    """
     caller = np.full(len(rows), NO_CALLER, dtype=np.int64)
     parent = trace.parent[rows]
     is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
     caller[is_called] = trace.name[parent[is_called]]
+
     return caller

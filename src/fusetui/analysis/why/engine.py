@@ -1,4 +1,4 @@
-"""Asks all rules about one trace, and puts what they claim in order."""
+"""Ask all rules about one trace, and put what they claim in order."""
 
 from __future__ import annotations
 
@@ -85,37 +85,46 @@ RULES: Final = (
 
 
 class Answers(NamedTuple):
-    """What the rules find, the largest upper bound first, then notes, then what is
-    negligible; what they cannot tell; and by rule the time at stake (ns) that is too
-    little for a finding."""
+    """What all rules say about a trace."""
 
     findings: tuple[Finding, ...]
-    wanted: tuple[Wanted | None, ...]  # of each finding
+    """The largest upper bound first, then notes, then what is negligible."""
+    wanted: tuple[Wanted | None, ...]
+    """The change that each finding would have made; None if none can be replayed."""
     unknown: tuple[Unknown, ...]
+    """What rules cannot tell, because it was not recorded."""
     below: dict[str, int]
+    """By rule the time at stake (ns) that is too little for a finding."""
 
 
 def answer_early(facts: Facts) -> None:
-    """Asks the rules that need nothing but columns, while other threads read the
-    file."""
+    """Ask the rules that need nothing but columns, while other threads read the file.
+
+    Their answers are kept for findings_of.
+    """
     for rule in RULES:
         if not (rule.of_kernels or rule.reads):
             claims_of(facts, rule)
 
 
 class _Reported(NamedTuple):
-    """A finding, and the change whose gain is estimated for it; None: none can be
-    replayed."""
+    """A finding, and the change whose gain is estimated for it.
+
+    The change is None if none can be replayed.
+    """
 
     finding: Finding
     wanted: Wanted | None
 
 
 def findings_of(facts: Facts) -> Answers:
-    """Asks every rule about one trace, or about a step or a window of it. The findings
-    are in the order of their upper bounds, the largest first; then those without one,
-    then the negligible ones."""
+    """Ask every rule about one trace, or about a step or a window of it.
+
+    The findings are in the order of their upper bounds, the largest first; then those
+    without one, then the negligible ones.
+    """
     tags = tags_of(facts)
+
     reported: list[_Reported] = []
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
@@ -124,14 +133,17 @@ def findings_of(facts: Facts) -> Answers:
         claims, lack = claims_of(rule_facts, rule)
         if lack is not None:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+
         for claim in claims:
             if claim.at_stake_ns is None or is_finding(rule_facts, rule, claim):
                 reported.append(_reported(rule, claim, rule_facts, tags))
             else:
                 below[rule.id] += claim.at_stake_ns
-    reported = _with_wholes_reported(reported)
+
+    reported = _without_unreported_wholes(reported)
     reported = _with_negligible_marked(reported, _compared_time_ns(facts))
     reported.sort(key=lambda each: _by_upper_bound(each.finding))
+
     return Answers(
         findings=tuple(each.finding for each in reported),
         wanted=tuple(each.wanted for each in reported),
@@ -143,72 +155,95 @@ def findings_of(facts: Facts) -> Answers:
 def _reported(
     rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]
 ) -> _Reported:
-    """A claim as a finding. A note, which has no upper bound, wants no change."""
+    """Turn a claim into a finding. A note, which has no upper bound, wants no change."""
     return _Reported(
         finding=_finding(rule, claim, facts, tags),
         wanted=claim.wanted if claim.at_stake_ns else None,
     )
 
 
-def _with_wholes_reported(reported: list[_Reported]) -> list[_Reported]:
-    """The findings without `part_of` where the rule that it names reports nothing, or
-    less time than the part."""
+def _without_unreported_wholes(reported: list[_Reported]) -> list[_Reported]:
+    """Clear `part_of` of findings whose whole is not reported or is smaller.
+
+    A finding is part of another rule's finding only if that rule reports at least as
+    much time.
+    """
     largest_ns: dict[str, int] = {}
     for finding, _ in reported:
         known_ns = largest_ns.get(finding.rule, 0)
         largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
+
     result = []
     for finding, wanted in reported:
-        whole_ns = -1  # no such rule reports anything
+        whole_ns = -1  # the rule reports nothing
         if finding.part_of is not None:
             whole_ns = largest_ns.get(finding.part_of, -1)
+
         part_ns = finding.at_stake_ns or 0
         if part_ns > whole_ns:
             finding = msgspec.structs.replace(finding, part_of=None)
+
         result.append(_Reported(finding, wanted))
+
     return result
 
 
 def _with_negligible_marked(
     reported: list[_Reported], compared_ns: int
 ) -> list[_Reported]:
-    """The findings, those marked as negligible whose upper bound is less than
-    NEGLIGIBLE_SHARE of `compared_ns`."""
+    """Mark the findings as negligible whose upper bound is too small.
+
+    Args:
+        compared_ns: An upper bound below NEGLIGIBLE_SHARE of this time is too small.
+    """
     least_ns = NEGLIGIBLE_SHARE * compared_ns
     result = []
     for finding, wanted in reported:
         if finding.at_stake_ns is not None and finding.at_stake_ns < least_ns:
             finding = msgspec.structs.replace(finding, negligible=True)
         result.append(_Reported(finding, wanted))
+
     return result
 
 
 def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
-    """The order of findings: considerable ones, then by their upper bound, the largest
-    first, and notes (without one) last."""
+    """Sort findings: considerable ones first, then by upper bound, notes last.
+
+    The largest upper bound comes first.
+    """
     is_note = finding.at_stake_ns is None
     upper_bound_ns = finding.at_stake_ns or 0
     return finding.negligible, is_note, -upper_bound_ns
 
 
 def _compared_time_ns(facts: Facts) -> int:
-    """What an upper bound is compared with to see whether it is negligible: the span,
-    or the steps together if those are shorter, added up over the devices."""
-    if facts.window is not None or not len(facts.spans):
+    """Return the time with which upper bounds are compared, added up over the devices.
+
+    That is the span, or the steps together if those are shorter.
+    """
+    if facts.window is not None or not len(facts.steps):
         return facts.span_ns
-    steps_ns = int((facts.spans.end - facts.spans.start).sum())
+
+    steps_ns = int((facts.steps.end - facts.steps.start).sum())
     return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
-    """A claim of a rule about these facts, as it is reported. `tags`: what holds for
-    the trace; see remedies.tags_of."""
+    """Turn a claim of a rule into the record that is reported.
+
+    Args:
+        facts: What the rule was asked about.
+        tags: What holds for the trace, to choose the words of the remedy; see
+            remedies.tags_of.
+    """
     evidence = claim.rows
     if not evidence and claim.kernels is not None:
-        evidence = facts.kernels.heaviest(claim.kernels)
+        evidence = facts.kernels.longest_rows(claim.kernels)
+
     share = None
     if claim.at_stake_ns and facts.span_ns > 0:
         share = claim.at_stake_ns / facts.span_ns
+
     remedy = remedy_for(claim.remedy or rule.remedy, tags)
     return Finding(
         rule=rule.id,

@@ -1,5 +1,7 @@
-"""What lies between the launches of a step and cannot be part of a CUDA graph: a wait
-for the device, or the data loader."""
+"""Find what lies between the launches of a step and cannot be part of a CUDA graph.
+
+That is a wait for the device, or the data loader.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +17,37 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 
 _PLAIN_NAME = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
-"""A name that may be part of a remedy, in which braces have a meaning."""
+"""Matches names that may be part of a remedy, in which braces have a meaning."""
 
 
 class GraphObstacle(msgspec.Struct, frozen=True):
-    """What lies most often between the launches of kernels that one graph would
-    replay."""
+    """What lies most often between the launches of kernels that one graph would replay."""
 
     name: str
-    """That of the call and of the op around it; "" for the data loader."""
+    """The name of the call and of the op around it; "" for the data loader."""
     steps: int
-    """In how many steps any such thing lies; 0 where there are no steps."""
+    """In how many steps an obstacle lies; 0 in a trace without steps."""
     of_steps: int
     """How many steps launch kernels."""
 
 
 def graph_obstacle(facts: Facts) -> GraphObstacle | None:
-    """What keeps the kernels of a step out of one graph, or where there are no steps,
-    those of the whole time; None if nothing does. Waits for the device come before the
-    data loader. A wait before the first kernel or after the last one is none."""
+    """Find what keeps the kernels of a step out of one graph.
+
+    Without steps, the kernels of the whole time count. Waits for the device are looked
+    for before the data loader. A wait before the first kernel or after the last one is
+    no obstacle.
+
+    Returns:
+        None if nothing keeps them out.
+    """
     trace = facts.trace
     launches = _launches_of_kernels(facts)
     if not len(launches):
         return None
+
     stretches = _LaunchStretches.of(facts, launches)
+
     name = ""
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     obstacles = stretches.rows_within(facts, all_waits)
@@ -46,8 +55,10 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
         name = _most_frequent(facts, obstacles)
     else:
         obstacles = stretches.rows_within(facts, loader_rows(trace))
+
     if not len(obstacles):
         return None
+
     return GraphObstacle(
         name=name,
         steps=_count_steps(facts, trace.start[obstacles]),
@@ -56,7 +67,7 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
 
 
 def _launches_of_kernels(facts: Facts) -> Rows:
-    """The calls that launched kernels, each once, in the order of the trace."""
+    """Return the calls that launched kernels, each once, in the order of the trace."""
     trace = facts.trace
     kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
     launches = distinct(trace.launch[kernels].astype(np.int64))
@@ -64,39 +75,46 @@ def _launches_of_kernels(facts: Facts) -> Rows:
 
 
 def _count_steps(facts: Facts, times_ns: Int64s) -> int:
-    """How many steps hold any of these times (ns of the file); 0 without steps."""
-    if not len(facts.spans):
+    """Count the steps that hold any of some times (ns of the file); 0 without steps."""
+    if not len(facts.steps):
         return 0
-    steps = distinct(facts.spans.at(times_ns).astype(np.int64))
+    steps = distinct(facts.steps.at(times_ns).astype(np.int64))
     return int(np.count_nonzero(steps >= 0))  # -1: outside of all steps
 
 
 class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
-    """The stretches of time in which one thread launches the kernels of one step, each
-    from its first to its last launch; arrays of shape [stretches]."""
+    """The stretches in which one thread launches the kernels of one step.
+
+    Each goes from the first to the last launch, in ns of the file; shape [stretches].
+    """
 
     key: Int64s
-    """The step and the thread, ascending; see _step_and_thread."""
+    """The step and the thread of each, ascending; see _step_and_thread."""
     first_ns: Int64s
     last_ns: Int64s
 
     @classmethod
     def of(cls, facts: Facts, launches: Rows) -> _LaunchStretches:
-        """The stretches of some launches, at least one."""
+        """Find the stretches of some launches, at least one."""
         trace = facts.trace
         keys, stretch = np.unique(
             _step_and_thread(facts, launches), return_inverse=True
         )
         launched_ns = trace.start[launches]
+
+        # The first and the last launch of each stretch.
         first_ns = np.full(len(keys), trace.end_ns)
         np.minimum.at(first_ns, stretch, launched_ns)
         last_ns = np.full(len(keys), trace.begin_ns)
         np.maximum.at(last_ns, stretch, launched_ns)
+
         return cls(key=keys, first_ns=first_ns, last_ns=last_ns)
 
     def rows_within(self, facts: Facts, rows: Rows) -> Rows:
-        """Those of some rows that start after the first and before the last launch of
-        the stretch of their step and thread."""
+        """Return the rows that lie between the launches of their step and thread.
+
+        They start after the first and before the last launch of the stretch.
+        """
         key = _step_and_thread(facts, rows)
         start = facts.trace.start[rows]
         stretch = np.minimum(self.key.searchsorted(key), len(self.key) - 1)
@@ -104,40 +122,49 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         is_after_first = start > self.first_ns[stretch]
         is_before_last = start < self.last_ns[stretch]
         within: Rows = rows[is_of_stretch & is_after_first & is_before_last]
+
         return within
 
 
 def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
-    """One number for the step and the thread of each row: equal for rows of the same
-    step and thread; -1 for a row outside of all steps. Without steps it is the number
-    of the thread. A thread and that of autograd's engine which works for it count as
-    one."""
+    """Return one number for the step and the thread of each row.
+
+    It is equal for rows of the same step and thread, and -1 for a row outside of all
+    steps. Without steps it is the number of the thread. A thread and that of autograd's
+    engine which works for it count as one.
+    """
     trace = facts.trace
     thread_of_row = trace.thread_of_track[trace.track[rows]]
     thread = with_one_lead(trace)[thread_of_row].astype(np.int64)
-    if not len(facts.spans):
+    if not len(facts.steps):
         return thread
-    step = facts.spans.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
+
+    step = facts.steps.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
     more_than_threads = len(trace.tracks) + 1
     return np.where(step >= 0, step * more_than_threads + thread, -1)
 
 
 def _most_frequent(facts: Facts, calls: Rows) -> str:
-    """`cudaStreamSynchronize (aten::item)`: the most frequent name of some calls, and
-    the op around most calls of that name, if there is one. Copies that may return at
-    once count only if there is nothing else."""
+    """Name the most frequent of some calls: `cudaStreamSynchronize (aten::item)`.
+
+    The op around most calls of that name is added, if there is one. Copies that may
+    return at once count only if there is nothing else.
+    """
     trace = facts.trace
     blocking = calls[~trace.matching(calls, COPIES_LATER.search)]
     if len(blocking):
         calls = blocking
+
     name = int(np.bincount(trace.name[calls]).argmax())
     calls_of_name = calls[trace.name[calls] == name]
-    op = int(np.bincount(trace.op[calls_of_name] + 1).argmax()) - 1  # -1: no op
+    # Op -1, for no op, is counted at index 0.
+    op = int(np.bincount(trace.op[calls_of_name] + 1).argmax()) - 1
+
     call_text = _plain(trace.names[name]) or "a call that waits"
     op_text = _plain(trace.name_of(op)) if op >= 0 else ""
     return f"{call_text} ({op_text})" if op_text else call_text
 
 
 def _plain(name: str) -> str:
-    """The name, or "" if it has characters that a remedy must not have."""
+    """Return a name, or "" if it has characters that a remedy must not have."""
     return name if _PLAIN_NAME.fullmatch(name) else ""

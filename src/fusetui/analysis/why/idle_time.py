@@ -1,11 +1,13 @@
-"""The longest gaps and what is known of each; and all idle time of a device as
-stretches of one reason each, so that how much of each any window holds takes a few
-binary searches.
+"""Describe the longest gaps, and prepare the idle time of devices for the timeline.
+
+The first half lists gaps with what is known about each. The second half cuts all idle
+time of a device into stretches of one reason each, so that a few binary searches tell
+how much of each reason any window holds.
 
 What covered most of a stretch of a thread's time is the innermost slice that covers
 more than half of it. If there is none, it is the first slice of the name that was
-innermost for the longest time, if that is at least a tenth of it; of several such
-names, the one that was innermost first.
+innermost for the longest time, if that is at least a tenth of the stretch; of several
+such names, the one that was innermost first.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
     Threads,
-    launching,
+    calls_by_line,
     waiting_calls_at,
 )
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -34,25 +36,28 @@ from fusetui.trace.model.intervals import Cover, EnclosingIndex, joined, outside
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 LONGEST: Final = 100
-"""The number of gaps that are reported, unless all are asked for."""
+"""How many gaps are listed, unless all are asked for."""
 
 
 class LongestGaps(msgspec.Struct, frozen=True):
-    """The longest gaps of some devices together, and the rows behind them."""
+    """The longest gaps of some devices together, the longest first."""
 
     gaps: tuple[Gap, ...]
     """The longest first."""
     count: int
     """How many gaps there are in all."""
     rows: tuple[tuple[int, int], ...]
-    """Of each of `gaps` the GPU event that ends it, and the call that launched that; -1
-    for none."""
+    """For each of `gaps` the event that ends it and the call that launched that.
+
+    Both are rows of the trace; -1 for none.
+    """
 
 
 class _GapWithRows(NamedTuple):
+    """A gap as it is listed, and the rows behind it; see LongestGaps.rows."""
+
     gap: Gap
     rows: tuple[int, int]
-    """See LongestGaps.rows."""
 
 
 def longest_gaps(
@@ -60,110 +65,148 @@ def longest_gaps(
     most: int | None = LONGEST,
     window: tuple[int, int] | None = None,
 ) -> LongestGaps:
-    """The longest gaps of all devices together, `most` of them (None: all). `window`:
-    what lies in [begin, end), in ns of the file; a gap across its border counts with
-    the part inside, as in the account."""
+    """List the longest gaps of all devices together.
+
+    Args:
+        lines: The devices, by lines of time.
+        most: How many gaps are listed; None for all.
+        window: The begin and end, in ns of the file, of the part that counts; None for
+            all. A gap across its border counts with the part inside.
+    """
     candidates: list[_GapWithRows] = []
     count = 0
     for line in lines:
         gaps, reasons = line.idle_in(window)
         count += len(gaps)
-        longest = _longest_places(gaps, most)
+        longest = _indices_of_longest(gaps, most)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        for place, gap in enumerate(described_gaps(line, gaps, reasons, longest)):
-            candidates.append(_GapWithRows(gap, (events[place], launches[place])))
+        described = described_gaps(line, gaps, reasons, longest)
+
+        for gap, event, launch in zip(described, events, launches, strict=True):
+            candidates.append(_GapWithRows(gap, (event, launch)))
+
     candidates.sort(key=_by_length)
-    kept = candidates[:most]
+    listed = candidates[:most]
     return LongestGaps(
-        gaps=tuple(candidate.gap for candidate in kept),
+        gaps=tuple(candidate.gap for candidate in listed),
         count=count,
-        rows=tuple(candidate.rows for candidate in kept),
+        rows=tuple(candidate.rows for candidate in listed),
     )
 
 
 def _by_length(candidate: _GapWithRows) -> tuple[int, int]:
-    """The order of gaps: the longest first, then the earliest."""
+    """Sort gaps by length, the longest first; of equal ones the earliest comes first."""
     return -candidate.gap.dur_ns, candidate.gap.start_ns
 
 
-def _longest_places(gaps: Gaps, most: int | None) -> Rows:
-    """The places of the `most` longest gaps (None: all), the longest first; of equal
-    ones the earliest first."""
+def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
+    """Choose the longest gaps, the longest first; of equal ones the earliest first.
+
+    Args:
+        most: How many gaps are chosen; None for all.
+
+    Returns:
+        Indices into the gaps.
+    """
     length_ns = gaps.end - gaps.begin
+
+    # Sort only gaps that may be chosen: a trace may have a million of them.
     least_ns = 0
     if most is not None and most < len(gaps):
         least_ns = np.partition(length_ns, -most)[-most]
+
     long_enough = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
     order = np.lexsort((gaps.begin[long_enough], -length_ns[long_enough]))
     return long_enough[order][:most]
 
 
 def described_gaps(
-    line: Devices, every: Gaps, reasons: Reasons, which: Rows
+    line: Devices, every: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
-    """What is known about the gaps at the places `which` of `every`, in this order.
-    `reasons`: those of `every`."""
+    """Describe some gaps of a line of devices.
+
+    Args:
+        every: All gaps.
+        reasons: How long each of `every` lasted for which reason.
+        selected: The gaps to describe, as indices into `every`.
+
+    Returns:
+        One record for each of `selected`, in their order.
+    """
     trace = line.trace
-    gaps = every.only(which)
+    gaps = every.only(selected)
     waits = _waits_at_begin(line, gaps)
-    cover = _explained(line, gaps)
-    reason_ns = np.stack([column[which] for column in reasons]).T.tolist()
-    numbers = line.number(gaps.event).tolist()
+    cover = _coverings_of(line, gaps)
+    ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
+    devices = line.device_index(gaps.event).tolist()
     start_ns = (gaps.begin - trace.begin_ns).tolist()
     dur_ns = (gaps.end - gaps.begin).tolist()
+
     described = []
-    for place, number in enumerate(numbers):
+    for index, device in enumerate(devices):
         described.append(
             Gap(
-                device=exact_id(line.named[number].pid),
-                start_ns=start_ns[place],
-                dur_ns=dur_ns[place],
-                idle=_by_reason(reason_ns[place]),
-                previous=_name_of(trace, gaps.before[place]),
-                next=_name_of(trace, gaps.event[place]) or "",
-                op=_name_of(trace, cover.op[place]),
-                annotation=_name_of(trace, cover.annotation[place]),
-                module=_module_of(trace, cover.module[place]),
-                frame=_name_of(trace, cover.frame[place]),
-                drained_by=_name_of(trace, waits[place]),
+                device=exact_id(line.named[device].pid),
+                start_ns=start_ns[index],
+                dur_ns=dur_ns[index],
+                idle=_by_reason(ns_by_reason[index]),
+                previous=_name_of(trace, gaps.before[index]),
+                next=_name_of(trace, gaps.event[index]) or "",
+                op=_name_of(trace, cover.op[index]),
+                annotation=_name_of(trace, cover.annotation[index]),
+                module=_module_of(trace, cover.module[index]),
+                frame=_name_of(trace, cover.frame[index]),
+                drained_by=_name_of(trace, waits[index]),
             )
         )
+
     return described
 
 
 def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
-    """The call inside which the launching thread waited for the device when each gap
-    began, if its next event was not launched yet; -1 for none."""
+    """Find the call in which the launching thread waited when each gap began.
+
+    A gap whose next event was launched already gets none.
+
+    Returns:
+        The innermost call that waits for the device, as a row; -1 for none.
+    """
     is_launched_later = line.trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(is_launched_later, gaps.launch, -1)
     return waiting_calls_at(line.trace, line.threads, late_launch, gaps.begin)
 
 
 def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
-    """The times of a gap (ns, in the order of IDLE) by their reasons, without zeros."""
+    """Return the reasons that a gap has, with their times.
+
+    Args:
+        ns_in_order: The time of each reason, in the order of IDLE.
+    """
     by_reason = {}
     for reason, ns in zip(IDLE, ns_in_order, strict=True):
         if ns:
             by_reason[reason] = ns
+
     return by_reason
 
 
 def _name_of(trace: Trace, row: np.integer) -> str | None:
-    """The name of a row, None for -1."""
+    """Return the name of a row of the trace, None for row -1."""
     return trace.name_of(int(row)) if row >= 0 else None
 
 
 def _module_of(trace: Trace, row: np.integer) -> str | None:
-    """The module of a row, without what the profiler puts before its name; None for
-    -1."""
+    """Return the module of a row without the profiler's prefix, None for row -1."""
     name = _name_of(trace, row)
     return name.removeprefix(MODULE_PREFIX) if name else None
 
 
 class Covering(msgspec.Struct, frozen=True, eq=False):
-    """What covered most of some stretches of time: rows, -1 for none; arrays of shape
-    [stretches]."""
+    """What covered most of each of some stretches of time; arrays of shape [stretches].
+
+    All are rows of the trace, -1 for none.
+    """
 
     op: Rows
     annotation: Rows
@@ -172,94 +215,117 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def nothing(cls, stretches: int) -> Covering:
-        """Of so many stretches, all covered by nothing; to be filled in place."""
+        """Make the record of stretches that nothing covers, to be filled in place."""
 
-        def nothing() -> Rows:
+        def no_rows() -> Rows:
             return np.full(stretches, -1, dtype=np.intp)
 
         return cls(
-            op=nothing(), annotation=nothing(), module=nothing(), frame=nothing()
+            op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
         )
 
 
-def _explained(line: Devices, gaps: Gaps) -> Covering:
-    """What covered most of the host part of each gap; of a gap without one, most of the
-    launch call that was running."""
-    has_host_part = gaps.called > gaps.begin
-    begin = np.where(has_host_part, gaps.begin, gaps.called)
-    end = np.where(has_host_part, gaps.called, gaps.returned)
-    explained = Covering.nothing(len(gaps))
-    for threads, places, on_line in launching(
+def _coverings_of(line: Devices, gaps: Gaps) -> Covering:
+    """Find what covered most of the host part of each gap.
+
+    Of a gap without a host part, it is what covered most of the launch call.
+    """
+    has_host_part = gaps.call_begin > gaps.begin
+    begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
+    end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
+
+    coverings = Covering.nothing(len(gaps))
+    for threads, positions, on_line in calls_by_line(
         line.trace, line.threads, gaps.launch, end > begin
     ):
         cover = covering(line.trace, threads, on_line(begin), on_line(end))
-        explained.op[places] = cover.op
-        explained.annotation[places] = cover.annotation
-        explained.module[places] = cover.module
-        explained.frame[places] = cover.frame
-    return explained
+        coverings.op[positions] = cover.op
+        coverings.annotation[positions] = cover.annotation
+        coverings.module[positions] = cover.module
+        coverings.frame[positions] = cover.frame
+
+    return coverings
 
 
 class Pieces(NamedTuple):
-    """Pieces of idle time; arrays of shape [pieces], ns of the file."""
+    """Pieces of idle time of one reason; arrays of shape [pieces]."""
 
-    number: NDArray[np.integer]
-    """Of the device."""
+    device: NDArray[np.integer]
+    """The index of the device of each piece on its line."""
     start: Int64s
+    """In ns of the file, as are the ends."""
     end: Int64s
 
 
 class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
-    """When a device was idle for one reason; sorted, disjoint, ns of the file, shape
-    [n]. `before`: how much lies before each, then the total; shape [n + 1]."""
+    """When a device was idle for one reason, as sorted and disjoint stretches."""
 
     name: str  # a key of IDLE
-    start: Int64s
-    end: Int64s
-    before: Int64s
+    start: Int64s  # of each stretch, in ns of the file; shape [n]
+    end: Int64s  # likewise
+    before: Int64s  # ns of all stretches before each, then the total; shape [n + 1]
 
-    def until(self, times: Int64s) -> Int64s:
-        """For how long the device was idle for this reason before each time (ns of the
-        file); ns, of the shape of `times`."""
+    def ns_before(self, times: Int64s) -> Int64s:
+        """Measure how long the device was idle for this reason before each time.
+
+        Args:
+            times: In ns of the file, in any order.
+
+        Returns:
+            ns, of the shape of `times`.
+        """
         last_begun = np.searchsorted(self.start, times, side="right") - 1
-        place = np.maximum(last_begun, 0)
-        of_last_ns = np.minimum(times, self.end[place]) - self.start[place]
-        until_ns = self.before[place] + of_last_ns
-        return np.where(last_begun < 0, 0, until_ns)
+        index = np.maximum(last_begun, 0)
+        last_ns = np.minimum(times, self.end[index]) - self.start[index]
+        before_ns = self.before[index] + last_ns
+
+        return np.where(last_begun < 0, 0, before_ns)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
-    """The idle time of one device, from the beginning of the trace to its end. `begin`
-    and `end` are its gaps in order of time; `longest` are indices among them, the
-    longest first, and `told` is what is known about each of these."""
+    """The idle time of one device, from the beginning of the trace to its end."""
 
     device: Id
-    reasons: tuple[ReasonTimes, ...]
-    begin: Int64s
-    end: Int64s
-    longest: Rows
-    told: tuple[Gap, ...]
+    reasons: tuple[ReasonTimes, ...]  # those that the device has
+    begin: Int64s  # of each gap, in order of time; ns of the file
+    end: Int64s  # likewise
+    longest: Rows  # indices of the longest gaps, the longest first
+    longest_gaps: tuple[Gap, ...]  # what is known about each of these
 
     def within(self, edges: Int64s) -> Int64s:
-        """How long it was idle for each of `reasons` between successive edges (ns of
-        the file); ns, of shape [reasons, edges - 1]."""
+        """Measure how long the device was idle for each reason between some edges.
+
+        The timeline asks for the columns of the screen.
+
+        Args:
+            edges: Ascending times, in ns of the file.
+
+        Returns:
+            ns, of shape [reasons, edges - 1].
+        """
         idle_ns = np.zeros((len(self.reasons), len(edges) - 1), dtype=np.int64)
-        for place, reason in enumerate(self.reasons):
-            idle_ns[place] = np.diff(reason.until(edges))
+        for index, reason in enumerate(self.reasons):
+            idle_ns[index] = np.diff(reason.ns_before(edges))
+
         return idle_ns
 
     def over(self, begin: int, end: int) -> dict[str, int]:
-        """How long it was idle in [begin, end) (ns of the file), by reason, without
-        zeros."""
+        """Return how long the device was idle in a window, by reason, without zeros.
+
+        Args:
+            begin: In ns of the file.
+            end: Likewise.
+        """
         amounts_ns = self.within(np.array([begin, end]))[:, 0].tolist()
         by_reason = {}
         for reason, ns in zip(self.reasons, amounts_ns, strict=True):
             if ns:
                 by_reason[reason.name] = ns
+
         return by_reason
 
     def gap_at(self, time: int) -> int:
-        """The index of the gap at a time (ns of the file), -1 for none."""
+        """Return the index of the gap at a time (ns of the file), -1 if there is none."""
         last_begun = int(np.searchsorted(self.begin, time, side="right")) - 1
         if last_begun < 0 or time >= int(self.end[last_begun]):
             return -1
@@ -267,15 +333,17 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
-    """The idle time of each device of a line."""
+    """Prepare the idle time of each device of a line."""
     gaps = line.gaps
-    device_of_gap = line.number(gaps.event)
+    device_of_gap = line.device_index(gaps.event)
     edges = np.arange(len(line) + 1)
     first_gap = device_of_gap.searchsorted(edges)
+
     longest = _longest_of_each(gaps, device_of_gap, first_gap)
     first_longest = device_of_gap[longest].searchsorted(edges)
-    told = tuple(described_gaps(line, gaps, line.reasons, longest))
+    described = tuple(described_gaps(line, gaps, line.reasons, longest))
     reasons = _reasons(line)
+
     idle_times = []
     for device, named in enumerate(line.named):
         of_device = slice(first_gap[device], first_gap[device + 1])
@@ -287,53 +355,72 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
                 begin=gaps.begin[of_device],
                 end=gaps.end[of_device],
                 longest=longest[longest_of_device] - first_gap[device],
-                told=told[longest_of_device],
+                longest_gaps=described[longest_of_device],
             )
         )
+
     return tuple(idle_times)
 
 
 def _longest_of_each(
     gaps: Gaps, device_of_gap: NDArray[np.integer], first_gap: Rows
 ) -> Rows:
-    """The places of the LONGEST longest gaps of each device, one device after the
-    other; of each the longest first, and of equal ones the earliest. `first_gap`: of
-    each device."""
+    """Choose the LONGEST longest gaps of each device.
+
+    Args:
+        device_of_gap: The index of the device of each gap, ascending.
+        first_gap: The index of the first gap of each device.
+
+    Returns:
+        Indices into the gaps, one device after the other; of each device the longest
+        gap first, and of equal ones the earliest.
+    """
+    # By device, then the longest first, then the earliest; lexsort takes the last key first.
     by_length = np.lexsort((gaps.begin, gaps.begin - gaps.end, device_of_gap))
-    rank = np.arange(len(by_length)) - first_gap[device_of_gap]
-    longest: Rows = by_length[rank < LONGEST]
+    rank_in_device = np.arange(len(by_length)) - first_gap[device_of_gap]
+    longest: Rows = by_length[rank_in_device < LONGEST]
+
     return longest
 
 
 def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
-    """For each device the times of each reason that it has, in the order of IDLE."""
+    """Return for each device when it was idle for which reason, in the order of IDLE."""
     reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, all_pieces in zip(IDLE, _pieces_by_reason(line), strict=True):
         for device, times in _times_of_each(name, all_pieces):
             reasons[device].append(times)
+
     return [tuple(of_device) for of_device in reasons]
 
 
 def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
-    """The pieces of all idle time of the devices, from the begin of the trace to its
-    end, for each reason in the order of IDLE."""
+    """Cut all idle time of the devices of a line into pieces of one reason each.
+
+    It goes from the begin of the trace to its end, so it includes the time before the
+    first event of a device and after the last.
+
+    Returns:
+        Records of pieces for each reason, in the order of IDLE.
+    """
     trace = line.trace
     by_reason: list[list[Pieces]] = [[] for _ in IDLE]
     for gaps in (line.lead(trace.begin_ns), line.gaps):
-        number = line.number(gaps.event)
+        device = line.device_index(gaps.event)
         for reason, stretch in line.stretches(gaps).items():
             holds = stretch.holds
             by_reason[reason].append(
                 Pieces(
-                    number=number[holds],
+                    device=device[holds],
                     start=stretch.begin[holds],
                     end=stretch.end[holds],
                 )
             )
+
         for activity, host_pieces in _host_pieces(line, gaps):
             by_reason[HOST + activity].append(host_pieces)
+
     after_last_event = Pieces(
-        number=np.arange(len(line)),
+        device=np.arange(len(line)),
         start=line.end_ns,
         end=np.full(len(line), trace.end_ns),
     )
@@ -342,20 +429,23 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
 
 
 def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
-    """The pieces of the host parts of gaps, by the ThreadActivity of the thread that
-    launches."""
-    number = line.number(gaps.event)
-    has_host_part = gaps.called > gaps.begin
-    for threads, gap_places, on_line in launching(
+    """Yield the pieces of the host parts of gaps, for each ThreadActivity.
+
+    It is the activity of the thread that launches the next event.
+    """
+    device = line.device_index(gaps.event)
+    has_host_part = gaps.call_begin > gaps.begin
+    for threads, positions, on_line in calls_by_line(
         line.trace, line.threads, gaps.launch, has_host_part
     ):
-        host_parts = Cover(on_line(gaps.begin), on_line(gaps.called))
-        line_to_file_ns = gaps.begin[gap_places] - host_parts.start
+        host_parts = Cover(on_line(gaps.begin), on_line(gaps.call_begin))
+        line_to_file_ns = gaps.begin[positions] - host_parts.start
         unrecorded = outside(joined(*threads.covers))
+
         for activity, cover in enumerate((*threads.covers, unrecorded)):
             inside, host_part = pieces(host_parts, cover)
             pieces_in_file = Pieces(
-                number=number[gap_places[host_part]],
+                device=device[positions[host_part]],
                 start=inside.start + line_to_file_ns[host_part],
                 end=inside.end + line_to_file_ns[host_part],
             )
@@ -365,46 +455,66 @@ def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
 def _times_of_each(
     name: str, all_pieces: Sequence[Pieces]
 ) -> Iterator[tuple[int, ReasonTimes]]:
-    """The number of each device that has pieces of a reason, and its times: the pieces,
-    which may come in any order, sorted, and adjacent ones as one."""
+    """Yield when each device was idle for one reason, from the pieces of that time.
+
+    Args:
+        name: The reason, as a key of IDLE.
+        all_pieces: The pieces, in any order.
+
+    Yields:
+        The index of each device that has pieces, and its times; adjacent pieces become
+        one stretch.
+    """
     if not all_pieces:
         return
+
     merged = _merged_pieces(all_pieces)
-    edges = np.flatnonzero(np.diff(merged.number, prepend=-1, append=-1))
+    edges = np.flatnonzero(np.diff(merged.device, prepend=-1, append=-1))
     for first, after_last in pairwise(edges.tolist()):
         start = merged.start[first:after_last]
         end = merged.end[first:after_last]
         before = np.concatenate(([0], np.cumsum(end - start)))
         times = ReasonTimes(name=name, start=start, end=end, before=before)
-        yield int(merged.number[first]), times
+        yield int(merged.device[first]), times
 
 
 def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
-    """All pieces by device and start, without empty ones; adjacent pieces of a device
-    become one. There must be at least one record."""
-    number = np.concatenate([part.number for part in all_pieces])
-    start = np.concatenate([part.start for part in all_pieces])
-    end = np.concatenate([part.end for part in all_pieces])
-    order = np.lexsort((start, number))
-    order = order[(start < end)[order]]
-    number = number[order]
+    """Sort pieces by device and start, and merge those of a device that are adjacent.
+
+    Empty pieces are dropped. There must be at least one record.
+    """
+    device = np.concatenate([record.device for record in all_pieces])
+    start = np.concatenate([record.start for record in all_pieces])
+    end = np.concatenate([record.end for record in all_pieces])
+
+    order = np.lexsort((start, device))
+    order = order[(start < end)[order]]  # without empty pieces
+    device = device[order]
     start = start[order]
     end = end[order]
-    is_apart = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
+
+    # Each run of adjacent pieces goes from its first start to its last end.
+    is_apart = (start[1:] != end[:-1]) | (device[1:] != device[:-1])
     is_first = np.append(True, is_apart)[: len(start)]
     is_last = np.append(is_apart, True)[: len(start)]
-    return Pieces(number=number[is_first], start=start[is_first], end=end[is_last])
+
+    return Pieces(device=device[is_first], start=start[is_first], end=end[is_last])
 
 
 SHARES_OF_A_STRETCH: Final = 10
-"""A name that covers less than a tenth of a stretch says nothing about it."""
+"""A name that covers less than this fraction (1 / n) of a stretch says nothing about
+it."""
 MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
-    """The op, the annotation, the module and the frame that covered most of each
-    stretch [begin, end) of a line of time (ns)."""
+    """Find what covered most of each of some stretches on a line of threads.
+
+    Args:
+        begin: The begins of the stretches, as places on the line.
+        end: Their ends; shape of `begin`.
+    """
 
     def touching(kind: ThreadActivity) -> Slices:
         return line.slices(kind).touching(begin, end)
@@ -413,6 +523,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
     annotations = touching(ThreadActivity.ANNOTATION)
     frames = touching(ThreadActivity.PYTHON)
     are_modules = trace.matching(frames.rows, is_module)
+
     return Covering(
         op=most_of(trace, ops, begin, end),
         annotation=most_of(trace, annotations, begin, end),
@@ -422,89 +533,124 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
 
 
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """The row that covered most of each stretch [begin, end), -1 for none; shape of
-    `begin`. See the head of this file."""
+    """Find the slice that covered most of each stretch; see the head of this file.
+
+    Args:
+        slices: The slices from which one is chosen.
+        begin: The begins of the stretches, as places on the line.
+        end: Their ends; shape of `begin`.
+
+    Returns:
+        A row of the trace for each stretch, -1 for none.
+    """
     if not len(slices.rows) or not len(begin):
         return np.full(len(begin), -1, dtype=np.intp)
+
     rows = _more_than_half(slices, begin, end)
-    rest = np.flatnonzero(rows < 0)
-    if len(rest):
-        begin_of_rest = begin[rest]
-        end_of_rest = end[rest]
-        touching = slices.touching(begin_of_rest, end_of_rest)
-        rows[rest] = _longest_name(trace, touching, begin_of_rest, end_of_rest)
+    undecided = np.flatnonzero(rows < 0)
+    if len(undecided):
+        begin_of_undecided = begin[undecided]
+        end_of_undecided = end[undecided]
+        touching = slices.touching(begin_of_undecided, end_of_undecided)
+        rows[undecided] = _longest_name(
+            trace, touching, begin_of_undecided, end_of_undecided
+        )
+
     return rows
 
 
 def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """The row of the innermost slice that covers more than half of each stretch, -1 for
-    none. Such a slice covers the middle of the stretch: those around the middle are
-    tried from the inside, at most MAX_DEPTH of them."""
+    """Find the innermost slice that covers more than half of each stretch.
+
+    Such a slice covers the middle of the stretch. So the slices around the middle are
+    tried from the inside outward, at most MAX_DEPTH of them.
+
+    Returns:
+        A row of the trace for each stretch, -1 for none.
+    """
     middle = begin + (end - begin) // 2
     around = EnclosingIndex(slices.end)
     last_begun = slices.start.searchsorted(middle, side="right") - 1
-    place = around.last(last_begun, middle)  # -1 for no slice
+    candidate = around.last(last_begun, middle)  # -1 for no slice
+
     for _ in range(MAX_DEPTH):
-        inside_begin = np.maximum(slices.start[place], begin)
-        inside_ns = np.minimum(slices.end[place], end) - inside_begin
-        is_too_short = (place >= 0) & (2 * inside_ns <= end - begin)
+        inside_begin = np.maximum(slices.start[candidate], begin)
+        inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
+        is_too_short = (candidate >= 0) & (2 * inside_ns <= end - begin)
         to_go_on = np.flatnonzero(is_too_short)
         if not len(to_go_on):
-            return np.append(slices.rows, -1)[place]
-        place[to_go_on] = around.last(place[to_go_on] - 1, middle[to_go_on])
-    place[to_go_on] = -1
-    return np.append(slices.rows, -1)[place]
+            return np.append(slices.rows, -1)[candidate]
+
+        candidate[to_go_on] = around.last(candidate[to_go_on] - 1, middle[to_go_on])
+
+    candidate[to_go_on] = -1
+    return np.append(slices.rows, -1)[candidate]
 
 
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """For each stretch the first slice of the name that was innermost in it for the
-    longest time, -1 if that is less than 1 / SHARES_OF_A_STRETCH of it; of several such
-    names the one that was innermost first."""
+    """Find the name that was innermost in each stretch for the longest time.
+
+    Returns:
+        For each stretch the first slice of that name which was innermost in it, as a
+        row. It is -1 if the name takes less than 1 / SHARES_OF_A_STRETCH of the
+        stretch. Of several such names the one counts that was innermost first.
+    """
     rows = np.full(len(begin), -1, dtype=np.intp)
     if not len(slices.rows):
         return rows
+
     names = _NamesInStretches.of(trace, slices, Cover(begin, end))
     if not len(names.row):
         return rows
+
     length_ns = (end - begin)[names.stretch]
     is_enough = SHARES_OF_A_STRETCH * names.total_ns >= length_ns
     stretch = names.stretch[is_enough]
     row = names.row[is_enough]
-    # Of several names of a stretch the last one is kept: the longest, of those the first.
+
+    # Of several assignments to one stretch the last one stays: so the longest name
+    # comes last, and of equal ones the first to be innermost.
     by_size = np.lexsort((-names.first_ns[is_enough], names.total_ns[is_enough]))
     rows[stretch[by_size]] = row[by_size]
     return rows
 
 
 class _NamesInStretches(NamedTuple):
-    """The names whose slices were innermost in some stretches, each once in each
-    stretch; arrays of shape [names]."""
+    """The names of slices that were innermost in some stretches; shape [names].
+
+    Each name occurs once for each stretch.
+    """
 
     stretch: Rows
-    """The place of the stretch."""
+    """The index of the stretch."""
     row: Rows
-    """The first slice of the name that was innermost in the stretch."""
+    """The first slice of the name that was innermost in the stretch, as a row."""
     first_ns: Int64s
-    """When it first was; a place on the line."""
+    """When it first was innermost, as a place on the line."""
     total_ns: Int64s
-    """For how long slices of the name were."""
+    """How long slices of the name were innermost in the stretch, in ns."""
 
     @classmethod
     def of(cls, trace: Trace, slices: Slices, stretches: Cover) -> _NamesInStretches:
-        """The names of these slices, of which there is at least one."""
-        parts = slices.parts()
+        """Find the names of some slices, of which there is at least one."""
+        # Cut the innermost parts of slices at the edges of the stretches.
+        parts = slices.innermost_parts()
         inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
         row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
+
+        # Pieces of one name in one stretch become neighbors, in order of time.
         by_name = np.lexsort((trace.name[row], stretch))
         stretch = stretch[by_name]
         row = row[by_name]
         start = inside.start[by_name]
         length_ns = inside.end[by_name] - start
+
         is_other_stretch = np.diff(stretch) != 0
         is_other_name = np.diff(trace.name[row]) != 0
         changes = np.flatnonzero(is_other_stretch | is_other_name) + 1
-        first = np.concatenate(([0], changes))[: len(row)]  # none without a piece
+        first = np.concatenate(([0], changes))[: len(row)]  # empty without a piece
         total_ns = length_ns[:0]
         if len(first):
             total_ns = np.add.reduceat(length_ns, first)
+
         return cls(stretch[first], row[first], start[first], total_ns)

@@ -1,7 +1,7 @@
-"""What is found out about a trace, as records: text, Markdown and JSON are made from
-these.
+"""Records of what is known about a trace.
 
-Ids of devices, processes and threads are representable in JSON (see `exact_id`).
+Text, Markdown and JSON are made from these. Ids of devices, processes and threads are
+representable in JSON (see `exact_id`).
 """
 
 from __future__ import annotations
@@ -19,36 +19,49 @@ from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
-    # it cannot save more: the change is a bound, and nothing was inferred; or when
-    # workers of a data loader have their batches ready after it is not known
+    # The change cannot save more: it is a bound, and nothing was inferred. Or it is
+    # not known when workers of a data loader have their batches ready after it.
     "at_most",
-    "own_time",  # if the threads that launch took no time between their calls
-    # if one worker loads the batches ahead, each in the time that it takes now
+    # The threads that launch would take no time between their calls.
+    "own_time",
+    # One worker would load the batches ahead, each in the time that it takes now.
     "one_worker",
-    # at most: if the thread waited for no batch of the workers that there are
+    # At most this: the thread would wait for no batch of the workers that there are.
     "no_batch_waits",
-    "no_change",  # what would mend it is no change of recorded work
-    "warm_up",  # it happens once, however many steps there are
-    "note",  # no time is at stake
-    "not_found",  # the replay has nothing to which its change applies
-    "residual",  # too little of the recording is understood
-    "no_waits",  # of the calls only those that launch were recorded
-    "unclear",  # too little of what follows from the change is
-    # it saves nothing in the replay, and what limits the time then is not known
+    # What would mend it is no change of recorded work.
+    "no_change",
+    # It happens once, however many steps there are.
+    "warm_up",
+    # No time is at stake.
+    "note",
+    # The replay has nothing to which the change applies.
+    "not_found",
+    # Too little of the recording is understood.
+    "residual",
+    # Of the calls, only those that launch were recorded.
+    "no_waits",
+    # Too little is understood of what follows from the change.
+    "unclear",
+    # It saves nothing in the replay, and what limits the time then is not known.
     "limit_unknown",
-    "some_steps",  # it saves nothing in most steps, or in the median one, but in others
-    "part",  # a part of the trace was asked about
-    "large",  # replaying all findings of this trace takes long: --worth does it
-    "left_out",  # no replay was asked for
+    # It saves nothing in most steps, or in the median one, but in others.
+    "some_steps",
+    # A part of the trace was asked about.
+    "part",
+    # Replaying all findings of this trace takes long: --worth does it.
+    "large",
+    # No replay was asked for.
+    "left_out",
 ]
-"""What has to be said of a worth, or why there is none."""
+"""What has to be said about an estimated gain, or why there is none."""
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
-    """The breakdown of one device during its span, a step or a window; in ns.
+    """What one device did during its span, a step or a window; in ns.
 
-    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns,
-    without zeros, see IDLE) adds up to idle, exactly."""
+    compute + exposed_comm + exposed_copy + idle = span, exactly. `idle` has the idle
+    time by reason, without zeros (see IDLE), and adds up to idle_ns, exactly.
+    """
 
     device: Id
     name: str  # empty if the file does not say
@@ -64,12 +77,15 @@ class DeviceAccount(msgspec.Struct, frozen=True):
 
     @property
     def busy_ns(self) -> int:
+        """Return how long the device ran anything."""
         return self.span_ns - self.idle_ns
 
 
 class StepAccount(msgspec.Struct, frozen=True):
-    """A step from its start to its end, on each device; its start is in ns after the
-    start of the trace."""
+    """A step from its start to its end, with the account of each device.
+
+    Its start is in ns after the start of the trace.
+    """
 
     name: str
     start_ns: int
@@ -80,10 +96,11 @@ class StepAccount(msgspec.Struct, frozen=True):
 class Gap(msgspec.Struct, frozen=True):
     """A gap in the work of one device; its start is in ns after the start of the trace.
 
-    `op`, `annotation`, `module` and `frame` covered most of the time before the
-    launch. `drained_by` is the call that the launching thread was in when the gap
-    began, if that call waits for the device and the next event was not launched yet.
-    Each is None if there is none."""
+    `op`, `annotation`, `module` and `frame` covered most of the time before the launch
+    of the next event. `drained_by` is the call that the launching thread was in when
+    the gap began, if that call waits for the device and the next event was not launched
+    yet. Each is None if there is none.
+    """
 
     device: Id
     start_ns: int
@@ -99,10 +116,11 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class ThreadAccount(msgspec.Struct, frozen=True):
-    """A CPU thread from its first start to its last end; in ns.
+    """What a CPU thread did from its first start to its last end; in ns.
 
-    op + python + wait + nothing = that span. Time with only an annotation is in
-    `nothing_ns`, and also in `annotation_ns`."""
+    op + python + wait + nothing = span. Time with only an annotation is in
+    `nothing_ns`, and also in `annotation_ns`.
+    """
 
     process: Id
     thread: Id
@@ -113,19 +131,24 @@ class ThreadAccount(msgspec.Struct, frozen=True):
     wait_ns: int  # for the device, a lock, a file, a socket or other ranks
     nothing_ns: int
     annotation_ns: int
-    collective_ns: int = 0  # of wait_ns: in a collective on the CPU (gloo, MPI, UCC)
+    # The part of wait_ns that is in a collective on the CPU (gloo, MPI, UCC).
+    collective_ns: int = 0
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The possible saving by better kernels. Times are effective; known + unknown is
-    their sum."""
+    """What better kernels could save. All times are effective ones.
 
-    known_ns: int  # of kernels whose bound is known
+    known + unknown is the time of all kernels.
+    """
+
+    known_ns: int  # the time of kernels whose bound is known
     unknown_ns: int
-    at_stake_ns: int  # of the known ones, an estimate: by attainable rates
-    # of known_ns: kernels with an attainable rate that nobody has measured
+    # What kernels with a known bound could save, an estimate by attainable rates.
+    at_stake_ns: int
+    # The part of known_ns with an attainable rate that nobody has measured.
     assumed_ns: int
-    at_most_ns: int = 0  # of the known ones, by the full rates of the data sheet
+    # What kernels with a known bound could save by the full rates of the data sheet.
+    at_most_ns: int = 0
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -133,12 +156,15 @@ class Share(msgspec.Struct, frozen=True):
 
     name: str
     count: int
-    ns: int  # of a kernel effective; of a module what belongs to none further inside
+    # The effective time of a kernel; of a module, the time of no module inside it.
+    ns: int
 
 
 class Breakdown(msgspec.Struct, frozen=True):
-    """What the time of GPUs goes to, the longest first, and the time that the shares
-    are of."""
+    """What the time of GPUs goes to, the longest shares first.
+
+    `kernels_ns` and `modules_ns` are the times of which these are shares.
+    """
 
     kernels: tuple[Share, ...]
     kernels_ns: int
@@ -155,74 +181,85 @@ class AcceleratorWork(msgspec.Struct, frozen=True):
 
 
 class CpuWork(msgspec.Struct, frozen=True):
-    """The time of the threads that run ops (of all, if none does), in a trace
-    without GPU events: by name, longest first, how long each was the innermost slice
-    (ns)."""
+    """What the threads that run ops spend their time on, in a trace without GPU events.
 
-    whole_ns: int  # of all ops, runtime calls, functions and waits
-    ops: tuple[Share, ...]  # and runtime calls
+    If no thread runs ops, all threads count. Shares are by name, the longest first;
+    their time is how long slices of the name were the innermost ones (ns).
+    """
+
+    whole_ns: int  # the time of all ops, runtime calls, functions and waits
+    ops: tuple[Share, ...]  # ops and runtime calls
     functions: tuple[Share, ...]
     waits: tuple[Share, ...]
 
 
 NEGLIGIBLE_SHARE = 0.005
-"""Of the span, or of the steps together where those are shorter. A finding with a
-smaller upper bound is negligible: it comes last, and only where all findings are asked
-for."""
+"""A finding with a smaller upper bound is negligible.
+
+It is a share of the span, or of the steps together where those are shorter. Negligible
+findings come last, and only where all findings are asked for.
+"""
 NOTHING: Final = 2000
-"""A gain of less than 1 / NOTHING of the time is none."""
+"""A gain of less than 1 / NOTHING of the time counts as no gain."""
 DOUBTFUL: Final = 0.05
-"""An answer by a replay begins with what is not understood where that is a larger share.
-Where it is more than `UNKNOWN` of replay/whatif.py, there is no answer."""
+"""From this share that is not understood on, the answer of a replay begins with a
+doubt.
+
+Above `UNKNOWN` of replay/whatif.py, there is no answer.
+"""
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
-    """The unexplained share of a device's span."""
+    """The share of a device's span that a replay does not explain."""
 
     device: Id
     residual_share: float
 
 
 class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """The saving of a change that helps only a few steps, in a phase that most steps
-    lack."""
+    """The saving of a change that helps only a few steps.
 
-    steps: int  # that become shorter
-    of: int  # all that count
-    saved_ns: int  # of these steps together
-    longer: int = 0  # steps that become longer: another one no longer waits for them
-    lost_ns: int = 0  # of those steps together
+    It changes a phase that most steps do not have.
+    """
+
+    steps: int  # how many steps become shorter
+    of: int  # how many steps count
+    saved_ns: int  # by how much the shorter steps become shorter together
+    longer: int = 0  # how many become longer: another one no longer waits for them
+    lost_ns: int = 0  # by how much those become longer together
 
     @property
     def net_ns(self) -> int:
-        """What all steps together become shorter by, but for differences that are
-        nothing."""
+        """Return by how much all steps together become shorter.
+
+        Differences that count as nothing are left out.
+        """
         return self.saved_ns - self.lost_ns
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim with its evidence."""
+    """A claim about the trace with its evidence, as a rule reports it."""
 
     rule: str
     text: str
     at_stake_ns: int | None = None  # an upper bound; None: a note
-    share: float | None = None  # of the span or the median step
+    share: float | None = None  # of the span, or of the median step
     certainty: Certainty
     why_likely: str | None = None
     evidence: tuple[int, ...] = ()  # rows of the trace, the largest first, at most 5
     try_: str | None = msgspec.field(name="try", default=None)
     part_of: str | None = None
     thresholds: dict[str, float] = {}
-    # of a step, else of the span, saved by a replay with its change
+    # What a replay with the change saves of a step, or of the span without steps.
     worth_ns: int | None = None
     worth_share: float | None = None
     worth_note: WorthNote | None = "left_out"
-    worth_steps: SomeSteps | None = None  # instead of these, with the note some_steps
+    worth_steps: SomeSteps | None = None  # instead of the two, with note some_steps
     negligible: bool = False  # its upper bound is below NEGLIGIBLE_SHARE of the time
 
 
 class CombinedWorth(msgspec.Struct, frozen=True):
-    """The changes of the first findings with a change, made together: see WhatIf."""
+    """What the changes of the first findings save together; see WhatIf."""
 
     findings: int
     before_ns: int
@@ -231,14 +268,16 @@ class CombinedWorth(msgspec.Struct, frozen=True):
 
 
 LISTED_DEVICE = "a device of the table of peaks"
+"""The need of rules that compare with the peak rates of the device, in words."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Unavailable answers, because something was not recorded."""
+    """An answer that is not available, because something was not recorded."""
 
     rule: str
     missing: str
-    # "" where nothing shows a GPU, or it is not one of the table of peaks
+    # The option that records it; "" where nothing shows a GPU, or where the GPU is
+    # not in the table of peaks.
     record_with: str
 
 
@@ -251,7 +290,7 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceAccount, ...]
     steps_by: str | None  # what the steps are, for people
     steps: tuple[StepAccount, ...]
-    gaps_count: int  # of all, of which `gaps` are the longest
+    gaps_count: int  # how many gaps there are, of which `gaps` are the longest
     gaps: tuple[Gap, ...]
     ceiling: Ceiling | None = None
     modules: tuple[ModuleTime, ...] | None = None  # None when a part was asked for
@@ -267,70 +306,81 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReducedDurations(msgspec.Struct, frozen=True, eq=False):
-    """Each of these GPU events or launch calls takes so much less; arrays of shape
-    [rows]."""
+    """The change that some GPU events or launch calls take less time."""
 
     rows: Rows
-    ns: Int64s
+    ns: Int64s  # by how much each of `rows` becomes shorter
 
 
 class RemovedCalls(msgspec.Struct, frozen=True, eq=False):
-    """These calls are not made: they take no time and wait for nothing."""
+    """The change that some calls are not made: they take no time and wait for nothing."""
 
     rows: Rows
 
 
 class AsyncCalls(msgspec.Struct, frozen=True, eq=False):
-    """In these calls threads do not wait for the device, nor fill the buffer of a copy;
-    copies of memory among the rows take no time; later work keeps its order."""
+    """The change that threads do not wait for the device in some calls.
+
+    They do not fill the buffer of a copy either. Copies of memory among the rows take
+    no time. Later work keeps its order.
+    """
 
     rows: Rows
 
 
 class FreeThreadTime(msgspec.Struct, frozen=True, eq=False):
-    """What threads that launch do by themselves at these times (ns of the file),
-    outside of calls that launch or wait, takes no time."""
+    """The change that threads that launch need no time for what they do by themselves.
+
+    It holds at the times of the cover (ns of the file), outside of calls that launch or
+    wait.
+    """
 
     cover: Cover
 
 
 Wanted = ReducedDurations | RemovedCalls | AsyncCalls | FreeThreadTime | str
-"""What a finding would have done about it, exactly enough to be replayed (see
-replay/worth.py); a text is a change of `fusetui whatif`, such as `fuse` or `loader`."""
+"""What a finding would have changed, exactly enough to be replayed; see
+replay/worth.py.
+
+A text is a change of `fusetui whatif`, such as `fuse` or `loader`.
+"""
 
 
 class Why(WhyDocument, frozen=True, kw_only=True):
-    """All answers about a trace, or about a part of it. Its public fields are those of
-    the document; the private ones are what sentences, comparisons and replays need
-    beside them."""
+    """All answers about a trace, or about a part of it.
 
-    # of each gap: the rows of the event that ends it and of its launch, -1 for none
+    The public fields are those of the document. The private ones are what sentences,
+    comparisons and replays need besides.
+    """
+
+    # For each gap the rows of the event that ends it and of its launch; -1 for none.
     _gap_rows: tuple[tuple[int, int], ...] = ()
-    # the file ends early: what was not recorded may be in the rest of it
+    # Whether the file ends early: what seems not recorded may be in the rest of it.
     _ends_early: bool
     _module_times: Modules | None = None  # with what belongs to no module
     _breakdown: Breakdown | None = None
-    # of a device that is no GPU: its name and number of events; see other_accelerator
+    # The name of a device that is no GPU, and its number of events; see
+    # other_accelerator.
     _accelerator: tuple[str, int] = ("", 0)
     _accelerator_work: AcceleratorWork | None = None  # None without such a device
-    # effective ns of kernels by family, "" for unknown names
+    # The effective time of kernels (ns) by library, "" for unknown names.
     _families: dict[str, int] = {}
-    # by rule: ns of upper bounds that are too small for a finding
+    # By rule the upper bounds (ns) that are too small for a finding.
     _below: dict[str, int] = {}
-    # of each finding: the change whose gain is estimated, None if there is none
+    # For each finding the change whose gain is estimated, None if there is none.
     _wanted: tuple[Wanted | None, ...] = ()
-    _left_out: int = 0  # first steps that rules about kernels leave out
-    # what was not recorded, and what records it: see needs.py
+    _left_out: int = 0  # how many first steps the rules about kernels leave out
+    # What was not recorded, and which option records it; see needs.py.
     _lacks: dict[str, str] = {}
 
 
 def considerable(why: Why) -> tuple[Finding, ...]:
-    """The findings that are not negligible, which come first."""
+    """Return the findings that are not negligible; they come first."""
     return tuple(finding for finding in why.findings if not finding.negligible)
 
 
 def negligible(why: Why) -> tuple[Finding, ...]:
-    """The findings below the floor, which come last."""
+    """Return the findings that are too small to be shown at first; they come last."""
     return tuple(finding for finding in why.findings if finding.negligible)
 
 
@@ -339,27 +389,36 @@ CLASSES: Final = ("compute", "exposed_comm", "exposed_copy", "idle")
 
 
 def steps_tell(why: Why) -> bool:
-    """Whether the steps, by time, hold at least half of the work of the devices. A step
-    that only launches work that runs after it says nothing about the GPU."""
+    """Whether the steps hold at least half of the work of the devices, by time.
+
+    A step that only launches work that runs after it says nothing about the GPU.
+    """
     if why.about or not why.steps:
         return False
+
     all_ns = sum(device.busy_ns for device in why.devices)
     in_steps_ns = 0
     for step in why.steps:
         in_steps_ns += sum(device.busy_ns for device in step.devices)
+
     return 0 < all_ns <= 2 * in_steps_ns
 
 
 def median_step(steps: Sequence[StepAccount]) -> StepAccount:
-    """The working step of median length, the shorter one of the middle two; of at least
-    one."""
+    """Return the working step of median length, the shorter one of the middle two.
+
+    Args:
+        steps: At least one step.
+    """
     by_length = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
     return by_length[(len(by_length) - 1) // 2]
 
 
 def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
-    """The steps in which a device ran, or all if none did: recording often ends early
-    in a step."""
+    """Return the steps in which a device ran anything, or all steps if none did.
+
+    Recording often ends early in a step.
+    """
     busy_steps = [
         step for step in steps if any(device.busy_ns for device in step.devices)
     ]
@@ -370,36 +429,43 @@ _SUMMED: Final = ("span", *CLASSES, "hidden_comm", "hidden_copy")
 
 
 def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
-    """Classes, what is hidden, and the reasons of idle time by name, summed over
-    devices; ns."""
+    """Add up the accounts of several devices, in ns.
+
+    The keys are the classes, what is hidden, and the reasons of idle time.
+    """
     total_ns: Counter[str] = Counter()
     for device in devices:
         for name in _SUMMED:
             total_ns[name] += getattr(device, f"{name}_ns")
         total_ns.update(device.idle)
+
     return total_ns
 
 
 LOADER: Final = "data_loading"
+"""A cause of idle time besides the reasons: a thread that launches fetches a batch."""
 COMPILER: Final = "compilation"
-"""What a thread that launches does instead, by the rules data-loading and
-recompilation."""
+"""A cause of idle time besides the reasons: a thread that launches compiles something.
+"""
 
 
 class IdleReason(msgspec.Struct, frozen=True):
-    """One reason, in words for different places. Its key in IDLE is its name in JSON,
-    and that of its color in the schemes of the app."""
+    """One reason why a device is idle, in words for different parts of the output.
+
+    Its key in IDLE is its name in JSON, and the name of its color in the schemes of
+    the app.
+    """
 
     letter: str  # on the timeline
     short: str  # in a column of a table
     where: str  # in a few words
-    sentence: str
+    sentence: str  # in a list of reasons
     while_: str  # at the end of a sentence
-    meanwhile: str = ""  # of a rank that others waited for; "" is not told
+    meanwhile: str = ""  # about a rank that others waited for; "" if it is not told
 
 
 IDLE: Final[dict[str, IdleReason]] = {
-    # What launched the event that ends the gap is unknown.
+    # The call that launched the event at the end of the gap is not known.
     "unlinked": IdleReason(
         letter="?",
         short="launch not recorded",
@@ -407,7 +473,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         sentence="the next launch was not recorded",
         while_="for a reason that was not recorded",
     ),
-    # Its call launched earlier events too.
+    # That call launched earlier events too.
     "graph": IdleReason(
         letter="g",
         short="in a graph",
@@ -415,8 +481,8 @@ IDLE: Final[dict[str, IdleReason]] = {
         sentence="between the nodes of a graph",
         while_="between the nodes of a graph",
     ),
-    # From here on to host_nothing, not launched yet: what the launching thread was
-    # doing, in the order of Host.
+    # From here on to host_nothing, the event was not launched yet. These reasons say
+    # what the launching thread was doing, in the order of ThreadActivity.
     "host_sync": IdleReason(
         letter="s",
         short="sync",
@@ -488,7 +554,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         sentence="typical launch latency",
         while_="in typical launch latency",
     ),
-    # Launched, but not started.
+    # The event was launched, but it had not started.
     "queued": IdleReason(
         letter="q",
         short="queued",
@@ -506,4 +572,4 @@ IDLE: Final[dict[str, IdleReason]] = {
         while_="after the last GPU event",
     ),
 }
-"""Every ns of idle time has one of these reasons, by its name in JSON."""
+"""The reasons of idle time by their names in JSON. Every ns of it has one of them."""

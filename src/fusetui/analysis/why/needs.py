@@ -1,5 +1,4 @@
-"""What rules need of a recording, what a trace lacks of it, and which option records
-that."""
+"""List what rules need of a recording, and which option records what a trace lacks."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.report import recorded_with
 
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
+"""What records the properties of the devices."""
 
 
 class _Need(NamedTuple):
@@ -22,26 +22,30 @@ class _Need(NamedTuple):
     what: str
     is_recorded: bool
     option: str
-    """What records it."""
+    """The option of torch.profiler that records it."""
 
 
 def lacks_of(facts: Facts) -> dict[str, str]:
-    """What a trace lacks of what rules need, and for each which option records it, in
-    words for the program that recorded the trace. Without a GPU event it is that
-    alone."""
+    """List what a trace lacks of what rules need, with the option that records it.
+
+    The option is in words for the program that recorded the trace. Without a GPU event,
+    the GPU events are all that is listed: rules need them before anything else.
+    """
     trace = facts.trace
     writer = trace.report.writer
     if not len(facts.gpu_rows):
         return {"GPU events": recorded_with(activity_to_add(trace), writer)}
+
     lacks = {}
     for need in _needs(facts):
         if not need.is_recorded:
             lacks[need.what] = recorded_with(need.option, writer)
+
     return lacks
 
 
 def _needs(facts: Facts) -> list[_Need]:
-    """All that rules need, where there are GPU events."""
+    """List all that rules need, in a trace with GPU events."""
     trace = facts.trace
     kernels = facts.kernels
     has_ops = bool((trace.role == Role.OP).any())
@@ -50,6 +54,7 @@ def _needs(facts: Facts) -> list[_Need]:
     has_blocks = bool((kernels.blocks > 0).any())
     has_sms = bool((kernels.sms > 0).any())
     is_listed = kernels.peak is not None
+
     return [
         _Need("launch calls", facts.has_launches, NOTHING_RECORDS),
         _Need("CPU ops", has_ops, "ProfilerActivity.CPU"),
@@ -63,9 +68,12 @@ def _needs(facts: Facts) -> list[_Need]:
 
 
 def properties_asked(facts: Facts) -> str:
-    """What would tell which device it is; "" where a device has a name, which then is
-    not in the table of peaks."""
+    """Return what would tell which device it is.
+
+    It is "" where a device has a name, which then is not in the table of peaks.
+    """
     for properties in device_properties(facts.trace).values():
         if "name" in properties:
             return ""
+
     return PROPERTIES

@@ -1,9 +1,9 @@
-"""Remedies: what to try against a finding, fitted to the devices and the program of a
-trace.
+"""Fit remedies to the devices and the program of a trace.
 
-A remedy is one line that says of a trace only what its devices and its program have. A
-part in braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts
-whose tag holds, C where none does, and nothing if there is no C.
+A *remedy* is one line that says what to try against a finding. It names only settings
+that the devices and the program of the trace have: a part in braces is for some traces
+only. `{nvidia:A|amd:B|:C}` becomes the first of its texts whose tag holds for the
+trace, C where none does, and nothing if there is no C.
 
 | tag | holds |
 |---|---|
@@ -36,12 +36,16 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 PART = lazy_pattern(r"\{([^{}]*)\}")
+"""Matches a part of a remedy in braces."""
 BACKWARD = lazy_pattern(
     r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
 )
+"""Matches names of backward work and of optimizers, which only training has."""
 
 HIP = lazy_pattern(r"hip[A-Z]")
+"""Matches the beginning of the names of HIP's calls."""
 CUDA = lazy_pattern(r"cu(?:da)?[A-Z]")
+"""Matches the beginning of the names of CUDA's calls."""
 TRITON = 7
 """The major compute capability from which on there is Triton."""
 HOPPER = 9
@@ -49,7 +53,11 @@ HOPPER = 9
 
 
 def remedy_for(remedy: str, tags: frozenset[str]) -> str:
-    """The remedy with each part in braces replaced by the text for these tags."""
+    """Choose the words of a remedy for some tags.
+
+    Each part in braces is replaced by its first text whose tag holds; see the head of
+    this file.
+    """
 
     def text_for_tags(part: re.Match[str]) -> str:
         for alternative in part[1].split("|"):
@@ -62,15 +70,16 @@ def remedy_for(remedy: str, tags: frozenset[str]) -> str:
 
 
 def tags_of(facts: Facts) -> frozenset[str]:
-    """The tags that hold for a trace; see the table above."""
+    """Return the tags that hold for a trace; see the table in the head of this file."""
     trace = facts.trace
     vendor = _vendor(facts)
+    is_nvidia = vendor == "nvidia"
     has_torch_2 = not is_before_torch_2(trace)
     capability = _lowest_compute_capability(trace)
-    is_nvidia = vendor == "nvidia"
     compiles = has_torch_2 and (not is_nvidia or capability >= TRITON)
     is_training = _is_training(trace)
-    holds = {
+
+    is_tag = {
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
         "pdl": is_nvidia and capability >= HOPPER,
@@ -78,18 +87,21 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "segments": has_torch_2 and is_nvidia,
         "training": is_training,
         "scaler": is_training and has_torch_2,
-        "serving": facts.spans.are_of_server,
+        "serving": facts.steps.are_of_server,
         "nsys": trace.report.writer == "nsys",
     }
-    tags = {tag for tag, does_hold in holds.items() if does_hold}
+    tags = {tag for tag, holds in is_tag.items() if holds}
     if vendor:
         tags.add(vendor)
+
     return frozenset(tags)
 
 
 def _vendor(facts: Facts) -> str:
-    """`nvidia`, `amd` or `intel`, by the names of the devices and of the calls; "" if
-    nothing tells."""
+    """Return who made the devices: `nvidia`, `amd` or `intel`; "" if nothing tells.
+
+    The names of the devices and of the calls tell.
+    """
     trace = facts.trace
     names = " ".join(device_names(trace))
     if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
@@ -98,17 +110,21 @@ def _vendor(facts: Facts) -> str:
         return "amd"
     if names or _has_call(facts, CUDA):
         return "nvidia"
+
     return ""
 
 
 def _lowest_compute_capability(trace: Trace) -> int:
-    """The lowest major version of the compute capability of all devices; HOPPER if none
-    is recorded."""
+    """Return the lowest major compute capability of all devices.
+
+    It is HOPPER if none is known.
+    """
     majors = []
     for properties in device_properties(trace).values():
         major = properties.get("computeMajor")
         if isinstance(major, int):
             majors.append(major)
+
     return min(majors, default=HOPPER)
 
 
@@ -119,5 +135,5 @@ def _is_training(trace: Trace) -> bool:
 
 
 def _has_call(facts: Facts, pattern: re.Pattern[str]) -> bool:
-    """Whether the name of any runtime call begins like this."""
+    """Whether the name of any runtime call begins with a match of a pattern."""
     return bool(len(facts.trace.rows_named(pattern.match, Role.CALL)))

@@ -1,4 +1,4 @@
-"""Which versions of torch a trace may come from, and what a setting needs.
+"""Find out which versions of torch a trace may come from, and what a setting needs.
 
 No profiler writes the version into the trace. Categories in capitals (`Kernel`,
 `Operator`) end with torch 1.13; `baseTimeNanoseconds` and names of Dynamo came later.
@@ -16,6 +16,7 @@ from fusetui.trace.model.memo import memo
 Version = tuple[int, int]
 TORCH_2: Final[Version] = (2, 0)
 UNKNOWN: Final[Version] = (0, 0)
+"""The version of which nothing is known."""
 
 SINCE: Final[dict[str, Version]] = {
     "torch.set_float32_matmul_precision": (1, 12),
@@ -29,18 +30,25 @@ SINCE: Final[dict[str, Version]] = {
     "torch.amp.GradScaler": (2, 3),
     "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 5),
 }
-"""What remedies name, and the first version of torch that has it: the wheels of the
-version before, from 1.11 to 2.4, do not contain it."""
+"""What remedies name, and the first version of torch that has it.
+
+The wheels of the version before, from 1.11 to 2.4, do not contain it.
+"""
 
 PROFILER_CATEGORIES = ("Operator", "Kernel", "Memcpy", "Memset", "Runtime")
+"""Categories that torch wrote in capitals before version 2.0."""
 OF_DYNAMO = lazy_pattern(r"Torch-Compiled Region|torch/_dynamo/|\(dynamo_timed\)")
+"""Matches names that only versions with Dynamo write."""
 BASE_TIME_SINCE: Final[Version] = (2, 3)
+"""The first version that writes `baseTimeNanoseconds`."""
 
 
 @memo()
 def oldest_version(trace: Trace) -> Version:
-    """The oldest version that can have recorded the trace; (0, 0) where nothing shows
-    it."""
+    """Return the oldest version that can have recorded the trace.
+
+    It is (0, 0) if nothing tells.
+    """
     if "baseTimeNanoseconds" in trace.keys:
         return BASE_TIME_SINCE
     if any(OF_DYNAMO.search(name) for name in trace.names):
@@ -50,22 +58,27 @@ def oldest_version(trace: Trace) -> Version:
 
 @memo()
 def is_before_torch_2(trace: Trace) -> bool:
-    """Whether the form of the trace is one that torch 2.0 no longer writes."""
+    """Whether the trace has a form that torch 2.0 no longer writes."""
     return bool(set(PROFILER_CATEGORIES) & set(trace.categories))
 
 
 def with_versions(remedy: str, trace: Trace) -> str:
-    """A remedy with the versions that its settings need, unless the trace is known to
-    come from them or from a later one."""
-    known = oldest_version(trace)
-    needed = {
-        name: since for name, since in SINCE.items() if name in remedy and since > known
-    }
+    """Add the versions of torch to a remedy that its settings need.
+
+    Nothing is added if the trace is known to come from these versions or later ones.
+    """
+    oldest = oldest_version(trace)
+    needed = {}
+    for name, first_version in SINCE.items():
+        if name in remedy and first_version > oldest:
+            needed[name] = first_version
+
     if not needed:
         return remedy
+
     names_by_version = by_key(needed, lambda name: needed[name])
-    parts = [
-        f"torch {major}.{minor} for {' and '.join(names)}"
-        for (major, minor), names in names_by_version.items()
-    ]
+    parts = []
+    for (major, minor), names in names_by_version.items():
+        parts.append(f"torch {major}.{minor} for {' and '.join(names)}")
+
     return f"{remedy} Needs {', '.join(parts)}."

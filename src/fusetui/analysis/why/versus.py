@@ -1,5 +1,7 @@
-"""What changed from one trace to another, by the classes of the account, and what
-became of the findings: gone, new, or there on both sides."""
+"""Compare two traces by the classes of the account, and by their findings.
+
+A finding is gone, new, or there on both sides.
+"""
 
 from __future__ import annotations
 
@@ -30,27 +32,29 @@ USUAL: Final = (0.1, 0.9)
 FEWEST: Final = 3
 """Fewer steps do not show by how much steps differ."""
 UNSURE: Final = 0.75
-"""Of the time: a difference that is told where that is not known."""
+"""The share of a time by which it must differ where the noise of steps is not known."""
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule with a finding in A or in B; ns, as means of the steps if `per_step`.
+    """A rule with a finding in A or in B; times in ns, per step if `per_step`.
 
-    None is an unknown time, because data is `missing` on that side, or because the
-    rule only makes a note there."""
+    A time is None if it is not known: data is `missing` on that side, or the rule only
+    makes a note there.
+    """
 
     rule: str
     status: Status
     a_ns: int | None
     b_ns: int | None
-    differs: bool  # by what makes a finding, and more than steps of one run do
+    # Whether it differs by what makes a finding, and by more than steps of one run do.
+    differs: bool
     per_step: bool
     missing: str | None = None
     record_with: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One class on both sides, summed over devices; ns."""
+    """The time of one class on both sides, summed over devices; in ns."""
 
     name: str = msgspec.field(name="class")
     a_ns: int
@@ -58,7 +62,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """GPU time of one module or one kind of kernel on both sides; ns."""
+    """The GPU time of one module or one library of kernels on both sides; in ns."""
 
     name: str
     a_ns: int
@@ -66,27 +70,31 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Versus(msgspec.Struct, frozen=True):
-    """Two traces. The four classes of `change` add up to its first row, the span, and
-    the reasons after them to idle, on each side. `modules` (the GPU time of nothing
-    further inside, by path) and `families` have what differs, the largest change first:
-    means of all steps where steps are compared, else of all that was asked about.
-    `findings`: what became of them."""
+    """The comparison of two traces.
+
+    On each side, the four classes of `change` add up to its first row, the span, and
+    the reasons after them to idle. `modules` and `families` have what differs, the
+    largest change first: means of all steps where steps are compared, else sums of
+    all that was asked about.
+    """
 
     a: Why
     b: Why
-    # what is compared: the median step of each, or the span of its devices
+    # What is compared: the median step of each side, or the span of its devices.
     change_of: str
     change: tuple[Change, ...]
-    modules: tuple[Moved, ...]
-    families: tuple[Moved, ...]
+    modules: tuple[Moved, ...]  # by path, without the time of modules further inside
+    families: tuple[Moved, ...]  # by library of kernels
     findings: tuple[Compared, ...]
-    # enough steps are compared to know how much they differ by themselves
+    # Whether enough steps are compared to know how much they differ by themselves.
     is_sure: bool
 
 
 def versus(a: Why, b: Why) -> Versus:
-    """Compares the median steps if those of both sides hold the work, else the
-    spans."""
+    """Compare two traces.
+
+    The median steps are compared if those of both sides hold the work, else the spans.
+    """
     by_step = steps_tell(a) and steps_tell(b)
     steps_a = working(a.steps) if by_step else ()
     steps_b = working(b.steps) if by_step else ()
@@ -94,6 +102,7 @@ def versus(a: Why, b: Why) -> Versus:
     devices_b = median_step(b.steps).devices if by_step else b.devices
     count_a = len(a.steps) if by_step else 1
     count_b = len(b.steps) if by_step else 1
+
     return Versus(
         a=a,
         b=b,
@@ -109,55 +118,72 @@ def versus(a: Why, b: Why) -> Versus:
 def _changes(
     devices_a: Sequence[DeviceAccount], devices_b: Sequence[DeviceAccount]
 ) -> tuple[Change, ...]:
-    """The span, the classes and the reasons of idle time on both sides, without those
-    that neither side has."""
+    """Return the span, the classes and the reasons of idle time on both sides.
+
+    Those that neither side has are left out.
+    """
     a_ns = totals(devices_a)
     b_ns = totals(devices_b)
+
     changes = []
     for name in ("span", *CLASSES, *IDLE):
         if a_ns[name] or b_ns[name]:
             changes.append(Change(name=name, a_ns=a_ns[name], b_ns=b_ns[name]))
+
     return tuple(changes)
 
 
 def _module_ns(why: Why) -> dict[str, int]:
-    """The GPU time of nothing further inside, by the path of each module."""
+    """Return the GPU time of each module without modules inside it, by its path."""
     return {module.path: module.gpu_self_ns for module in why.modules or ()}
 
 
 def _moved(
     ns_a: dict[str, int], ns_b: dict[str, int], count_a: int, count_b: int
 ) -> tuple[Moved, ...]:
-    """What differs of the means over so many steps, rounded down; the largest change
-    first. `ns_a`, `ns_b`: the sums over all steps, by name."""
+    """Return by name the means that differ, the largest change first.
+
+    Args:
+        ns_a: The sums over all steps of A, by name.
+        ns_b: Likewise of B.
+        count_a: How many steps A has. Means are rounded down.
+        count_b: Likewise of B.
+    """
     moved = []
-    names = dict.fromkeys((*ns_a, *ns_b))  # an ordered set
+    names = dict.fromkeys((*ns_a, *ns_b))  # each once, in order
     for name in names:
         mean_a = ns_a.get(name, 0) // count_a
         mean_b = ns_b.get(name, 0) // count_b
         if mean_a != mean_b:
             moved.append(Moved(name=name, a_ns=mean_a, b_ns=mean_b))
+
     return tuple(sorted(moved, key=_by_change))
 
 
 def _by_change(moved: Moved) -> int:
-    """The order of changes: the largest first."""
+    """Sort changes, the largest first."""
     return -abs(moved.b_ns - moved.a_ns)
 
 
 class StepNoise(NamedTuple):
-    """By how much steps differ."""
+    """By how much the steps of one trace differ."""
 
     length_share: float
     """In length, as a share of the median."""
     idle_ns: float
     """In idle time, in ns of a median step."""
     busy_ns: float
-    """In the other class of the account that differs most, likewise."""
+    """In the other class of the account that differs most, in ns of a median step."""
 
     def of_mean_ns(self, rule: Rule, mean_ns: float) -> float:
-        """By how much the mean of a rule over the steps may differ (ns): by the length
-        of the steps, and by the class of time that the rule is about."""
+        """Estimate by how much the mean of a rule may differ by chance, in ns.
+
+        The length of the steps differs, and the class of time that the rule is about.
+
+        Args:
+            rule: The rule.
+            mean_ns: Its mean time at stake.
+        """
         of_class_ns = self.busy_ns if rule.of_kernels else self.idle_ns
         of_length_ns = self.length_share * mean_ns
         return hypot(of_length_ns, of_class_ns)
@@ -167,13 +193,15 @@ class RuleSide(NamedTuple):
     """What a rule says of one trace; see Compared."""
 
     is_there: bool
+    """Whether the rule has a finding."""
     ns: int | None
+    """The time at stake, None if it is not known."""
     least_ns: float
-    """That make a finding."""
+    """The time that makes a finding."""
     noise_ns: float | None
-    """By which its mean may differ; None where that is not known."""
+    """By how much the mean may differ by chance; None where that is not known."""
     lack: Lack | None
-    """Why it may be silent although it holds."""
+    """Why the rule may be silent although it holds; None if nothing is missing."""
 
 
 class Lack(NamedTuple):
@@ -186,17 +214,24 @@ class Lack(NamedTuple):
 def compared(
     a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]
 ) -> tuple[Compared, ...]:
-    """Each rule that finds time at stake on either side, the largest difference first.
-    `steps`: of both sides, where they are compared. Rules that only make notes are left
-    out: nothing says by how much those changed."""
+    """Compare what each rule says of both traces, the largest difference first.
+
+    Only rules that find time at stake on either side count. Rules that only make notes
+    are left out: nothing says by how much those changed.
+
+    Args:
+        steps: The steps of both sides that are compared; () where spans are compared.
+    """
     with_time_at_stake = _rules_at_stake(a) | _rules_at_stake(b)
     steps_a, steps_b = steps
     noise_a = _noise(steps_a)
     noise_b = _noise(steps_b)
+
     comparisons: list[Compared] = []
     for rule in RULES:
         if rule.id not in with_time_at_stake:
             continue
+
         per_step = bool(steps_a) and not rule.once
         if per_step:
             side_a = _side(rule, a, b, len(steps_a), noise_a)
@@ -204,17 +239,19 @@ def compared(
         else:
             side_a = _side(rule, a, b, 0, None)
             side_b = _side(rule, b, a, 0, None)
+
         comparisons.append(_compared(rule.id, side_a, side_b, per_step))
+
     return tuple(sorted(comparisons, key=_by_difference))
 
 
 def _rules_at_stake(why: Why) -> set[str]:
-    """The rules that find time at stake in a trace."""
+    """Return the rules that find time at stake in a trace."""
     return {finding.rule for finding in why.findings if finding.at_stake_ns}
 
 
 def _by_difference(comparison: Compared) -> int:
-    """The order of rules: the largest difference first; an unknown time counts as 0."""
+    """Sort rules, the largest difference first; an unknown time counts as 0."""
     a_ns = comparison.a_ns or 0
     b_ns = comparison.b_ns or 0
     return -abs(b_ns - a_ns)
@@ -223,31 +260,42 @@ def _by_difference(comparison: Compared) -> int:
 def _side(
     rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None
 ) -> RuleSide:
-    """What a rule says of one trace, as means over `steps`; 0 steps for the whole
-    trace. `noise`: by how much these steps differ, None if that is not known."""
+    """Summarize what a rule says of one trace.
+
+    Args:
+        rule: The rule.
+        why: The answers about this trace.
+        other: The answers about the other trace.
+        steps: Over how many steps means are taken; 0 for sums of the whole trace.
+        noise: By how much these steps differ, None if that is not known.
+    """
     counted_steps = steps
     if rule.of_kernels:  # such rules leave out the first steps
         counted_steps -= why._left_out
-    parts = max(1, counted_steps)
+
+    divisor = max(1, counted_steps)
+
     findings = [finding for finding in why.findings if finding.rule == rule.id]
     at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
     total_ns = at_stake_ns + why._below.get(rule.id, 0)
+
     lack = None if findings else _lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
-        noise_ns = noise.of_mean_ns(rule, total_ns / parts)
+        noise_ns = noise.of_mean_ns(rule, total_ns / divisor)
+
     return RuleSide(
         is_there=bool(findings),
-        ns=None if lack or is_note else total_ns // parts,
-        least_ns=_least_ns(rule, why) / parts,
+        ns=None if lack or is_note else total_ns // divisor,
+        least_ns=_least_ns(rule, why) / divisor,
         noise_ns=noise_ns,
         lack=lack,
     )
 
 
 def _least_ns(rule: Rule, why: Why) -> float:
-    """The time at stake (ns) from which on a rule has a finding about a trace."""
+    """Return the time at stake (ns) from which on a rule has a finding about a trace."""
     least_ns = LEAST_SHARE * sum(device.span_ns for device in why.devices)
     if rule.of_kernels:
         busy_ns = sum(device.busy_ns for device in why.devices)
@@ -256,33 +304,45 @@ def _least_ns(rule: Rule, why: Why) -> float:
 
 
 def _lack(rule: Rule, why: Why, other: Why) -> Lack | None:
-    """The first thing that a rule lacks in a trace: what it could not tell, else what
-    it needs and only this trace lacks. What both sides lack, the rule did without on
-    the other side."""
+    """Return the first thing that a rule lacks in a trace; None if it lacks nothing.
+
+    What it could not tell comes first, then what it needs and only this trace lacks. If
+    both sides lack something, the rule did without it on the other side.
+    """
     for unknown in why.cannot_tell:
         if unknown.rule == rule.id:
             return Lack(unknown.missing, unknown.record_with)
+
     for need in rule.needs:
         if need in why._lacks and need not in other._lacks:
             return Lack(need, why._lacks[need])
+
     return None
 
 
 def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
-    """By how much these steps differ: between the quantiles USUAL. None where there are
-    fewer than FEWEST steps, or one has no span."""
+    """Measure by how much some steps differ, between the quantiles USUAL.
+
+    Returns:
+        None if there are fewer than FEWEST steps, or if one has no span.
+    """
     totals_of_steps = [totals(step.devices) for step in steps]
     spans = [total_ns["span"] for total_ns in totals_of_steps]
     if len(steps) < FEWEST or 0 in spans:
         return None
+
     span_ns = np.array(spans)
     median_ns, low_ns, high_ns = np.quantile(span_ns, (0.5, *USUAL))
+
+    # By how much the share of each class in the step differs, in ns of a median step.
     differences_ns = {}
     for name in CLASSES:
         class_ns = np.array([total_ns[name] for total_ns in totals_of_steps])
         low_share, high_share = np.quantile(class_ns / span_ns, USUAL)
         differences_ns[name] = float((high_share - low_share) * median_ns)
+
     idle_ns = differences_ns.pop("idle")
+
     return StepNoise(
         length_share=float((high_ns - low_ns) / median_ns),
         idle_ns=idle_ns,
@@ -291,7 +351,7 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
-    """What became of a rule, from what it says of both sides."""
+    """Decide what became of a rule, from what it says of both sides."""
     differs = _differs(a, b)
     lack = a.lack or b.lack
     status: Status = "stays"
@@ -299,6 +359,7 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
         status = "unknown"
     elif differs and not (a.is_there and b.is_there):
         status = "gone" if a.is_there else "new"
+
     return Compared(
         rule=rule,
         status=status,
@@ -312,14 +373,19 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
 
 
 def _differs(a: RuleSide, b: RuleSide) -> bool:
-    """Whether the times differ by what makes a finding, and by more than steps of one
-    run do (UNSURE of the time where that is not known). False if a time is unknown."""
+    """Whether the times at stake differ by more than chance.
+
+    They must differ by what makes a finding, and by more than steps of one run do
+    (UNSURE of the time where that is not known). False if a time is not known.
+    """
     if a.ns is None or b.ns is None:
         return False
+
     noises_ns = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
     usual_ns = UNSURE * max(a.ns, b.ns)
     if noises_ns:
         usual_ns = hypot(*noises_ns)
+
     finding_ns = min(a.least_ns, b.least_ns)
     least_ns = max(1, usual_ns, finding_ns)
     return abs(b.ns - a.ns) >= least_ns

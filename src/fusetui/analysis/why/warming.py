@@ -1,5 +1,8 @@
-"""What a program does once: the work that a measurement of its steady state should not
-contain."""
+"""Find what a program does only once, such as loading kernels and compiling.
+
+A measurement of the steady state should not contain it. The rule warm-up reports how
+long the GPU waits for it, and other rules leave that time out.
+"""
 
 from __future__ import annotations
 
@@ -41,180 +44,243 @@ SETS_UP: Final = lazy_pattern(
     r"|GetSymbol(?:Address|Size)|FuncBySymbol|GetDeviceCount|DriverEntryPoint|GetProcAddress"
     r"|ExportTable"
 )
-"""Calls that create what is then kept, or that are slow because they are the first of a
+"""Matches calls that create what is then kept, or that are slow as the first of a
 library."""
 
 LONG_NS: Final = 100_000
-"""A runtime call that takes longer is no ordinary one."""
+"""A runtime call that takes longer than this is no ordinary one."""
 LONG_OP_NS: Final = 1_000_000
+"""A first call of an op that takes longer than this may have done more than its work.
+"""
 TIMES: Final = 10
-"""As long as those after it: a first call that did more than its work."""
+"""A first call that takes this many times as long as all later ones did more than its
+work."""
 SLOW_FIRST: Final = 2
-"""Times the median of the other steps."""
+"""A first step that takes this many times the median of the others is warm-up."""
 FEWEST: Final = 3
-"""Steps needed for a median of the others."""
+"""From fewer steps than these, the first one is not compared with the others."""
 OFTEN: Final = 0.1
-"""Calls of a name per GPU event: without steps, what is called less often in the second
-half of the GPU events does not go on there."""
+"""How often a call goes on, in calls per GPU event.
+
+In a trace without steps, a name that is called less often in the second half of the GPU
+events does not go on there.
+"""
 GOES_ON: Final = 0.25
-"""Of the time of the calls of a name: likewise, what takes less of it there."""
+"""How much of a call goes on, as a share of the time of all calls of its name.
+
+In a trace without steps, a name with less of its time in the second half of the GPU
+events does not go on there.
+"""
 
 
 class OneTimeSlices(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Slices of CPU threads that happen once; arrays of shape [n], ns of the file."""
+    """Slices of CPU threads of one kind that happen once; shape [n], ns of the file."""
 
-    what: str
+    what: str  # the kind, in words for the user
     rows: Rows
-    """None for the first step."""
+    """Rows of the trace. Empty for the first step, which is a time and no slice."""
     start: Int64s
     end: Int64s
     with_waits: bool = False
-    """Whether waiting for the device is part of it."""
+    """Whether waiting for the device belongs to it."""
     of_ops: bool = False
-    """Whether the rows are ops, around others that may be the cause."""
+    """Whether the rows are ops: then an op inside of them may be the cause."""
 
 
 class WarmUpPiece(msgspec.Struct, frozen=True, eq=False):
-    """One kind of what happens once."""
+    """One kind of what happens once, and its time."""
 
     slices: OneTimeSlices
     cover: Cover
-    """When, on the threads that launch (ns of the file); without what earlier parts
-    cover."""
+    """When it happens on the threads that launch, in ns of the file.
+
+    The pieces are disjoint: a piece does not have what an earlier one covers.
+    """
 
 
 class StepIntervals(msgspec.Struct, frozen=True, eq=False):
-    """When each step runs; ns of the file, shape [steps]."""
+    """When each step runs; in ns of the file, shape [steps]."""
 
     start: Int64s
     end: Int64s
     length: StepLength
-    """What `end - start` is: the wall or the launched length of the step."""
+    """Which length of a step `end - start` is: the wall or the launched length."""
 
 
-def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
-    """When each step runs. As annotated, if by time the steps hold at least half of the
-    GPU's work (see model.steps_tell). Else they only enqueue it, and each runs when its
-    launched bounds say, the first from the start of its work on: how far the thread is
-    ahead says nothing of how long a step takes. None where a step launched none that is
-    known."""
-    if not len(spans) or _hold_the_work(trace, spans):
-        return StepIntervals(start=spans.start, end=spans.end, length=StepLength.WALL)
+def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
+    """Find when each step runs.
+
+    If the annotated steps hold at least half of the GPU's work by time, they run when
+    they are annotated (see model.steps_tell). Otherwise the steps only enqueue work,
+    and how far the thread is ahead says nothing about how long a step takes. Then each
+    step runs between its launched bounds, and the first one begins with its first work.
+
+    Returns:
+        None if a step launched no work that is known.
+    """
+    if not len(steps) or _hold_the_work(trace, steps):
+        return StepIntervals(start=steps.start, end=steps.end, length=StepLength.WALL)
+
     events, launched_ns = by_launch_time(trace)
-    events_of_steps = [events[places] for places in spans.slices_of(launched_ns)]
+    events_of_steps = [events[positions] for positions in steps.slices_of(launched_ns)]
     counts = [len(events_of_step) for events_of_step in events_of_steps]
     if 0 in counts:
         return None
+
     first_work_ns = int(trace.start[events_of_steps[0]].min())
-    first_begin_ns = max(int(spans.start[0]), first_work_ns)
+    first_begin_ns = max(int(steps.start[0]), first_work_ns)
     bounds = launched_bounds(
-        wall_bounds=np.append(first_begin_ns, spans.end),
+        wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=np.repeat(np.arange(len(spans)), counts),
+        step_of_work=np.repeat(np.arange(len(steps)), counts),
     )
+
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
-def _hold_the_work(trace: Trace, spans: Steps) -> bool:
-    """Whether the steps hold at least half of the time in which the devices work; also
-    where there is no GPU work."""
+def _hold_the_work(trace: Trace, steps: Steps) -> bool:
+    """Whether the steps hold at least half of the time in which devices are busy.
+
+    Without GPU work, they do.
+    """
     events = trace.gpu_rows
     device = trace.process_of_track[trace.track[events]]
+
     busy_ns = 0
-    inside_ns = 0
-    for number in distinct(device).tolist():
-        of_device = events[device == number]
+    in_steps_ns = 0
+    for device_index in distinct(device).tolist():
+        of_device = events[device == device_index]
         busy = union(trace.start[of_device], trace.end[of_device])
         busy_ns += busy.ns
-        inside_ns += int(busy.within(spans.start, spans.end).sum())
-    return 2 * inside_ns >= busy_ns
+        in_steps_ns += int(busy.within(steps.start, steps.end).sum())
+
+    return 2 * in_steps_ns >= busy_ns
 
 
 class FirstStep(NamedTuple):
-    """How long the first step takes, and the median of the others (ns)."""
+    """How long the first step takes, and the median of the others, in ns."""
 
     first_ns: int
     others_ns: float
 
 
-def first_step(spans: Steps, times: StepIntervals | None) -> FirstStep | None:
-    """The first step and the others; None if there are too few steps, or if their work
-    differs by design, as in a server."""
-    if times is None or len(spans) < FEWEST or spans.are_of_server:
+def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | None:
+    """Compare the first step with the others.
+
+    Args:
+        intervals: When the steps run; None if that is not known.
+
+    Returns:
+        None if there are fewer than FEWEST steps, or if their work differs by design,
+        as in a server.
+    """
+    if intervals is None or len(steps) < FEWEST or steps.are_of_server:
         return None
-    length_ns = times.end - times.start
+
+    length_ns = intervals.end - intervals.start
     return FirstStep(
         first_ns=int(length_ns[0]), others_ns=float(np.median(length_ns[1:]))
     )
 
 
-def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
-    """Whether the first step takes SLOW_FIRST times as long as the others."""
-    step = first_step(spans, times)
+def slow_first_step(steps: Steps, intervals: StepIntervals | None) -> bool:
+    """Whether the first step takes more than SLOW_FIRST times as long as the others."""
+    step = first_step(steps, intervals)
     return step is not None and step.first_ns > SLOW_FIRST * step.others_ns > 0
 
 
-def earlier_steps_are_missing(spans: Steps) -> bool:
-    """Whether the program had run steps before the recording, by the number of the
-    first one: the profiler counts from 0, programs count from 0 or 1."""
-    if not spans.printed:
+def earlier_steps_are_missing(steps: Steps) -> bool:
+    """Whether the program had run steps before the recording.
+
+    The number of the first recorded step tells: the profiler counts from 0, programs
+    count from 0 or 1.
+    """
+    if not steps.printed:
         return False
-    first_number = 0 if spans.by == PROFILED else 1
-    return spans.numbers[0] > first_number
+
+    first_number = 0 if steps.by == PROFILED else 1
+    return steps.numbers[0] > first_number
 
 
-def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
-    """Which calls belong to the steady state: those after the first step, and those in
-    it if calls of their name are at least half as many in each later step. Where there
-    are fewer than two steps, those whose name goes on; see _goes_on."""
+def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+    """Tell which calls belong to the steady state of the program.
+
+    A call belongs to it if it comes after the first step, or if calls of its name
+    recur: they are at least half as many in each later step as in the first one. With
+    fewer than two steps, the names that go on recur; see _goes_on.
+
+    Args:
+        calls: Rows of the trace.
+
+    Returns:
+        One flag per call.
+    """
     name = trace.name[calls]
-    if len(spans) < 2:
+    if len(steps) < 2:
         return _goes_on(trace, calls)[name]
-    is_after_first = trace.start[calls] >= spans.start[1]
+
+    is_after_first = trace.start[calls] >= steps.start[1]
     names = len(trace.names)
     calls_after = np.bincount(name[is_after_first], minlength=names)
     calls_in_first = np.bincount(name[~is_after_first], minlength=names)
-    later_steps = len(spans) - 1
+
+    later_steps = len(steps) - 1
     recurs = 2 * calls_after >= calls_in_first * later_steps
     is_steady: Flags = is_after_first | recurs[name]
+
     return is_steady
 
 
-def only_once(trace: Trace, spans: Steps, calls: Rows) -> Flags:
-    """Which calls belong to the start of the program: none of those that recur. Where
-    there are fewer than two steps, neither do the later calls of a name that was called
-    before the second half of the GPU events."""
-    is_once = ~recurring(trace, spans, calls)
-    if len(spans) >= 2:
+def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+    """Tell which calls belong to the start of the program.
+
+    None of those that recur does. With fewer than two steps, neither do the later calls
+    of a name that was called before the second half of the GPU events.
+
+    Args:
+        calls: Rows of the trace.
+
+    Returns:
+        One flag per call.
+    """
+    is_once = ~recurring(trace, steps, calls)
+    if len(steps) >= 2:
         return is_once
+
     name = trace.name[calls]
     is_late = trace.start[calls] >= _second_half_ns(trace)
     is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
     is_early_name[name[~is_late]] = True
     repeats_early_call = is_late & is_early_name[name]
+
     return is_once & ~repeats_early_call
 
 
 def _second_half_ns(trace: Trace) -> int:
-    """When the second half of the GPU events begins to be launched (ns of the file);
-    FOREVER if no launch is known."""
+    """Return when the second half of the GPU events begins to be launched.
+
+    In ns of the file; FOREVER if no launch is known.
+    """
     launched_ns = _launch_times(trace)
     if not len(launched_ns):
         return FOREVER
+
     middle = len(launched_ns) // 2
     return int(launched_ns[middle])
 
 
 def _launch_times(trace: Trace) -> Int64s:
-    """When each GPU event with a known launch was launched, in order."""
+    """Return when each GPU event with a known launch was launched, ascending."""
     calls = trace.launch[trace.gpu_rows]
     return np.sort(trace.start[calls[calls >= 0]])
 
 
 def _goes_on(trace: Trace, calls: Rows) -> Flags:
-    """For each name, whether its calls begin before the second half of the GPU events
-    and go on there: OFTEN per GPU event, and with GOES_ON of their time; shape
-    [names]."""
+    """Tell for which names calls go on, in a trace without steps.
+
+    They must begin before the second half of the GPU events and continue in it: OFTEN
+    per GPU event, and with GOES_ON of their time. Returns flags of shape [names].
+    """
     names = len(trace.names)
     name = trace.name[calls]
     dur_ns = trace.dur[calls]
@@ -229,6 +295,7 @@ def _goes_on(trace: Trace, calls: Rows) -> Flags:
     goes_on: Flags = (early_calls > 0) & (late_calls > 0)
     goes_on &= late_calls >= OFTEN * late_events
     goes_on &= late_ns >= GOES_ON * all_ns
+
     return goes_on
 
 
@@ -236,85 +303,105 @@ def warm_up(
     trace: Trace,
     kinds: NDArray[np.int8],
     launching: Flags,
-    spans: Steps,
-    times: StepIntervals | None,
+    steps: Steps,
+    intervals: StepIntervals | None,
     compiling: Rows,
 ) -> tuple[WarmUpPiece, ...]:
-    """What happens once, and when on the threads that launch (`launching`: their
-    tracks); disjoint. The last piece is the first step, with all before it, if it is
-    much longer than the others. `kinds`: see activities; `times`: of the steps;
-    `compiling`: the slices in which something is compiled."""
+    """Find what happens once, and when it keeps a thread that launches.
+
+    If the first step is much longer than the others, the last piece is that step with
+    all before it.
+
+    Args:
+        kinds: The ThreadActivity of each row; see thread_activity.activities.
+        launching: True for the tracks of threads that launch; shape [tracks].
+        steps: The steps of the trace.
+        intervals: When the steps run; None if that is not known.
+        compiling: The slices in which something is compiled, as rows.
+
+    Returns:
+        Pieces whose covers are disjoint, in the order in which they claim time.
+    """
     waits = np.flatnonzero(kinds == ThreadActivity.SYNC)
-    waiting = _while_launching(trace, launching, waits)
+    waiting = _cover_on_launching_threads(trace, launching, waits)
+
     warm_up_pieces: list[WarmUpPiece] = []
     claimed = NOTHING
-    for slices in _one_time_slices(trace, kinds, spans, compiling):
+    for slices in _one_time_slices(trace, kinds, steps, compiling):
         is_launching = launching[trace.track[slices.rows]]
         cover = union(slices.start[is_launching], slices.end[is_launching])
         if not slices.with_waits:
             cover = without(cover, waiting)
+
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
         claimed = joined(claimed, cover)
-    if slow_first_step(spans, times):
-        slices = _first_step_slice(trace, spans)
+
+    if slow_first_step(steps, intervals):
+        slices = _first_step_slice(trace, steps)
         cover = Cover(slices.start, slices.end)
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
+
     return tuple(warm_up_pieces)
 
 
-def _while_launching(trace: Trace, launching: Flags, rows: Rows) -> Cover:
-    """The time that these rows cover on the tracks of threads that launch."""
+def _cover_on_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> Cover:
+    """Return the time that some slices cover on the tracks of threads that launch."""
     rows = rows[launching[trace.track[rows]]]
     return union(trace.start[rows], trace.end[rows])
 
 
-def _first_step_slice(trace: Trace, spans: Steps) -> OneTimeSlices:
-    """The time from the begin of the trace to the end of the first step, without a
-    row."""
+def _first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
+    """Make the record of the time from the begin of the trace to the end of step 1.
+
+    It has no row.
+    """
     return OneTimeSlices(
         what="the rest of the first step",
         rows=np.empty(0, dtype=np.intp),
         start=np.array([trace.begin_ns]),
-        end=spans.end[:1],
+        end=steps.end[:1],
     )
 
 
 def _one_time_slices(
-    trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
+    trace: Trace, kinds: NDArray[np.int8], steps: Steps, compiling: Rows
 ) -> Iterator[OneTimeSlices]:
-    """All kinds of what happens once, in the order in which they claim time. The
-    arguments are those of warm_up."""
+    """Yield each kind of what happens once, in the order in which they claim time.
+
+    The arguments are those of warm_up.
+    """
     yield captures(trace)
-    yield _searches(trace, spans)
-    if len(spans) > 1:
-        is_in_first_step = trace.start[compiling] < spans.start[1]
+    yield _searches(trace, steps)
+    if len(steps) > 1:
+        is_in_first_step = trace.start[compiling] < steps.start[1]
         yield _slices(trace, "compilation", compiling[is_in_first_step])
+
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    allocations = allocations[only_once(trace, spans, allocations)]
+    allocations = allocations[only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    yield _slices(trace, "calls that set something up", _set_up_calls(trace, spans))
+    yield _slices(trace, "calls that set something up", _set_up_calls(trace, steps))
     first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
     yield msgspec.structs.replace(first_ops, of_ops=True)
 
 
-def _searches(trace: Trace, spans: Steps) -> OneTimeSlices:
-    """The searches for algorithms that do not recur; waiting is a part of them."""
+def _searches(trace: Trace, steps: Steps) -> OneTimeSlices:
+    """Find the searches for algorithms that do not recur; waiting belongs to them."""
     searches = algorithm_searches(trace)
-    searches = searches[~_recurring_searches(trace, spans, searches)]
+    searches = searches[~_recurring_searches(trace, steps, searches)]
     slices = _slices(trace, "the search for algorithms of convolutions", searches)
     return msgspec.structs.replace(slices, with_waits=True)
 
 
-def _set_up_calls(trace: Trace, spans: Steps) -> Rows:
-    """The long runtime calls that set something up once."""
+def _set_up_calls(trace: Trace, steps: Steps) -> Rows:
+    """Find the long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
-    return calls[only_once(trace, spans, calls)]
+    return calls[only_once(trace, steps, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
-    """Which runtime calls take longer than ordinary ones."""
+    """Tell which runtime calls take longer than ordinary ones."""
     are_long: Flags = trace.dur[calls] > LONG_NS
     return are_long
 
@@ -322,59 +409,74 @@ def _are_long(trace: Trace, calls: Rows) -> Flags:
 CONVOLUTIONS: Final = lazy_pattern(
     r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward"
 )
-"""Ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
+"""Matches ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
 EVENT_WAITS: Final = lazy_pattern(r"\A(?:cuda|hip)EventSynchronize\Z")
 MIN_TRIES: Final = 3
-"""Algorithms that are measured, and different kernels that they launch."""
+"""A search measures at least this many algorithms, and launches as many different
+kernels."""
 
 
 @memo()
 def algorithm_searches(trace: Trace) -> Rows:
-    """Convolutions in which the library measures algorithms
-    (torch.backends.cudnn.benchmark): its thread waits for an event MIN_TRIES times or
-    more, each time after it launched something since the wait before, and launches as
-    many different kernels. An op that runs one algorithm waits for no event."""
+    """Find the convolutions in which the library measures algorithms.
+
+    torch.backends.cudnn.benchmark does so. The thread then waits for an event MIN_TRIES
+    times or more, each time after it launched something since the wait before, and
+    launches as many different kernels. An op that runs one algorithm waits for no
+    event.
+
+    Returns:
+        The ops, as rows of the trace.
+    """
     ops = trace.rows_named(CONVOLUTIONS.search, Role.OP, Role.ANNOTATION)
     waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
     if not len(ops) or not len(waits):
         return ops[:0]
+
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
     launches = CallsInOrder.of(trace, trace.launch[kernels])
     kernel_of_launch = kernels[launches.order]
     waits_in_order = CallsInOrder.of(trace, waits)
+
     searches = []
     for op in ops.tolist():
         waited_ns = waits_in_order.start[waits_in_order.within(trace, op)]
         if len(waited_ns) < MIN_TRIES:
             continue
+
         launches_of_op = launches.within(trace, op)
         tries = _count_tries(launches.start[launches_of_op], waited_ns)
         names = distinct(trace.name[kernel_of_launch[launches_of_op]])
         if tries >= MIN_TRIES and len(names) >= MIN_TRIES:
             searches.append(op)
+
     return np.array(searches, dtype=np.intp)
 
 
 def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
-    """How many of the waits come after a launch since the wait before; both in
-    order."""
+    """Count the waits that come after a launch since the wait before.
+
+    Args:
+        launched_ns: When something was launched, ascending.
+        waited_ns: When the waits begin, ascending.
+    """
     launched_before_wait = np.searchsorted(launched_ns, waited_ns)
     launched_since_last = np.diff(launched_before_wait, prepend=0)
     return int(np.count_nonzero(launched_since_last))
 
 
 class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
-    """Calls of all threads by start; arrays of shape [calls]."""
+    """Calls of all threads, sorted by start; arrays of shape [calls]."""
 
     order: Rows
-    """Their places among the calls that were given."""
+    """The index of each call among those that were given."""
     start: Int64s
     thread: NDArray[np.integer]
 
     @classmethod
     def of(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
-        """These calls, by their starts."""
+        """Sort some calls, given as rows of the trace."""
         order = np.argsort(trace.start[calls], kind="stable")
         calls_in_order = calls[order]
         return cls(
@@ -384,27 +486,35 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
         )
 
     def within(self, trace: Trace, op: int) -> Rows:
-        """The places of the calls that start during an op, on its thread."""
+        """Return the indices of the calls that start during an op, on its thread."""
         first = int(self.start.searchsorted(trace.start[op]))
         after_last = int(self.start.searchsorted(trace.end[op]))
         thread_of_op = trace.thread_of_track[trace.track[op]]
         is_of_thread = self.thread[first:after_last] == thread_of_op
-        places: Rows = first + np.flatnonzero(is_of_thread)
-        return places
+        indices: Rows = first + np.flatnonzero(is_of_thread)
+        return indices
 
 
 @memo()
 def tried_launches(trace: Trace) -> Rows:
-    """The calls that launch what a search for algorithms measures: those of its op up
-    to the last wait for an event. What the op launches after that is its own work."""
+    """Find the calls that launch what a search for algorithms measures.
+
+    These are the launches of its op up to the last wait for an event. What the op
+    launches after that is its own work.
+
+    Returns:
+        Rows of the trace.
+    """
     searches = algorithm_searches(trace)
     if not len(searches):
         return searches
+
     calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     calls = calls[calls >= 0]
     thread_of_call = trace.thread_of_track[trace.track[calls]]
     start = trace.start[calls]
     waits = CallsInOrder.of(trace, trace.rows_named(EVENT_WAITS.search, Role.CALL))
+
     are_tries = np.zeros(len(calls), dtype=np.bool_)
     for search in searches.tolist():
         wait_ns = waits.start[waits.within(trace, search)]
@@ -412,28 +522,36 @@ def tried_launches(trace: Trace) -> Rows:
         is_within = (start >= trace.start[search]) & (start < last_wait_ns)
         thread = trace.thread_of_track[trace.track[search]]
         are_tries |= is_within & (thread_of_call == thread)
+
     return calls[are_tries]
 
 
-def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
-    """Which searches come after the first step, where inputs keep changing their
-    shapes; without steps none: the library keeps what it found for a shape."""
-    if len(spans) < 2:
+def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
+    """Tell which searches come after the first step.
+
+    There, inputs keep changing their shapes. Without steps no search recurs: the
+    library keeps what it found for a shape.
+    """
+    if len(steps) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
-    recurs: Flags = trace.start[searches] >= spans.start[1]
+
+    recurs: Flags = trace.start[searches] >= steps.start[1]
     return recurs
 
 
 def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
-    """These rows as a kind of what happens once."""
+    """Make the record of one kind of what happens once from its rows."""
     return OneTimeSlices(
         what=what, rows=rows, start=trace.start[rows], end=trace.end[rows]
     )
 
 
 def captures(trace: Trace) -> OneTimeSlices:
-    """The captures of graphs: from each begin of one to the next end of one on the same
-    thread, else to the end of the trace."""
+    """Find the captures of graphs.
+
+    Each goes from a call that begins one to the next call that ends one on the same
+    thread, or to the end of the trace if there is none.
+    """
     begins, ends = capture_calls(trace)
     return OneTimeSlices(
         what="the capture of graphs",
@@ -444,56 +562,82 @@ def captures(trace: Trace) -> OneTimeSlices:
 
 
 def _first_launches(trace: Trace) -> Rows:
-    """The calls that launch a kernel for the first time on its device and load its
-    module. Replays of graphs are slow because their nodes are recorded: they do not
-    count."""
+    """Find the calls that launch a kernel for the first time and load its module.
+
+    The first time counts on each device. Replays of graphs do not count: they are slow
+    because their nodes are recorded.
+    """
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
     events = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
     calls = trace.launch[events].astype(np.intp)
+
     device = trace.process_of_track[trace.track[events]].astype(np.int64)
     name_on_device = device * len(trace.names) + trace.name[events]
-    first = _firsts(name_on_device, trace.dur[calls])
+    first = _much_longer_firsts(name_on_device, trace.dur[calls])
     first_calls = calls[first]
     is_long = trace.dur[first_calls] > LONG_NS
     launches = distinct(first_calls[is_long])
+
     return launches[~graph_calls(trace)[launches]]
 
 
 def _first_ops(trace: Trace) -> Rows:
-    """The first calls of ops that launch work and take long, much longer than all later
-    ones of their name."""
+    """Find the first calls of ops that do more than the work of the op.
+
+    They launch work, take longer than LONG_OP_NS, and take many times as long as all
+    later calls of their name.
+    """
     ops = trace.rows_of(Role.OP)
     long_ops = ops[trace.dur[ops] > LONG_OP_NS]
+
+    # The rows of a launch call lie between the row of an op around it and its end_row.
     launches = distinct(trace.launch[trace.gpu_rows])
     first_inside = np.searchsorted(launches, long_ops)
     after_last_inside = np.searchsorted(launches, trace.end_row[long_ops])
     long_ops = long_ops[first_inside < after_last_inside]
+
     has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
     has_long_op[trace.name[long_ops]] = True
     candidates = ops[has_long_op[trace.name[ops]]]
     candidates = candidates[np.argsort(trace.start[candidates], kind="stable")]
-    first = _firsts(trace.name[candidates], trace.dur[candidates], single=False)
+    first = _much_longer_firsts(
+        trace.name[candidates], trace.dur[candidates], single=False
+    )
     first_ops = candidates[first]
+
     return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
 
 
-def _firsts(
+def _much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
-    """The places of those that are the first of their key and TIMES as long as all
-    later ones, in the order of the keys. `single`: also if there are no later ones."""
+    """Find the first element of each key that is TIMES as long as all later ones.
+
+    Args:
+        key: Equal for elements that are compared; in the order of time.
+        length_ns: The length of each element.
+        single: Whether an element counts that is the only one of its key.
+
+    Returns:
+        Indices into `key`, in the order of the keys.
+    """
     by_key = np.argsort(key, kind="stable")
     if not len(by_key):
         return by_key
+
     is_first = np.append(True, np.diff(key[by_key]) != 0)
     begin_of_key = np.flatnonzero(is_first)
     counts = np.diff(np.append(begin_of_key, len(by_key)))
+
+    # For each key the longest of its elements but the first one.
     later_ns = length_ns[by_key]
-    later_ns[begin_of_key] = 0  # the first ones
+    later_ns[begin_of_key] = 0
     longest_later_ns = np.maximum.reduceat(later_ns, begin_of_key)
+
     first = by_key[begin_of_key]
     is_much_longer = length_ns[first] >= TIMES * longest_later_ns
     if not single:
         is_much_longer &= counts > 1
+
     return first[is_much_longer]

@@ -1,4 +1,7 @@
-"""The clocks and the power at which kernels ran, where counters were recorded."""
+"""Rules about the clocks and the power at which kernels ran.
+
+They are silent unless counters were recorded.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,24 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
 
 MIN_RUNS: Final = 20
-"""Of a kernel."""
+"""A kernel with fewer runs is not judged."""
 CLOCK_DROP: Final = 0.05
-"""By how much the clock must differ, as a share of the highest."""
+"""By how much clocks must differ to count, as a share of the highest."""
 NEAR_HIGHEST: Final = 0.02
-"""A clock this near to the highest is the highest."""
+"""A clock that is lower by this share of the highest, or less, counts as the highest.
+"""
 CERTAIN_T: Final = 4.0
-"""The t statistic of the rank correlation from which on it is no chance."""
+"""From this t statistic of the rank correlation on, it is no chance."""
 AT_THE_TOP: Final = 0.97
-"""Of the highest power."""
+"""From this share of the highest power on, a kernel runs at the highest power."""
 CAPPED_SHARE: Final = 0.2
-"""Of the time in which the device computes."""
+"""Capped kernels are worth a claim from this share of the compute time on."""
 
 
 @Rule(
@@ -44,23 +48,27 @@ CAPPED_SHARE: Final = 0.2
     without_gpu=True,  # silent without counters, and so without GPU events
 )
 def clock_drop(facts: Facts) -> Iterator[Claim]:
-    """One claim, about the runs of kernels that took longer at a lower clock than
-    others of the same work (see slower_runs); at stake is what the clock explains of
-    that, added up. None where no run did."""
+    """Report runs of kernels that took longer at a lower clock than others.
+
+    They are compared with runs of the same work; see slower_runs. At stake is what the
+    clock explains of that, added up.
+    """
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     slower = slower_runs(kernels, clock)
     at_stake_ns = int(slower.lost_ns.sum())
     if not at_stake_ns:
         return
+
     low_mhz = round(np.median(clock[slower.kernels]))
     high_mhz = round(np.median(slower.highest_mhz))
+
     yield Claim(
         text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
-        f"estimated {of_work(facts, at_stake_ns)} longer at a lower SM clock: {count(low_mhz)} "
-        f"instead of {count(high_mhz)} MHz (medians).",
+        f"estimated {share_of_work(facts, at_stake_ns)} longer at a lower SM clock: "
+        f"{count(low_mhz)} instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
-        rows=the_most(kernels.rows[slower.kernels], slower.lost_ns),
+        rows=heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
         why_likely="The cause of the lower clock may slow these kernels in other ways, too.",
         part_of="power-capped",
     )
@@ -78,70 +86,85 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     without_gpu=True,  # silent without counters, and so without GPU events
 )
 def power_capped(facts: Facts) -> Iterator[Claim]:
-    """A claim for each device that is at its highest power while the clock is lower
-    than it can be. A kernel is capped if it ran at AT_THE_TOP of the highest power, and
-    CLOCK_DROP or more below the highest clock. At stake is what the lower clock costs
-    at most. None where capped kernels take less than CAPPED_SHARE of the measured time,
-    or where the power is always at its highest, so that it says nothing."""
+    """Report each device that is at its highest power while its clock is lowered.
+
+    A kernel is *capped* if it ran at AT_THE_TOP of the highest power, and CLOCK_DROP or
+    more below the highest clock. At stake is what the lower clock costs at most. There
+    is no claim where capped kernels take less than CAPPED_SHARE of the measured time,
+    or where the power is always at its highest, so that it says nothing.
+    """
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     power = over_kernels(kernels, POWER)
+
     for device in kernels.devices:
         capped = _capped_kernels(kernels, device, clock, power)
         if capped is None:
             continue
+
         at_stake_ns = _cost_of_clock_ns(kernels, capped, clock)
-        usual_mhz = round(float(np.median(clock[capped.which])))
+        usual_mhz = round(float(np.median(clock[capped.is_capped])))
         share = percent(capped.ns, capped.measured_ns)
+
         yield Claim(
             text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
             f"{share} of its compute time. Its median SM clock was then "
             f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} MHz, which costs at most "
-            f"{of_work(facts, at_stake_ns)}.",
+            f"{share_of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
-            kernels=capped.which,
+            kernels=capped.is_capped,
             why_likely="The power limit itself is not recorded.",
         )
 
 
 class _CappedKernels(msgspec.Struct, frozen=True, eq=False):
-    """The kernels of one device that ran at its highest power and below its highest
-    clock."""
+    """The kernels of a device that ran at its highest power and a lowered clock."""
 
-    which: Flags
-    """Shape [kernels]."""
+    is_capped: Flags
+    """Which kernels they are; one flag per kernel."""
     ns: int
     """How long any of them ran."""
     measured_ns: int
     """How long any kernel of the device ran whose clock and power are known."""
     highest_w: float
-    """The highest power that the device drew."""
+    """The highest power that the device drew, in watts."""
     fastest_mhz: float
-    """Its highest clock."""
+    """The highest clock of the device."""
 
 
 def _capped_kernels(
     kernels: Kernels, device: int, clock: Floats, power: Floats
 ) -> _CappedKernels | None:
-    """The capped kernels of a device; None if they take less than CAPPED_SHARE of the
-    measured time, or if its power is always at its highest. `clock` (MHz) and `power`
-    (W): of each kernel, nan where it was not recorded."""
-    measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
-    measured &= kernels.device == device
-    if not measured.any():
+    """Find the capped kernels of a device.
+
+    Args:
+        device: The index of the device; see Kernels.device.
+        clock: The mean clock over each kernel in MHz, nan where it was not recorded.
+        power: The mean power in W, likewise.
+
+    Returns:
+        None if they take less than CAPPED_SHARE of the measured time, or if the power
+        of the device is always at its highest.
+    """
+    is_measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+    is_measured &= kernels.device == device
+    if not is_measured.any():
         return None
-    highest_w = power[measured].max()
-    fastest_mhz = clock[measured].max()
+
+    highest_w = power[is_measured].max()
+    fastest_mhz = clock[is_measured].max()
     is_at_top = power >= AT_THE_TOP * highest_w
     is_slower = clock <= (1 - CLOCK_DROP) * fastest_mhz
-    capped = measured & is_at_top & is_slower
-    capped_ns = kernels.cover(capped, device).ns
-    measured_ns = kernels.cover(measured, device).ns
-    draws_less = (measured & ~is_at_top).any()
+    is_capped = is_measured & is_at_top & is_slower
+
+    capped_ns = kernels.cover(is_capped, device).ns
+    measured_ns = kernels.cover(is_measured, device).ns
+    draws_less = (is_measured & ~is_at_top).any()
     if capped_ns < CAPPED_SHARE * measured_ns or not draws_less:
         return None
+
     return _CappedKernels(
-        which=capped,
+        is_capped=is_capped,
         ns=capped_ns,
         measured_ns=measured_ns,
         highest_w=highest_w,
@@ -150,28 +173,40 @@ def _capped_kernels(
 
 
 def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -> int:
-    """How much longer the capped kernels took than at the highest clock, at most (ns);
-    where several ran at once, the time counts once."""
-    lost_share = 1 - clock[capped.which] / capped.fastest_mhz
-    lost_ns = kernels.effective_ns[capped.which] * lost_share
-    lost_ns *= capped.ns / max(kernels.ns(capped.which), 1)
+    """Estimate how much longer capped kernels took than at the highest clock, at most.
+
+    Where several ran at once, the time counts once. Returns ns.
+    """
+    lost_share = 1 - clock[capped.is_capped] / capped.fastest_mhz
+    lost_ns = kernels.effective_ns[capped.is_capped] * lost_share
+    lost_ns *= capped.ns / max(kernels.total_ns(capped.is_capped), 1)
+
     return int(lost_ns.sum())
 
 
 def over_kernels(kernels: Kernels, kind: str) -> Floats:
-    """The mean of a counter (`kind`: CLOCK or POWER) over the time of each kernel,
-    shape [kernels]; nan where it was not recorded."""
+    """Compute the mean of a counter over the time of each kernel.
+
+    Args:
+        kind: CLOCK or POWER.
+
+    Returns:
+        One mean per kernel, nan where the counter was not recorded.
+    """
     trace = kernels.trace
     means = np.full(len(kernels.rows), np.nan)
     pids = [track.pid for track in trace.tracks] or [None]
     pid_of_track = np.array(pids, dtype=object)
+
     for counter in device_counters(trace):
         if counter.kind != kind:
             continue
+
         is_of_device = pid_of_track == counter.device
-        places = np.flatnonzero(is_of_device[trace.track[kernels.rows]])
-        rows = kernels.rows[places]
-        means[places] = counter.mean(trace.start[rows], trace.end[rows])
+        indices = np.flatnonzero(is_of_device[trace.track[kernels.rows]])
+        rows = kernels.rows[indices]
+        means[indices] = counter.mean(trace.start[rows], trace.end[rows])
+
     return means
 
 
@@ -179,66 +214,90 @@ class SlowerRuns(msgspec.Struct, frozen=True, eq=False):
     """Runs of kernels that took longer at a lower clock; arrays of shape [runs]."""
 
     kernels: Rows
-    """Places in Kernels."""
+    """Indices into Kernels."""
     lost_ns: Int64s
-    """By how much each took longer than the median at the highest clock, but no more
-    than the clock explains."""
+    """How much longer each took than the median at the highest clock.
+
+    It is no more than the clock explains.
+    """
     highest_mhz: Floats
-    """The highest clock at which its kernel ran."""
+    """The highest clock at which the same kernel ran."""
     names: int
     """How many kernels they are runs of."""
 
 
 def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
-    """The runs that took longer because of a lower clock, of all kernels that run
-    alone. Runs of the same name, shapes and blocks are compared; none of them counts
-    unless they are many, their clocks differ, and their durations follow the clock (see
-    _lost_ns). `clock` is the mean clock over each kernel in MHz, nan where it was not
-    recorded."""
-    places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
-    lost_ns = np.zeros(len(places), dtype=np.int64)
-    highest_mhz = np.zeros(len(places))
+    """Find the runs of kernels that took longer because of a lower clock.
+
+    Only kernels that run alone count. Runs of the same name, shapes and blocks are
+    compared. None of them counts unless they are many, their clocks differ, and their
+    durations follow the clock (see _lost_ns).
+
+    Args:
+        clock: The mean clock over each kernel in MHz, nan where it was not recorded.
+    """
+    compared = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
+    lost_ns = np.zeros(len(compared), dtype=np.int64)
+    highest_mhz = np.zeros(len(compared))
     names = 0
-    group = _same_launches(kernels, places)
+
+    # One group of the same launches after the other.
+    group = _same_launches(kernels, compared)
     by_group = np.argsort(group, kind="stable")
+
     edges = [0, *np.cumsum(np.bincount(group)).tolist()]
     for first, after_last in pairwise(edges):
         members = by_group[first:after_last]
-        runs = places[members]
+        runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
         lost_ns[members] = _lost_ns(took_ns, clock[runs])
         highest_mhz[members] = clock[runs].max()
         if lost_ns[members].any():
             names += 1
+
     is_slower = lost_ns > 0
     return SlowerRuns(
-        kernels=places[is_slower],
+        kernels=compared[is_slower],
         lost_ns=lost_ns[is_slower],
         highest_mhz=highest_mhz[is_slower],
         names=names,
     )
 
 
-def _same_launches(kernels: Kernels, places: Rows) -> Rows:
-    """A number for each of some kernels (places in Kernels), shape [places]: equal for
-    those with the same name, shapes, blocks and device."""
-    if not len(places):
-        return places
+def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
+    """Give kernels with the same name, shapes, blocks and device one number.
+
+    Args:
+        indices: The kernels, as indices into Kernels.
+    """
+    if not len(indices):
+        return indices
+
     columns = (
-        kernels.trace.name[kernels.rows[places]],
-        kernels.job_numbers[places],
-        kernels.blocks[places],
-        kernels.device[places],
+        kernels.trace.name[kernels.rows[indices]],
+        kernels.job_indices[indices],
+        kernels.blocks[indices],
+        kernels.device[indices],
     )
-    return distinct_rows(columns)[1]
+    _, group = distinct_rows(columns)
+    return group
 
 
 def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
-    """By how much each run of one kernel took longer because of the clock (ns, shape
-    [runs]): than the median of the runs near the highest clock, but no more than the
-    clock explains. All 0 if there are fewer than MIN_RUNS runs, or a quarter of that
-    near the highest clock, if the clocks hardly differ, or if the durations do not
-    follow them."""
+    """Estimate how much longer each run of one kernel took because of the clock.
+
+    It is what it took longer than the median of the runs near the highest clock, but no
+    more than the clock explains.
+
+    Args:
+        took_ns: How long each run took.
+        clock: The mean clock over each run, in MHz.
+
+    Returns:
+        ns for each run. All are 0 if there are fewer than MIN_RUNS runs, or a quarter
+        of that near the highest clock, if the clocks hardly differ, or if the durations
+        do not follow them.
+    """
     highest_mhz = clock.max()
     is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
     clocks_differ = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
@@ -247,31 +306,42 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
     if not is_comparable or not follows(took_ns, clock):
         return np.zeros_like(took_ns)
+
     longer_ns = took_ns - np.median(took_ns[is_fast])
     explained_ns = took_ns * (1 - clock / highest_mhz)
     lost_ns = np.maximum(np.minimum(longer_ns, explained_ns), 0)
+
     return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
 def follows(took_ns: Int64s, clock: Floats) -> bool:
-    """Whether runs take longer the lower the clock is: Spearman's rank correlation, by
-    its t statistic with n - 2 degrees of freedom. `took_ns`, `clock`: of each run."""
+    """Whether runs take longer the lower the clock is, more than by chance.
+
+    This is Spearman's rank correlation, judged by its t statistic with n - 2 degrees of
+    freedom.
+
+    Args:
+        took_ns: How long each run took.
+        clock: The mean clock over each run, in MHz.
+    """
     rank_of_time = ranks(took_ns)
     rank_of_clock = ranks(clock)
     if not rank_of_time.std() or not rank_of_clock.std():
         return False
+
     rho = float(np.corrcoef(rank_of_time, rank_of_clock)[0, 1])
     degrees_of_freedom = len(took_ns) - 2
     # t^2 >= CERTAIN_T^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
     unexplained = 1 - rho * rho
     is_certain = rho * rho * degrees_of_freedom >= CERTAIN_T**2 * unexplained
+
     return rho < 0 and is_certain
 
 
 def ranks(values: NDArray[np.int64] | Floats) -> Floats:
-    """The rank of each value, from 1; equal ones share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    """Return the rank of each value, from 1; equal values share the mean of theirs."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last_rank = np.cumsum(counts)
     first_rank = last_rank - counts + 1
     mean_rank: Floats = (first_rank + last_rank) / 2
-    return mean_rank[place]
+    return mean_rank[group]

@@ -1,5 +1,7 @@
-"""Collectives and transfers of one rank: what they moved, at what bandwidth, what hides
-them, how small they are, what they slow down.
+"""Rules about collectives and transfers of one rank.
+
+They report what transfers moved and at what bandwidth, what hides them, how small they
+are, and what they slow down.
 """
 
 from __future__ import annotations
@@ -14,16 +16,22 @@ import numpy as np
 from fusetui.analysis.questions.collectives import (
     ON_CPU,
 )
-from fusetui.analysis.why.facts import LATE, Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_recording, of_span, of_work
+from fusetui.analysis.why.facts import LATE_ACTIVITIES, Facts
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    share_of_recording,
+    share_of_span,
+    share_of_work,
+)
 from fusetui.analysis.why.transfers import (
     FAR_LONGER,
     FEWEST,
     Transfers,
     kind_text,
-    moved,
-    told_apart,
+    moved_bytes_text,
+    needs_group_names,
     transfers_of,
 )
 from fusetui.text.figures import count, duration, percent, size
@@ -35,8 +43,10 @@ from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
 
 DOMINATES: Final = 0.5
-"""Of the exposed time: waiting, or one transfer, is what it is about."""
+"""From this share of the exposed time on, waiting or one transfer is what it is about.
+"""
 MAX_KINDS_NAMED: Final = 3
+"""How many kinds of transfers a sentence names."""
 NO_COMPUTE: Final = (
     "Compare the ranks: nothing was recorded that it could overlap with."
 )
@@ -53,8 +63,10 @@ MAY_WAIT: Final = (
 )
 """The remedy where one transfer of unknown size takes most of the time."""
 EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
-"""The names of transfers in which each rank gets other data, as in expert parallelism, in
-sharded embeddings, and in pipelines."""
+"""The names of transfers in which each rank gets other data.
+
+Expert parallelism, sharded embeddings and pipelines have them.
+"""
 EXCHANGED: Final = (
     "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
     "compute. Larger gradient buckets do not help: most of it is exchanges. Compare the ranks to "
@@ -64,6 +76,7 @@ EXCHANGED: Final = (
 MAY_MOVE_MORE: Final = (
     "Whether the longest transfer moved data or waited was not recorded."
 )
+"""Why a finding about one long transfer of unknown size is only likely."""
 
 
 @Rule(
@@ -75,16 +88,19 @@ MAY_MOVE_MORE: Final = (
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
-    """One claim: the time in which communication runs and no compute, which is at
-    stake, by kinds of transfers. The remedy depends on what takes most of that time:
-    one very long transfer, waiting for other ranks, or exchanges. None where nothing is
-    exposed."""
+    """Report the time in which communication runs without compute.
+
+    All of that time is at stake. The remedy depends on what takes most of it: one very
+    long transfer, waiting for other ranks, or exchanges.
+    """
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    times = _apart(kernels, kernels.communicates)
+
+    times = _exposed_time(kernels, kernels.communicates)
     if times.exposed_ns <= 0:
         return
+
     exposed_ns = _exposed_of_each(facts)
     kinds = _exposed_kinds(facts, exposed_ns)
     least_ns = DOMINATES * times.exposed_ns
@@ -92,13 +108,14 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
     rows = kernels.rows[kernels.communicates]
+
     yield Claim(
-        text=f"Communication runs {of_span(facts, times.exposed_ns)} without compute beside it "
-        f"({hidden} of it is hidden): "
+        text=f"Communication runs {share_of_span(facts, times.exposed_ns)} without compute beside "
+        f"it ({hidden} of it is hidden): "
         f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
-        rows=the_most(rows, exposed_ns[rows]),
+        rows=heaviest_rows(rows, exposed_ns[rows]),
         remedy=_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
@@ -107,8 +124,14 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
 def _dominating(
     facts: Facts, exposed_ns: Int64s, least_ns: float
 ) -> LongTransfer | None:
-    """The transfer that takes far longer than others of its kind, if it has at least
-    `least_ns` of the exposed time."""
+    """Return the one transfer that takes most of the exposed time, if any.
+
+    It takes far longer than others of its kind.
+
+    Args:
+        exposed_ns: The exposed time of each event of the trace.
+        least_ns: The exposed time that it must have.
+    """
     longest = _longest(facts, exposed_ns)
     if longest is None or longest.exposed_ns < least_ns:
         return None
@@ -122,9 +145,17 @@ def _exposed_remedy(
     longest: LongTransfer | None,
     least_ns: float,
 ) -> str | None:
-    """What to do about exposed communication, None for the remedy of the rule. It
-    depends on what takes `least_ns` of the exposed time or more: one transfer
-    (`longest`), waiting for other ranks, or exchanges."""
+    """Choose what to do about exposed communication; None for the remedy of the rule.
+
+    It depends on what takes most of the exposed time: one transfer, waiting for other
+    ranks, or exchanges.
+
+    Args:
+        kinds: The kinds of transfers with exposed time.
+        exposed_ns: The exposed time of each event of the trace.
+        longest: The one transfer that takes most of the time, if there is one.
+        least_ns: The time that counts as most of it.
+    """
     if longest is not None:
         return WAITS if longest.waits else MAY_WAIT
     if _exposed_waits_ns(facts, kinds, exposed_ns) >= least_ns:
@@ -133,48 +164,64 @@ def _exposed_remedy(
         return NO_COMPUTE
     if _exchanged_ns(kinds, exposed_ns) >= least_ns:
         return EXCHANGED
+
     return None
 
 
 def _exposed_of_each(facts: Facts) -> Int64s:
-    """For how long each kernel that communicates runs without compute beside it (ns), 0
-    for all other events; shape [events of the trace]."""
+    """Measure how long each kernel that communicates runs without compute beside it.
+
+    Returns:
+        ns for each event of the trace, 0 for all other events.
+    """
     kernels = facts.kernels
-    alone_ns = kernels.end - kernels.start - kernels.during(kernels.computes)
+    running_ns = kernels.end - kernels.start
+    alone_ns = running_ns - kernels.overlap_ns(kernels.computes)
+
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     communicates = kernels.communicates
     exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
+
     return exposed_ns
 
 
 def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
-    """The kinds of transfers that have exposed time, those with the most first;
-    `exposed_ns` is that of each event of the trace."""
+    """Return the kinds of transfers that have exposed time, those with the most first.
 
-    def order(kind: Transfers) -> tuple[int, str, str]:
+    Args:
+        exposed_ns: The exposed time of each event of the trace.
+    """
+
+    def by_exposed_time(kind: Transfers) -> tuple[int, str, str]:
         return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
 
     exposed = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
-    return sorted(exposed, key=order)
+    return sorted(exposed, key=by_exposed_time)
 
 
 def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
-    """The first MAX_KINDS_NAMED kinds as text: each with its exposed time, its bytes and
-    bandwidth; then sentences about what these figures mean. `kinds`: the longest first;
-    `exposed_ns`: of each event of the trace."""
-    with_group = told_apart(kinds)
+    """Describe the first MAX_KINDS_NAMED kinds with their time, bytes and bandwidth.
+
+    Sentences about what these figures mean follow.
+
+    Args:
+        kinds: The kinds, the longest first.
+        exposed_ns: The exposed time of each event of the trace.
+    """
+    with_group = needs_group_names(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
+
     texts = []
     for kind in shown:
         name = kind_text(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
-        texts.append(f"{name} {duration(kind_ns)}{moved(kind)}")
+        texts.append(f"{name} {duration(kind_ns)}{moved_bytes_text(kind)}")
+
     return ", ".join(texts) + _about_ranges(shown) + _about_guesses(shown)
 
 
 def _about_ranges(kinds: Sequence[Transfers]) -> str:
-    """What the two figures of a bandwidth mean, if any of these kinds has two; else
-    ""."""
+    """Say what the two bounds of a bandwidth mean, if any of these kinds has two."""
     if not any(kind.is_range for kind in kinds):
         return ""
     return (
@@ -184,8 +231,7 @@ def _about_ranges(kinds: Sequence[Transfers]) -> str:
 
 
 def _about_guesses(kinds: Sequence[Transfers]) -> str:
-    """For which ranks bytes and bandwidth hold, if the process group of any of these
-    kinds is guessed and a bandwidth shown; else ""."""
+    """Say which groups of ranks are assumed, if a shown bandwidth depends on a guess."""
     guessed = [kind for kind in kinds if kind.is_guessed]
     if not any(kind.bus_bytes_per_s for kind in guessed):
         return ""
@@ -196,15 +242,19 @@ def _about_guesses(kinds: Sequence[Transfers]) -> str:
 
 
 def _waiting(facts: Facts) -> str:
-    """How long transfers wait for other ranks, and by what measure; "" where nothing
-    tells."""
+    """Say how long transfers wait for other ranks, and by what measure.
+
+    The text is "" where nothing tells.
+    """
     kinds = transfers_of(facts)
     waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
     if not waits_ns:
         return ""
+
     measures = []
     if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
         measures.append("the fastest of equal transfers")
+
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
         measures.append("what the bytes of a transfer explain")
     return (
@@ -216,23 +266,29 @@ def _waiting(facts: Facts) -> str:
 def _exposed_waits_ns(
     facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
 ) -> int:
-    """How much of the exposed time is waiting for other ranks at least (ns): what is
-    left of it if all the time in which a transfer moves data is exposed."""
+    """Measure how much of the exposed time is waiting for other ranks at least, in ns.
+
+    It is what is left if all the time in which a transfer moves data is exposed.
+
+    Args:
+        exposed_ns: The exposed time of each event of the trace.
+    """
     total_ns = 0
     for kind in kinds:
         moving_ns = facts.trace.dur[kind.rows] - kind.waits_ns
         exposed_waits_ns = np.maximum(exposed_ns[kind.rows] - moving_ns, 0)
         total_ns += int(exposed_waits_ns.sum())
+
     return total_ns
 
 
 def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
-    """How much of the exposed time is that of transfers of the kinds in EXCHANGES
-    (ns)."""
+    """Add up the exposed time of transfers of the kinds in EXCHANGES, in ns."""
     total_ns = 0
     for kind in kinds:
         if kind.name in EXCHANGES:
             total_ns += int(exposed_ns[kind.rows].sum())
+
     return total_ns
 
 
@@ -240,22 +296,31 @@ class LongTransfer(msgspec.Struct, frozen=True):
     """One transfer that takes far longer than others of its kind."""
 
     exposed_ns: int
-    waits: bool  # longer than its bytes explain; False where sizes are not known
+    # Whether it takes longer than its bytes explain; False where sizes are not known.
+    waits: bool
     text: str
 
 
 def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
-    """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes
-    explain or, where sizes are not known, than the median of at least FEWEST others."""
+    """Return the transfer with the most exposed time, if it takes far too long.
+
+    That is FAR_LONGER than its bytes explain or, where sizes are not known, than the
+    median of at least FEWEST others. Else there is None.
+
+    Args:
+        exposed_ns: The exposed time of each event of the trace.
+    """
     dur = facts.trace.dur
     kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
     if not kinds:
         return None
+
     kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
-    place = int(exposed_ns[kind.rows].argmax())
-    dur_ns = int(dur[kind.rows[place]])
-    explained_ns = dur_ns - int(kind.waits_ns[place])
-    median_ns = median(np.delete(dur[kind.rows], place))
+    longest = int(exposed_ns[kind.rows].argmax())
+    dur_ns = int(dur[kind.rows[longest]])
+    explained_ns = dur_ns - int(kind.waits_ns[longest])
+    median_ns = median(np.delete(dur[kind.rows], longest))
+
     waits = explained_ns < dur_ns and dur_ns >= FAR_LONGER * explained_ns
     is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
     if waits:
@@ -271,42 +336,51 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
         )
     else:
         return None
+
     return LongTransfer(
-        exposed_ns=int(exposed_ns[kind.rows[place]]),
+        exposed_ns=int(exposed_ns[kind.rows[longest]]),
         waits=waits,
         text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
 
 
 class ExposedTime(NamedTuple):
-    """How long some kernels run without compute beside them, and with it, added up over
-    devices (ns)."""
+    """How long some kernels run without compute beside them, and with it.
+
+    Both are added up over the devices, in ns.
+    """
 
     exposed_ns: int
     hidden_ns: int
 
 
-def _apart(kernels: Kernels, which: Flags) -> ExposedTime:
-    """For how long these kernels run without compute beside them, and with it."""
+def _exposed_time(kernels: Kernels, mask: Flags) -> ExposedTime:
+    """Measure how long kernels run without compute beside them, and with it.
+
+    Args:
+        mask: True for these kernels.
+    """
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
-        running = kernels.cover(which, device)
+        running = kernels.cover(mask, device)
         computing = kernels.cover(kernels.computes, device)
         all_ns += running.ns
         hidden_ns += int(computing.within(running.start, running.end).sum())
+
     return ExposedTime(exposed_ns=all_ns - hidden_ns, hidden_ns=hidden_ns)
 
 
 SHORT_NS: Final = 50_000
-"""The median of a kind."""
+"""Transfers of a kind are short if their median takes no longer than this."""
 SMALL_BYTES: Final = 1 << 20
-"""Of a kind on average."""
+"""Transfers of a kind are small if they have no more bytes than this on average."""
 MIN_COLLECTIVES: Final = 50
-"""Of a kind."""
+"""Fewer transfers of a kind are not many."""
 NO_SIZES: Final = (
     "That they are small is inferred from their durations: sizes were not recorded."
 )
+"""Why a finding about small transfers of unknown size is only likely."""
 
 
 @Rule(
@@ -321,45 +395,60 @@ NO_SIZES: Final = (
     of_kernels=True,
 )
 def small_collectives(facts: Facts) -> Iterator[Claim]:
-    """One claim about the kinds of transfers of which there are many small and short
-    ones (see _is_small); at stake is the time in which they run without compute beside
-    them."""
-    small = [kind for kind in transfers_of(facts) if _is_small(kind)]
-    if not small:
+    """Report kinds of transfers of which there are many small and short ones.
+
+    See _is_small. At stake is the time in which they run without compute beside them.
+    """
+    small_kinds = [kind for kind in transfers_of(facts) if _is_small(kind)]
+    if not small_kinds:
         return
+
     kernels = facts.kernels
-    is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
+    small_rows = np.concatenate([kind.rows for kind in small_kinds])
+    is_small = np.isin(kernels.rows, small_rows)
     rows = kernels.rows[is_small]
-    at_stake_ns = _apart(kernels, is_small).exposed_ns
-    with_group = told_apart(transfers_of(facts))
-    kinds = ", ".join(_small_kind(kind, with_group) for kind in small)
+    at_stake_ns = _exposed_time(kernels, is_small).exposed_ns
+
+    with_group = needs_group_names(transfers_of(facts))
+    kinds_text = ", ".join(_small_kind(kind, with_group) for kind in small_kinds)
+    lacks_sizes = any(kind.bytes is None for kind in small_kinds)
+
     yield Claim(
-        text=f"Many small collectives run {of_span(facts, at_stake_ns)} without compute beside "
-        f"them: {kinds}. Their time is latency and waiting for other ranks, not bandwidth.",
+        text=f"Many small collectives run {share_of_span(facts, at_stake_ns)} without compute "
+        f"beside them: {kinds_text}. "
+        "Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(is_small),
-        rows=the_most(rows, facts.trace.dur[rows]),
-        why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
+        wanted=kernels.removal_of(is_small),
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        why_likely=NO_SIZES if lacks_sizes else None,
         part_of="exposed-communication",
     )
 
 
 def _is_small(kind: Transfers) -> bool:
-    """Whether a kind of transfers is MIN_COLLECTIVES or more, short ones by their
-    median, and small ones on average. A size that is not known does not count against
-    that: the kernels of some libraries do not record it."""
-    number = len(kind.rows)
-    is_frequent = number >= MIN_COLLECTIVES
+    """Whether there are many transfers of a kind, short by median and small on average.
+
+    A size that is not known does not count against that: the kernels of some libraries
+    do not record it.
+    """
+    transfer_count = len(kind.rows)
+    is_frequent = transfer_count >= MIN_COLLECTIVES
     is_short = kind.median_ns <= SHORT_NS
-    has_few_bytes = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
+    has_few_bytes = kind.bytes is None or kind.bytes <= SMALL_BYTES * transfer_count
+
     return is_frequent and is_short and has_few_bytes
 
 
 def _small_kind(kind: Transfers, with_group: bool) -> str:
-    """`73 all_reduce of bfloat16 of 27.4 us (the median), 8.2 kB each on average`."""
+    """Describe a kind of small transfers.
+
+    An example is `73 all_reduce of bfloat16 of 27.4 us (the median), 8.2 kB each on
+    average`.
+    """
     text = kind_text(kind, with_group)
     if kind.dtype:
         text += f" of {kind.dtype}"
+
     text += f" of {duration(kind.median_ns)} (the median)"
     if kind.bytes:
         text += f", {size(kind.bytes // len(kind.rows))} each on average"
@@ -367,7 +456,7 @@ def _small_kind(kind: Transfers, with_group: bool) -> str:
 
 
 MIN_RUNS: Final = 5
-"""Of a kernel alone, and beside communication."""
+"""So many runs of a kernel are needed, both alone and beside communication."""
 
 
 @Rule(
@@ -380,40 +469,54 @@ MIN_RUNS: Final = 5
     of_kernels=True,
 )
 def overlap_tax(facts: Facts) -> Iterator[Claim]:
-    """One claim: how much longer kernels take beside communication than the same jobs
-    usually take alone, added up over all of them (some may take less). None where no
-    job has enough kernels of both sorts, or they take no longer."""
+    """Report how much longer kernels take beside communication than alone.
+
+    What single kernels take longer is added up; some may take less. There is no claim
+    where no job has enough kernels of both sorts, or if they take no longer.
+    """
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    is_beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
+
+    overlaps = kernels.overlap_ns(kernels.communicates) > 0
+    is_beside = kernels.computes & overlaps
     is_alone = kernels.computes & kernels.alone
-    job = np.where(is_beside | is_alone, kernels.job_numbers, -1)
+    job = np.where(is_beside | is_alone, kernels.job_indices, -1)
     usual_ns = _usual_ns(job, is_alone, is_beside, kernels.effective_ns)
     is_measured = is_beside & (job >= 0) & (usual_ns[job] > 0)
     if not is_measured.any():
         return
+
     rows = kernels.rows[is_measured]
     alone_ns = usual_ns[job[is_measured]]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
     if at_stake_ns <= 0:
         return
-    more = percent(at_stake_ns, int(alone_ns.sum()))
+
+    increase = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
         text=f"{count(len(rows))} kernels beside communication take "
-        f"{of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
-        f"{more} more.",
+        f"{share_of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
+        f"{increase} more.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(rows, slower_ns),
+        rows=heaviest_rows(rows, slower_ns),
     )
 
 
 def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int64s:
-    """The upper median of the time that each job takes alone (ns), 0 for a job with
-    fewer than MIN_RUNS kernels alone or beside communication; shape [jobs + 1], of which
-    the last one, 0 too, is that of job -1. `job` (-1 for none), the flags and `ns` are
-    those of each kernel."""
+    """Return how long each job usually takes alone: the upper median, in ns.
+
+    Args:
+        job: The index of the job of each kernel, -1 for none.
+        is_alone: Which kernels run alone.
+        is_beside: Which kernels run beside communication.
+        ns: How long each kernel takes.
+
+    Returns:
+        One time per job, 0 for a job with fewer than MIN_RUNS kernels of either sort.
+        At the end is a 0 for job -1.
+    """
     jobs = int(job.max(initial=-1)) + 1
     has_job = job >= 0
     alone = np.flatnonzero(is_alone & has_job)
@@ -421,20 +524,24 @@ def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int
     runs_alone = np.bincount(job[alone], minlength=jobs)
     runs_beside = np.bincount(job[beside], minlength=jobs)
     has_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
-    # the runs alone of one job lie side by side, the shortest first
+
+    # The runs alone of one job lie side by side, the shortest first.
     by_job = alone[np.lexsort((ns[alone], job[alone]))]
     first_of_job = np.searchsorted(job[by_job], np.arange(jobs))
     middle_of_job = first_of_job + runs_alone // 2
     median_run = by_job[middle_of_job[has_enough]]
+
     usual_ns = np.zeros(jobs + 1, dtype=np.int64)
     usual_ns[:-1][has_enough] = ns[median_run]
     return usual_ns
 
 
 LEAST_SHARE: Final = 0.1
-"""Of the recording, where there is no GPU."""
+"""Without a GPU, collectives are worth a note from this share of the recording on."""
 MAX_NAMES: Final = 3
+"""How many names of collectives a sentence has."""
 TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
+"""Matches names of transfers between two ranks."""
 LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
 LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has moved."
 
@@ -447,14 +554,17 @@ LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has 
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
-    """One claim about collectives that run on the CPU. With GPUs, at stake is how long
-    they wait for a launch meanwhile; without, it is a note, if a collective runs for
-    LEAST_SHARE of the recording."""
+    """Report collectives that run on the CPU.
+
+    With GPUs, at stake is how long they wait for a launch meanwhile. Without, it is a
+    note, if a collective runs for LEAST_SHARE of the recording.
+    """
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    rows = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
     rows = rows[trace.end[rows] > trace.start[rows]]
     if not len(rows):
         return
+
     start = np.maximum(trace.start[rows], facts.begin_ns)
     end = np.minimum(trace.end[rows], facts.end_ns)
     running = union(start, end)
@@ -467,38 +577,50 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
 def _delayed_by_collectives(
     facts: Facts, rows: Rows, running: Cover
 ) -> Iterator[Claim]:
-    """The claim about these collectives where there are GPUs; none if none of them
-    waits. `running`: when they run (ns of the file)."""
-    at_stake_ns = int(facts.host_under(running)[LATE].sum())
+    """Claim the time for which GPUs wait during collectives, if any of them waits.
+
+    Args:
+        rows: The collectives.
+        running: When they run, in ns of the file.
+    """
+    at_stake_ns = int(facts.host_ns_during(running)[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(
-            text=f"The GPU waits {of_span(facts, at_stake_ns)} for its next launch while a "
+            text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
             f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
             at_stake_ns=at_stake_ns,
-            rows=the_most(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(rows, facts.trace.dur[rows]),
             why_likely="What the launching thread waits for was not recorded.",
             part_of="host-bound",
         )
 
 
 def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
-    """The note about these collectives where there is no GPU. `running`: when they run
-    (ns of the file)."""
+    """Note collectives where there is no GPU.
+
+    Args:
+        rows: The collectives.
+        running: When they run, in ns of the file.
+    """
     are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
     subject = "A transfer between ranks" if are_transfers else "A collective"
-    until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
+    lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
+
     return Claim(
-        text=f"{subject} runs on the CPU for {of_recording(facts, running.ns)}: "
-        f"{_frequent_names(facts, rows)}. {until}",
-        rows=the_most(rows, facts.trace.dur[rows]),
+        text=f"{subject} runs on the CPU for {share_of_recording(facts, running.ns)}: "
+        f"{_frequent_names(facts, rows)}. {lasts_until}",
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
     )
 
 
 def _frequent_names(facts: Facts, rows: Rows) -> str:
-    """`12 gloo:all_reduce, 3 gloo:broadcast`: the MAX_NAMES most frequent names of some
-    rows."""
+    """Name the MAX_NAMES most frequent names of some rows.
+
+    An example is `12 gloo:all_reduce, 3 gloo:broadcast`.
+    """
     names = Counter(facts.trace.name_of(row) for row in rows.tolist())
     texts = []
-    for name, number in names.most_common(MAX_NAMES):
-        texts.append(f"{count(number)} {printable(name)}")
+    for name, frequency in names.most_common(MAX_NAMES):
+        texts.append(f"{count(frequency)} {printable(name)}")
+
     return ", ".join(texts)

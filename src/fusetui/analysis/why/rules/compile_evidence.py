@@ -1,4 +1,4 @@
-"""What the log of torch.compile proves about compilations and graph breaks."""
+"""Add what the log of torch.compile proves about compilations and graph breaks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from fusetui.trace.compile_log.log import CompileLog, GraphBreak
 from fusetui.trace.model.errors import TraceError
 
 MAX_BREAKS: Final = 5
-"""That are reported one by one."""
+"""How many graph breaks are reported one by one."""
 MAX_VALUES: Final = 4
-"""Of a size or a number that changed, that are named."""
+"""How many values are named of a size or a number that changed."""
 GENERIC_HINT: Final = "Please report an issue to PyTorch."
+"""A hint of the log that says nothing about the program."""
 
 
 class CompileEvidence(NamedTuple):
     """What is added to a finding about compilations."""
 
-    text: str  # a sentence after a blank; "" if the log adds nothing
-    remedy: str | None  # instead of the rule's own
+    text: str  # a sentence that begins with a blank; "" if the log adds nothing
+    remedy: str | None  # None for the remedy of the rule
 
 
 NO_EVIDENCE: Final = CompileEvidence(text="", remedy=None)
 
 
 def log_of(facts: Facts) -> CompileLog | None:
-    """The compile log of the trace; None if there is none or it cannot be read."""
+    """Return the compile log of the trace; None if there is none or it cannot be read."""
     try:
         return compile_log_of(facts.trace)
     except TraceError:
@@ -45,25 +46,36 @@ def log_of(facts: Facts) -> CompileLog | None:
 
 
 def why_compiled(facts: Facts) -> CompileEvidence:
-    """How many compilations of the recording were of functions compiled before, and
-    which guard failed."""
+    """Say how many compilations of the recording repeat one, and which guard failed.
+
+    A *guard* is a condition on the inputs; where it fails, the function is compiled
+    again.
+    """
     log = log_of(facts)
     if log is None:
         return NO_EVIDENCE
+
     answer = compile_answer(facts.trace, log)
-    recorded = [
-        one
-        for one in answer.compilations
-        if one.in_recording is not False and not one.backward
-    ]
-    again = [one for one in recorded if one.guards]
-    if not again:
+    recorded = []
+    for compilation in answer.compilations:
+        if compilation.in_recording is not False and not compilation.backward:
+            recorded.append(compilation)
+
+    repeated = [compilation for compilation in recorded if compilation.guards]
+    if not repeated:
         return NO_EVIDENCE
-    guard = answer.guards[0].text if answer.guards else again[0].guards[0].text
-    function = answer.guards[0].function if answer.guards else again[0].function
-    words = " ".join(guard.split())
+
+    if answer.guards:
+        guard_text = answer.guards[0].text
+        function = answer.guards[0].function
+    else:
+        guard_text = repeated[0].guards[0].text
+        function = repeated[0].function
+
+    words = " ".join(guard_text.split())
+
     text = (
-        f" By the compile log, {count(len(again))} of {plural(len(recorded), 'compilation')} "
+        f" By the compile log, {count(len(repeated))} of {plural(len(recorded), 'compilation')} "
         f"repeat one whose guard failed; most often, in {printable(function)}: "
         f"{printable(words)}."
     )
@@ -71,17 +83,18 @@ def why_compiled(facts: Facts) -> CompileEvidence:
 
 
 def _remedy(answer: CompileAnswer) -> str | None:
-    """What the log proves to avoid most compilations; None if it proves nothing."""
+    """Return what the log proves to avoid most compilations; None if it proves nothing."""
     if not answer.remedies:
         return None
     return remedy_text(answer.remedies[0])
 
 
 def remedy_text(remedy: Remedy) -> str:
-    """One remedy as a line of advice."""
+    """Format one remedy as a line of advice."""
     subject = printable(remedy.subject)
     values = several(remedy.values, MAX_VALUES)
     avoided = plural(remedy.compilations, "compilation")
+
     if remedy.kind == "mark_dynamic":
         return (
             f"torch._dynamo.mark_dynamic({subject}, {remedy.dimension}), or "
@@ -97,38 +110,45 @@ def remedy_text(remedy: Remedy) -> str:
 
 
 def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
-    """A note about each graph break that the recording passes, in the log's words."""
+    """Note each graph break that the recording passes, in the log's words.
+
+    At most MAX_BREAKS are told.
+    """
     regions = regions_of(facts.trace)
-    told = 0
-    for one in log.breaks:
-        rows = np.array(rows_after(one, regions, log), dtype=np.intp)
-        rows = facts.inside(rows) if len(rows) else rows
-        if not len(rows) or told >= MAX_BREAKS:
+    breaks_told = 0
+    for graph_break in log.breaks:
+        rows = np.array(rows_after(graph_break, regions, log), dtype=np.intp)
+        rows = facts.rows_in_window(rows) if len(rows) else rows
+        if not len(rows) or breaks_told >= MAX_BREAKS:
             continue
-        told += 1
+
+        breaks_told += 1
         between_ns = int(times_between(regions, rows).sum())
+        reason = printable(graph_break.reason.rstrip("."))
+
         yield Claim(
-            text=f"Graph break at {_place(one)}: {printable(one.reason.rstrip('.'))}. The recording "
+            text=f"Graph break at {_position_text(graph_break)}: {reason}. The recording "
             f"passes it {plural(len(rows), 'time')}, with {duration(between_ns)} between the two "
             "compiled regions, and nothing is fused across them.",
             rows=tuple(rows.tolist()),
-            remedy=_hint(one),
+            remedy=_hint(graph_break),
         )
 
 
-def _place(one: GraphBreak) -> str:
-    """`model.py:23 in forward`."""
-    file = one.file.replace("\\", "/").rpartition("/")[2]
-    place = (
-        f"{file}:{one.line}" if one.line else file or "a place that was not recorded"
-    )
-    function = one.stack[-1].function if one.stack else ""
-    return printable(f"{place} in {function}" if function else place)
+def _position_text(graph_break: GraphBreak) -> str:
+    """Format where in the program a break is: `model.py:23 in forward`."""
+    file = graph_break.file.replace("\\", "/").rpartition("/")[2]
+    position = file or "a place that was not recorded"
+    if graph_break.line:
+        position = f"{file}:{graph_break.line}"
+
+    function = graph_break.stack[-1].function if graph_break.stack else ""
+    return printable(f"{position} in {function}" if function else position)
 
 
-def _hint(one: GraphBreak) -> str:
-    """The first hint of the log that says something about the program."""
-    for hint in one.hints:
+def _hint(graph_break: GraphBreak) -> str:
+    """Return the first hint of the log that says something about the program."""
+    for hint in graph_break.hints:
         if hint != GENERIC_HINT:
             return printable(hint)
     return "torch.compile(fullgraph=True) makes a break an error."

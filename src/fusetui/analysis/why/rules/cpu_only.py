@@ -1,4 +1,4 @@
-"""Traces without GPU events: what the threads of the CPU spend their time on."""
+"""Rules for traces without GPU events: what the threads of the CPU spend their time on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_large_enough, of_recording
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import (
+    STACKS,
+    Claim,
+    Rule,
+    is_large_enough,
+    share_of_recording,
+)
 from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
@@ -37,33 +43,39 @@ from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
 MOST_OF_IT: Final = 0.5
-"""Of the time of a cause; a name with at least this share is told."""
+"""A name is told if it has at least this share of the time of a cause."""
 MAIN_THREAD_SHARE: Final = 0.8
-"""Of the time of all ops; the thread that runs as much is the program."""
+"""The thread that runs at least this share of the time of all ops is the program."""
 LEAST_OWN_SHARE: Final = 0.10
-"""Of what was recorded; an op or function with a shorter own time is no finding."""
+"""An op or function is no finding if its own time is a smaller share of the recording.
+"""
 
 
 def _profiled(facts: Facts) -> str | None:
-    """Why times of the CPU are only likely, in words: the profiler recorded Python
-    stacks, which takes time of its own. None where no stacks were recorded."""
+    """Say why times of the CPU are only likely; None if no Python stacks were recorded.
+
+    Recording stacks takes time of its own.
+    """
     return STACKS if facts.has_stacks else None
 
 
 def _cover(facts: Facts, rows: Rows) -> Cover:
-    """The time in which any of these rows runs, within the window (ns of the file)."""
+    """Return the time within the window in which any of some rows runs."""
     running = union(facts.trace.start[rows], facts.trace.end[rows])
-    return common(running, facts.whole)
+    return common(running, facts.whole_time)
 
 
 def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
-    """The ops, functions and waits with the longest own time during a cover, the
-    longest first."""
+    """Return the ops, functions and waits with the longest own time during a cover.
+
+    The longest one comes first.
+    """
     trace = facts.trace
     times = by_kind(facts.accounts, cover)
     names = longest(trace, times.ops)
     names += longest(trace, times.functions)
     names += longest(trace, times.waits, with_caller=True)
+
     return sorted(names, key=lambda named: -named.share.ns)
 
 
@@ -74,40 +86,50 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     "batches ahead in other processes; make each sample cheaper, or prepare it once beforehand.",
 )
 def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
-    """One claim: for how long the data loader runs, in a trace without GPU events. The
-    remedy depends on whether its batches come from workers, and were ready."""
+    """Report how long the data loader runs, in a trace without GPU events.
+
+    The remedy depends on whether its batches come from workers, and were ready.
+    """
     rows = loader_rows(facts.trace)
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
+
     has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    what = f"for the data loader{_mostly(facts, cover)}."
+    reason = f"for the data loader{_mostly(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        what = "to take over batches that the data loader's workers have ready."
+        reason = "to take over batches that the data loader's workers have ready."
+
     yield Claim(
-        text=f"The program waits {of_recording(facts, cover.ns)} {what}",
+        text=f"The program waits {share_of_recording(facts, cover.ns)} {reason}",
         at_stake_ns=cover.ns,
-        rows=the_most(rows, facts.trace.dur[rows]),
+        rows=heaviest_rows(rows, facts.trace.dur[rows]),
         remedy=remedy,
         why_likely=_profiled(facts),
     )
 
 
 def _mostly(facts: Facts, cover: Cover) -> str:
-    """`, 2 s of it in NAME`: the op, function or wait that is the innermost one for most
-    of a cover; "" if none is, or only those of the loader itself."""
+    """Name the op, function or wait that takes most of a cover: `, 2 s of it in NAME`.
+
+    The text is "" if there is none, or only those of the loader itself.
+    """
     least_ns = MOST_OF_IT * cover.ns
     for named in _longest_names(facts, cover):
         share = named.share
         if share.ns >= least_ns and not ITSELF.search(share.name):
             return f", {duration(share.ns)} of it in {share.name}"
+
     return ""
 
 
 READS: Final = lazy_pattern(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
-"""Ops that read one value of a tensor: `.item()`, `float(tensor)`, `if tensor:`."""
+"""Matches ops that read one value of a tensor.
+
+They are behind `.item()`, `float(tensor)` and `if tensor:`.
+"""
 
 
 @Rule(
@@ -117,28 +139,32 @@ READS: Final = lazy_pattern(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z"
     "tensors, or read many values at once with .tolist().",
 )
 def cpu_scalars(facts: Facts) -> Iterator[Claim]:
-    """One claim: the time of calls that read one value of a tensor, in a trace without
-    GPU events. Such a call inside of another one counts as part of that."""
+    """Report the time of calls that read one value of a tensor, without GPU events.
+
+    Such a call inside of another one counts as part of that.
+    """
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(READS.search, Role.OP))
+    rows = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
+
     outer = _without_inner(trace, rows)
     calls = plural(len(outer), "call")
     s = "s" if len(outer) == 1 else ""
+
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, each would "
-        "also wait for all earlier work.",
+        f"({_names(facts, outer)}) take{s} {share_of_recording(facts, cover.ns)}. On a GPU, each "
+        "would also wait for all earlier work.",
         at_stake_ns=cover.ns,
-        rows=the_most(outer, trace.dur[outer]),
+        rows=heaviest_rows(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
     )
 
 
 def _without_inner(trace: Trace, rows: Rows) -> Rows:
-    """The rows whose parent is none of these rows."""
+    """Return those of some rows whose parent is none of these rows."""
     is_row = np.zeros(len(trace), dtype=np.bool_)
     is_row[rows] = True
     parent = trace.parent[rows]  # -1 for none
@@ -147,7 +173,7 @@ def _without_inner(trace: Trace, rows: Rows) -> Rows:
 
 
 def _names(facts: Facts, rows: Rows) -> str:
-    """`aten::item`, or `mostly aten::item` if there are several names."""
+    """Name some rows: `aten::item`, or `mostly aten::item` if there are several names."""
     calls_of_name = np.bincount(facts.trace.name[rows])
     most_frequent = int(calls_of_name.argmax())
     name = printable(facts.trace.names[most_frequent])
@@ -163,28 +189,32 @@ def _names(facts: Facts, rows: Rows) -> str:
     "whether it works meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
-    """One note: for how long calls wait for a GPU of which no events were recorded.
-    None where that is too little."""
+    """Note how long calls wait for a GPU of which no events were recorded."""
     trace = facts.trace
-    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
+    is_wait = facts.accounts.kinds == ThreadActivity.SYNC
+    rows = facts.rows_in_window(np.flatnonzero(is_wait))
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
+
     calls = plural(len(rows), "call")
     wait = "waits" if len(rows) == 1 else "wait"
+
     yield Claim(
-        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {calls} that "
+        text=f"CPU threads wait {share_of_recording(facts, cover.ns)} in {calls} that "
         f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
         "was not recorded.",
-        rows=the_most(rows, trace.dur[rows]),
+        rows=heaviest_rows(rows, trace.dur[rows]),
     )
 
 
 COMPILES: Final = lazy_pattern(
     r"_compile\.compile_inner \(dynamo_timed\)\Z|torch/_dynamo/convert_frame\.py\(\d+\): _compile\Z"
 )
-"""One for each compilation of a region by Dynamo: an op, and with stacks also a
-frame."""
+"""Matches one slice for each compilation of a region by Dynamo.
+
+It is an op, and with stacks also a frame.
+"""
 
 
 @Rule(
@@ -195,49 +225,61 @@ frame."""
     once=True,
 )
 def cpu_compilation(facts: Facts) -> Iterator[Claim]:
-    """A claim about the time in which something is compiled, in a trace without GPU
-    events, and a note about graph breaks; each only where there are some."""
+    """Report the time in which something is compiled, and note graph breaks.
+
+    Only in a trace without GPU events, and each only where there are some.
+    """
     if facts.devices:
         return
-    rows = facts.inside(facts.compiler_rows)
+
+    rows = facts.rows_in_window(facts.compiler_rows)
     cover = _cover(facts, rows)
     if cover.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
         evidence = compile_evidence.why_compiled(facts)
+        compiling = share_of_recording(facts, cover.ns)
+
         yield Claim(
-            text=f"torch.compile or Triton compiles for {of_recording(facts, cover.ns)}"
+            text=f"torch.compile or Triton compiles for {compiling}"
             f"{_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
-            rows=the_most(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(rows, facts.trace.dur[rows]),
             remedy=evidence.remedy,
             why_likely=_profiled(facts),
         )
+
     yield from graph_breaks(facts)
 
 
 def _compilations(facts: Facts) -> str:
-    """`: 4 compilations, in 3 of 8 steps`, or without several steps `: 4 compilations`;
-    "" where they cannot be counted."""
+    """Count the compilations: `: 4 compilations, in 3 of 8 steps`.
+
+    Without several steps it is `: 4 compilations`, and "" where they cannot be counted.
+    """
     trace = facts.trace
-    rows = facts.inside(
+    rows = facts.rows_in_window(
         trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
     )
     if not len(rows):
         return ""
+
     compilations = union(trace.start[rows], trace.end[rows])
     text = f": {plural(len(compilations.start), 'compilation')}"
-    steps = facts.spans
+    steps = facts.steps
     if len(steps) < 2:
         return text
-    compiles_ns = compilations.within(steps.start, steps.end)
-    compiling_steps = int(np.count_nonzero(compiles_ns))
+
+    compiling_ns_of_step = compilations.within(steps.start, steps.end)
+    compiling_steps = int(np.count_nonzero(compiling_ns_of_step))
     return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
 def _explained(facts: Facts) -> Cover:
-    """The time in which a data loader, a compiler or a read of one value runs: what the
-    other rules of this module claim (ns of the file)."""
+    """Return the time that the other rules of this module claim.
+
+    In it a data loader, a compiler or a read of one value runs.
+    """
     causes = (
         loader_rows(facts.trace),
         facts.compiler_rows,
@@ -254,22 +296,27 @@ def _explained(facts: Facts) -> Cover:
     thresholds={"least_own": LEAST_OWN_SHARE, "main": MAIN_THREAD_SHARE},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
-    """One claim: for how long nothing was recorded of the thread that runs nearly all
-    ops, between its ops. Other threads, such as workers, wait for work. It is little
-    below LEAST_OWN_SHARE of the recording."""
+    """Report how long nothing was recorded of the main thread, between its ops.
+
+    The main thread runs nearly all ops; other threads, such as workers, wait for work.
+    The claim is little below LEAST_OWN_SHARE of the recording.
+    """
     if facts.devices:
         return
+
     thread = _main_thread(facts)
     if thread is None:
         return
+
     trace = facts.trace
     unrecorded = _unrecorded(facts, thread)
     first_row = int(_work_of(facts, thread)[0])
     label = printable(trace.track_of(first_row).label)
     text = (
         f"Thread {label} was between ops, with nothing recorded, for "
-        f"{of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
+        f"{share_of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
     )
+
     remedy = None
     annotation = _annotation_with_most(facts, unrecorded, thread)
     if annotation is not None:
@@ -277,6 +324,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
         stacks = recorded_with("with_stack=True", trace.report.writer)
         text += f" {duration(annotation.ns)} of that is inside the annotation {name}."
         remedy = f"Record stacks ({stacks}) to see what {name} does in that time."
+
     yield Claim(
         text=text,
         at_stake_ns=unrecorded.ns,
@@ -286,37 +334,45 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
 
 
 def _main_thread(facts: Facts) -> int | None:
-    """The thread that runs at least MAIN_THREAD_SHARE of the time of all ops; None if
-    none does, or if they take no time."""
+    """Return the thread that runs at least MAIN_THREAD_SHARE of the time of all ops.
+
+    None if no thread does, or if the ops take no time.
+    """
     trace = facts.trace
-    ops = facts.inside(trace.rows_of(Role.OP))
+    ops = facts.rows_in_window(trace.rows_of(Role.OP))
     if not len(ops):
         return None
+
     thread = trace.thread_of_track[trace.track[ops]]
     ns_of_thread = np.bincount(thread, trace.dur[ops])
     busiest = int(ns_of_thread.argmax())
     busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
     if not total_ns:
         return None
+
     return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
 
 
 def _work_of(facts: Facts, thread: int) -> Rows:
-    """The ops, calls and frames of a thread that lie in the window."""
+    """Return the ops, calls and frames of a thread that lie in the window."""
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
     is_of_thread = trace.thread_of_track[trace.track] == thread
-    return facts.inside(np.flatnonzero(is_work & is_of_thread))
+    return facts.rows_in_window(np.flatnonzero(is_work & is_of_thread))
 
 
 def _unrecorded(facts: Facts, thread: int) -> Cover:
-    """The time between the first and the last work of a thread in which none of it ran,
-    and no cause that another rule names."""
+    """Return the time of a thread in which nothing of it was recorded.
+
+    It is between the first and the last work of the thread, without the time that other
+    rules claim.
+    """
     trace = facts.trace
     work = _work_of(facts, thread)
     begin_ns = trace.start[work].min(keepdims=True)
     end_ns = trace.end[work].max(keepdims=True)
-    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole)
+    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole_time)
+
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
         _cover(facts, work), _explained(facts), _cover(facts, collectives)
@@ -334,32 +390,44 @@ class AnnotatedTime(NamedTuple):
 def _annotation_with_most(
     facts: Facts, time: Cover, thread: int
 ) -> AnnotatedTime | None:
-    """The name whose annotations on a thread hold most of some time (`time`, ns of the
-    file), and how much of it they hold. Steps, the profiler's own too, do not count.
-    None if no name holds at least MOST_OF_IT of the time."""
+    """Find the name whose annotations on a thread hold most of some time.
+
+    Steps do not count, and neither do those of the profiler.
+
+    Args:
+        time: The time, in ns of the file.
+        thread: The index of the thread.
+
+    Returns:
+        None if no name holds at least MOST_OF_IT of the time.
+    """
     trace = facts.trace
-    rows = facts.inside(trace.rows_of(Role.ANNOTATION))
+    rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
     is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
     is_step = np.isin(rows, steps_of(trace).rows)
     rows = rows[is_of_thread & ~is_step]
     if not len(rows):
         return None
+
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
-    name = int(ns_of_name.argmax())
-    if ns_of_name[name] < MOST_OF_IT * time.ns:
+    longest = int(ns_of_name.argmax())
+    if ns_of_name[longest] < MOST_OF_IT * time.ns:
         return None
-    # annotations of one name may lie in each other, and then count twice
-    held_ns = min(int(ns_of_name[name]), time.ns)
-    return AnnotatedTime(name=trace.names[name], ns=held_ns)
+
+    # Annotations of one name may lie in each other, and then count twice.
+    inside_ns = min(int(ns_of_name[longest]), time.ns)
+    return AnnotatedTime(name=trace.names[longest], ns=inside_ns)
 
 
 SLOW_FIRST: Final = 10
-"""Times as long as the median of the others: a call that sets something up."""
+"""A first call that takes this many times the median of the others sets something up.
+"""
 FIRST_CALL: Final = (
     "Call it once before recording: the first call of an op initializes libraries, loads kernels "
     "and chooses algorithms. Later calls take less."
 )
+"""The remedy for an op whose first call takes most of the time."""
 RUNTIME_CALL: Final = (
     "Look at what it waits for: a runtime call launches work, copies, or waits for the device. "
     "This breakdown does not include the device's work."
@@ -380,10 +448,11 @@ CONCATENATES: Final = (
     "concatenation copies all of it again."
 )
 CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
+"""Matches ops that concatenate tensors."""
 LONG_CALL_NS: Final = 100_000
-"""On average; what longer ones cost is no matter of how often they are called."""
+"""What calls cost that are longer on average does not depend on how many there are."""
 MIN_CALLS: Final = 10
-"""Fewer are not many."""
+"""Fewer calls are not many."""
 WAIT_REMEDY: Final = (
     "Look at what it waits for; overlap it with other work, or wait for less."
 )
@@ -393,16 +462,18 @@ OF_PROFILER: Final = lazy_pattern(
     r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
     r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
 )
-"""Functions of torch's profiler, and those of record_function: what they take is the
-cost of recording, which the program does not pay without the profiler."""
+"""Matches functions of torch's profiler, and those of record_function.
+
+What they take is the cost of recording, which the program does not pay without the
+profiler.
+"""
 
 
-def of_profiler(trace: Trace, rows: Rows) -> Flags:
-    """Whether each of some rows is a Python frame of the profiler itself; shape
-    [rows]."""
+def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
+    """Tell which rows are Python frames of the profiler itself; one flag per row."""
     is_frame = trace.role[rows] == Role.PYTHON
-    is_of_profiler: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
-    return is_of_profiler
+    are_of_profiler: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
+    return are_of_profiler
 
 
 @Rule(
@@ -418,21 +489,25 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
     },
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
-    """Up to three claims, about the op, the function and the wait with the longest own
-    time. Time that other findings of this module are about does not count."""
+    """Report the op, the function and the wait with the longest own time.
+
+    Time that other findings of this module are about does not count.
+    """
     if facts.devices:
         return
-    times = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
+
+    unexplained = without(facts.whole_time, _explained(facts))
+    times = by_kind(facts.accounts, unexplained)
     yield from _hot_op(facts, times.ops)
     yield from _hot_function(facts, times.functions)
     yield from _hot_wait(facts, times.waits)
 
 
 def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
-    """A claim about the op or call with the longest own time, if there is any."""
+    """Report the op or call with the longest own time, if there is any."""
     for named in longest(facts.trace, _program_ops(facts, ops))[:1]:
         first_call = _slow_first_call(named)
-        yield _hot(
+        yield _hot_claim(
             facts,
             named,
             verb="takes",
@@ -442,12 +517,14 @@ def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
 
 
 def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
-    """A claim about the Python function with the longest own time, if there is any; the
-    profiler's own do not count."""
-    functions = functions.only(~of_profiler(facts.trace, functions.rows))
+    """Report the Python function with the longest own time, if there is any.
+
+    The profiler's own functions do not count.
+    """
+    functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
     for named in longest(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
-        yield _hot(
+        yield _hot_claim(
             facts,
             named,
             verb="takes",
@@ -457,39 +534,50 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
 
 
 def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
-    """A claim about the wait with the longest own time, if there is any. Collectives are
-    what cpu-collectives is about, and the profiler's own waits do not count."""
+    """Report the wait with the longest own time, if there is any.
+
+    Collectives belong to cpu-collectives, and the profiler's own waits do not count.
+    """
     is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
-    is_of_profiler = of_profiler(facts.trace, waits.rows)
+    is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
     waits = waits.only(~is_collective & ~is_of_profiler)
+
     for named in longest(facts.trace, waits, with_caller=True)[:1]:
-        yield _hot(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
+        yield _hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
 def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
-    """The ops and calls of the program: without calls where counters are measured
-    inside of the calls that launch, which makes these long."""
+    """Return the ops and calls that the program itself makes slow.
+
+    Where counters are measured inside of the calls that launch, that makes calls long:
+    then calls are left out.
+    """
     trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if has_counters and has_launches:
         return ops.only(trace.role[ops.rows] != Role.CALL)
+
     return ops
 
 
 def _slow_first_call(named: NamedTime) -> str:
-    """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the
-    first call takes most of the time of all and SLOW_FIRST times as long as the others;
-    else ""."""
-    ns_of_call = named.own.ns  # rows are in the order of their starts
+    """Say how long the first call takes, if it takes most of the time of all calls.
+
+    It must also take SLOW_FIRST times as long as the others. The text is `; the first
+    call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
+    """
+    ns_of_call = named.own.ns  # in the order of the starts of the calls
     if len(ns_of_call) < 2:
         return ""
+
     first_ns = int(ns_of_call[0])
     usual_ns = median(ns_of_call[1:])
     is_most = first_ns >= MOST_OF_IT * ns_of_call.sum()
     is_slow = first_ns >= SLOW_FIRST * usual_ns
     if not is_most or not is_slow:
         return ""
+
     return (
         f"; the first call takes {duration(first_ns)} of that, the median of the others is "
         f"{duration(usual_ns)}"
@@ -497,15 +585,19 @@ def _slow_first_call(named: NamedTime) -> str:
 
 
 def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
-    """What helps with an op or a call; None for that of the rule, which is to call it
-    less often."""
+    """Choose what helps with an op or a call.
+
+    None for the remedy of the rule, which is to call it less often.
+    """
     trace = facts.trace
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL
+
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if uses_gpu and _mostly_computes(trace, named):
         return instead_of_computing(trace.name_of(row))
+
     if CAT.match(trace.name_of(row)):
         return CONCATENATES
     return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
@@ -519,25 +611,35 @@ def _mostly_computes(trace: Trace, named: NamedTime) -> bool:
 
 
 def _has_many_short_calls(named: NamedTime) -> bool:
-    """Whether something is called MIN_CALLS times or more, and takes less than
-    LONG_CALL_NS on average: then it matters how often it is called."""
+    """Whether something is called often, for a short time each.
+
+    That is MIN_CALLS times or more, and less than LONG_CALL_NS on average: then it
+    matters how often it is called.
+    """
     calls = named.share.count
     return calls >= MIN_CALLS and named.share.ns < LONG_CALL_NS * calls
 
 
-def _hot(
+def _hot_claim(
     facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
 ) -> Claim:
-    """The claim about one op, function or wait. At stake is its own time, but no more
-    than the time in which any thread runs it: it may run on several at once. `apart` is
-    said behind the number of calls."""
-    ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
+    """Claim the own time of one op, function or wait.
+
+    It is no more than the time in which any thread runs it: several may do so at once.
+
+    Args:
+        named: What it is about.
+        verb: What it does with the time: "takes" or "waits".
+        apart: What is said behind the number of calls.
+        remedy: None for the remedy of the rule.
+    """
+    own_ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
     return Claim(
-        text=f"{named.share.name} {verb} {of_recording(facts, ns)} in "
+        text=f"{named.share.name} {verb} {share_of_recording(facts, own_ns)} in "
         f"{plural(named.share.count, 'call')}{apart}.",
-        at_stake_ns=ns,
-        rows=the_most(named.own.rows, named.own.ns),
+        at_stake_ns=own_ns,
+        rows=heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,
         why_likely=_profiled(facts),
-        is_little=ns < LEAST_OWN_SHARE * facts.span_ns,
+        is_little=own_ns < LEAST_OWN_SHARE * facts.span_ns,
     )

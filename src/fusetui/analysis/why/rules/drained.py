@@ -1,5 +1,8 @@
-"""The queue of the GPU runs dry while the CPU waits for the device: the CPU loses its
-lead, and the GPU waits for the launches that follow."""
+"""The rule drained-by-sync: the launch queue runs dry while the CPU waits for the GPU.
+
+The CPU loses its lead then, and the GPU waits for the launches that follow. A *drain*
+is a gap at whose begin the CPU was waiting, so that the queue ran dry.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, Idle
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import AsyncCalls
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
@@ -37,7 +40,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, ranges
 
 LAUNCHES_AHEAD: Final = 3
-"""Launches in the queue; from this many on, the CPU is ahead again."""
+"""From this many launches in the queue on, the CPU is ahead again."""
 MAX_NAME_CHARACTERS: Final = 200
 
 
@@ -49,31 +52,37 @@ MAX_NAME_CHARACTERS: Final = 200
     by_launches=True,
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
-    """One claim: what it costs that the CPU waits for the GPU and then launches too
-    late. At stake is how much less the GPU would wait for launches if the CPU did not
-    wait; see saved_by_lead. It is a part of the rule (cpu-work or host-bound) that
-    claims most of the time that the GPU waits after such waits."""
+    """Report what it costs that the CPU waits for the GPU and then launches too late.
+
+    At stake is how much less the GPU would wait for launches if the CPU did not wait;
+    see saved_by_lead. The claim is a part of cpu-work or host-bound, whichever claims
+    most of the time that the GPU waits after such waits.
+    """
     gaps = _drained_gaps(facts)
     lost_ns = _lost_ns(facts, gaps)
-    waits = _waits_before(facts, gaps.runs_dry)
+    waits = _waits_before(facts, gaps.drains)
     saved_ns = saved_by_lead(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
         return
+
     all_lost_ns = int(lost_ns.sum())
-    late_ns = facts.late.sum(axis=0)
-    other_work_ns = int((late_ns * facts.busy_cpu)[gaps.is_behind].sum())
-    calls = gaps.call[gaps.runs_dry]
+    late_ns = facts.late_host_ns.sum(axis=0)
+    other_work_ns = int((late_ns * facts.has_other_cpu_work)[gaps.is_behind].sum())
+    is_mostly_other_work = 2 * other_work_ns > all_lost_ns
+
+    calls = gaps.call[gaps.drains]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
+
     yield Claim(
         text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
         f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
-        f"{of_span(facts, at_stake_ns)}.",
+        f"{share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
-        rows=the_most(calls, saved_ns),
-        part_of="cpu-work" if 2 * other_work_ns > all_lost_ns else "host-bound",
+        rows=heaviest_rows(calls, saved_ns),
+        part_of="cpu-work" if is_mostly_other_work else "host-bound",
         why_likely=why_likely(facts),
     )
 
@@ -82,220 +91,310 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
     """Which gaps follow a wait that drained the queue; arrays of shape [gaps]."""
 
     call: Rows
-    """The call in which the CPU waited when the queue ran dry; -1 for none."""
+    """The call in which the CPU waited when the queue ran dry, as a row; -1 for none.
+    """
     is_behind: Flags
-    """Whether the CPU has no lead: from such a gap on until it is ahead again."""
+    """Whether the CPU has no lead: from a gap with a call on until it is ahead again.
+    """
 
     @property
-    def runs_dry(self) -> Rows:
-        """The gaps with a call, in order: each is a time that a queue ran dry."""
+    def drains(self) -> Rows:
+        """Return the drains: the gaps with a call.
+
+        They are indices of gaps, ascending.
+        """
         return np.flatnonzero(self.call >= 0)
 
 
 def _drained_gaps(facts: Facts) -> DrainedGaps:
-    """The gaps of all devices that follow a wait of the CPU after which it had no lead:
-    each run of them from the gap in which the queue ran dry until the CPU is ahead
-    again, or waits without the queue running dry."""
+    """Find the gaps that follow a wait of the CPU after which it had no lead.
+
+    They come in runs. Each run goes from the gap in which the queue ran dry until the
+    CPU is ahead again, or until it waits without the queue running dry.
+    """
     idle = facts.idle
     waiting_in = waiting_calls_at(
         facts.trace, facts.accounts.launchers, idle.launch, idle.begin
     )
     call = _without_preparation(facts, waiting_in)
-    runs_dry = call >= 0
+    is_drain = call >= 0
+
     last_wait = _last_waits(facts)
     has_wait = last_wait >= 0
     waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
     waits_before_gap = has_wait & ~waits_within_gap
     ends_run = _ahead_before(facts) | waits_before_gap
-    is_behind = _in_runs(runs_dry, ends_run, idle.device)
-    # Another wait, while the queue is empty: what follows is lost after that one.
+    is_behind = _in_runs(is_drain, ends_run, idle.device)
+
+    # Another wait while the queue is empty: what follows is lost after that one.
     wait_within = np.where(waits_within_gap, last_wait, -1)
     later_call = _without_preparation(facts, wait_within)
     return DrainedGaps(
-        call=np.where(is_behind & ~runs_dry, later_call, call), is_behind=is_behind
+        call=np.where(is_behind & ~is_drain, later_call, call), is_behind=is_behind
     )
 
 
 def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
-    """Whether each gap lies in a run of gaps; shape [gaps]. A run of gaps of one device
-    begins with a gap of `begins`, which belongs to it even if it is one of `ends` too,
-    and ends before the next one of `ends`. `device`: that of each gap, ascending."""
+    """Tell which gaps lie in a run of gaps of one device.
+
+    Args:
+        begins: True for gaps with which a run begins. Such a gap belongs to its run
+            even if it is one of `ends` too.
+        ends: True for gaps before which a run ends.
+        device: The index of the device of each gap, ascending.
+
+    Returns:
+        One flag per gap.
+    """
+    # For each gap the last edge up to it: it lies in a run if that edge begins one.
     is_edge = begins | ends
-    place_of_edge = np.where(is_edge, np.arange(len(is_edge)), -1)
-    last_edge = np.maximum.accumulate(place_of_edge)  # -1: no edge so far
+    index_of_edge = np.where(is_edge, np.arange(len(is_edge)), -1)
+    last_edge = np.maximum.accumulate(index_of_edge)  # -1: no edge so far
+
     first_gap_of_device = device.searchsorted(device)
     is_edge_of_device = last_edge >= first_gap_of_device
     is_in_run: Flags = is_edge_of_device & begins[last_edge]
+
     return is_in_run
 
 
 def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
-    """For each time that a queue ran dry, for how long the GPU then waited for launches
-    (ns, shape [times]): in its gaps until the CPU was ahead again, or until the next
-    such time."""
+    """Measure how long the GPU waited for launches after each drain.
+
+    The gaps count until the CPU was ahead again, or until the next drain. Returns ns
+    for each drain.
+    """
     behind = np.flatnonzero(gaps.is_behind)
-    runs_dry = gaps.runs_dry
-    time_of_gap = np.searchsorted(runs_dry, behind, side="right") - 1
-    late_ns = facts.late.sum(axis=0)
-    return summed(time_of_gap, late_ns[behind], len(runs_dry))
+    drains = gaps.drains
+    drain_of_gap = np.searchsorted(drains, behind, side="right") - 1
+    late_ns = facts.late_host_ns.sum(axis=0)
+
+    return summed(drain_of_gap, late_ns[behind], len(drains))
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
-    """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
+    """How the CPU waited at each drain; arrays of shape [drains]."""
 
     ns: Int64s
-    """For how long; no time counts twice."""
+    """How long it waited. No moment counts for two drains."""
     sequence: Int64s
-    """A number: of the same device and thread (see with_one_lead), with no other wait
-    between them."""
+    """The number of a sequence: drains of one device and thread, with no other wait
+    between them.
+
+    A thread of autograd's engine and the thread that waits for it count as one.
+    """
     launch_before: Rows
-    """The launch call before the wait, -1 for none."""
+    """The launch call before the wait, as a row of the trace; -1 for none."""
 
 
 def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
-    """How much less the GPU would wait for launches at each time if the CPU did not
-    wait (ns, of shape [times]), where it waited `lost_ns`.
+    """Compute how much less the GPU would wait if the CPU did not wait.
 
     A CPU that does not wait is ahead by all the time for which it waited so far. The
-    GPU waits less by as much, and what is left of that is for the next times: if one
-    wait is long, and the GPU loses much after the next one, both together cost that.
-    Another wait would end the lead.
+    GPU waits less by as much, and what is left of the lead is for the next drains: if
+    one wait is long, and the GPU loses much after the next one, both together cost
+    that. Any other wait would end the lead.
+
+    Args:
+        waits: How the CPU waited at each drain.
+        lost_ns: How long the GPU waited after each drain.
+
+    Returns:
+        ns for each drain.
     """
     saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
     lead_ns = 0
-    sequence = -1
-    for time in np.argsort(waits.sequence, kind="stable").tolist():
-        if waits.sequence[time] != sequence:
-            sequence = int(waits.sequence[time])
+    current_sequence = -1
+
+    for drain in np.argsort(waits.sequence, kind="stable").tolist():
+        if waits.sequence[drain] != current_sequence:
+            current_sequence = int(waits.sequence[drain])
             lead_ns = 0
-        lead_ns += int(waits.ns[time])
-        saved_now_ns = min(lead_ns, int(lost_ns[time]))
-        saved_ns[time] = saved_now_ns
+
+        lead_ns += int(waits.ns[drain])
+        saved_now_ns = min(lead_ns, int(lost_ns[drain]))
+        saved_ns[drain] = saved_now_ns
         lead_ns -= saved_now_ns
+
     return saved_ns
 
 
 def _calls_to_change(
     facts: Facts, gaps: DrainedGaps, waits: Waits, saved_ns: Int64s
 ) -> Rows:
-    """The calls in which threads must not wait, so that the GPU waits less by what is
-    saved: those at the times that save something, now or later."""
+    """Find the calls in which threads must not wait to save what is saved.
+
+    These are the calls at the drains that save something, now or later.
+
+    Returns:
+        Rows of the trace, ascending.
+    """
     is_needed = (saved_ns > 0) | _saves_later(waits, saved_ns)
-    runs_dry = gaps.runs_dry[is_needed]
+    drains = gaps.drains[is_needed]
     launch_before = waits.launch_before[is_needed]
-    also_waiting = _calls_that_wait(facts, runs_dry, launch_before)
-    return distinct(np.append(gaps.call[runs_dry], also_waiting))
+    also_waiting = _calls_that_wait(facts, drains, launch_before)
+
+    return distinct(np.append(gaps.call[drains], also_waiting))
 
 
 def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
-    """The times whose wait is part of what a later time of its sequence saves: it
-    waits longer than it saves itself, and a later time saves more than it waits."""
+    """Tell at which drains the wait is part of what a later drain saves.
+
+    The CPU waits longer then than it saves itself, and a later drain of its sequence
+    saves more than it waits. One flag per drain.
+    """
     saves_more_than_wait = saved_ns > waits.ns
+
+    # For each sequence the last drain that saves more than it waits.
     sequences = int(waits.sequence.max(initial=-1)) + 1
-    last_such_time = np.full(sequences, -1)
+    last_such_drain = np.full(sequences, -1)
     np.maximum.at(
-        last_such_time,
+        last_such_drain,
         waits.sequence[saves_more_than_wait],
         np.flatnonzero(saves_more_than_wait),
     )
-    time = np.arange(len(saved_ns))
-    is_before_such = time < last_such_time[waits.sequence]
+
+    drain = np.arange(len(saved_ns))
+    is_before_such = drain < last_such_drain[waits.sequence]
     saves_later: Flags = is_before_such & (waits.ns > saved_ns)
+
     return saves_later
 
 
 def _most_costly_calls(
     facts: Facts, calls: Rows, lost_ns: Int64s, saved_ns: Int64s
 ) -> str:
-    """The call after which the GPU waits longest, and the one whose waiting costs most,
-    if that is another one."""
+    """Name the call after which the GPU waits longest, and the one that costs most.
+
+    Often this is one call.
+    """
     of_loss = _named_call(facts, calls, lost_ns)
     of_saving = _named_call(facts, calls, saved_ns)
     return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
 
 
 def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
-    """`cudaStreamSynchronize (aten::item)`: the name with most of the time (`ns` of
-    each call), and the op around most of the time of that name, if there is one."""
+    """Name the call with most of some time: `cudaStreamSynchronize (aten::item)`.
+
+    The op around most of the time of that name is added, if there is one.
+
+    Args:
+        calls: Calls, as rows of the trace.
+        ns: The time of each call.
+    """
     trace = facts.trace
     names = trace.name[calls]
     name = int(np.bincount(names, ns, len(trace.names)).argmax())
     has_name = names == name
     text = printable(trace.names[name][:MAX_NAME_CHARACTERS])
+
     ops = trace.op[calls[has_name]]  # -1 for none
-    ns_of_op = np.bincount(ops + 1, ns[has_name])  # place 0: of no op
+    ns_of_op = np.bincount(ops + 1, ns[has_name])  # index 0 is for no op
     op = int(ns_of_op.argmax()) - 1
     if op < 0:
         return text
+
     return f"{text} ({frame_text(trace.name_of(op))})"
 
 
 def _without_preparation(facts: Facts, calls: Rows) -> Rows:
-    """The calls, one of each gap, with -1 for a call that prepares the program: in the
-    warm-up (such as the search for algorithms), or before the first kernel. -1 stays."""
+    """Replace calls that prepare the program by -1.
+
+    Such a call lies in the warm-up, as in the search for algorithms, or before the
+    first kernel.
+
+    Args:
+        calls: One call for each gap, as a row of the trace; -1 for none.
+    """
     is_call = calls >= 0
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    is_in_warm_up = is_call & (facts.warming.place_of(start_ns) >= 0)
-    prepares = is_in_warm_up | facts.set_up
+    is_in_warm_up = is_call & (facts.warm_up_cover.place_of(start_ns) >= 0)
+    prepares = is_in_warm_up | facts.is_set_up_gap
     without_preparation: Rows = np.where(prepares, -1, calls)
+
     return without_preparation
 
 
 def _last_waits(facts: Facts) -> Rows:
-    """The last call in which the CPU waited for the device before each gap's launch, -1
-    for none; shape [gaps]. It was begun by the launching thread, or the other one of
-    its pair, after the launch that ended the gap before."""
+    """Find the last call before each gap's launch in which the CPU waited for the GPU.
+
+    It was begun after the launch that ended the gap before, by the launching thread or
+    by the other one of its pair.
+
+    Returns:
+        A row of the trace for each gap, -1 for none.
+    """
     idle = facts.idle
-    previous_launch_ns = np.roll(idle.called, 1)
+    previous_launch_ns = np.roll(idle.call_begin, 1)
     since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
+
     last_wait = np.full(len(idle), -1, dtype=np.intp)
-    for threads, gaps, on_line in facts.launched():
+    for threads, gaps, on_line in facts.gaps_by_thread_line():
         waits = threads.slices(ThreadActivity.SYNC)
         last_wait[gaps] = _last_begun(
-            waits, since=on_line(since_ns), until=on_line(idle.called)
+            waits, after=on_line(since_ns), before=on_line(idle.call_begin)
         )
+
     last_wait[~idle.plain] = -1
     return last_wait
 
 
-def _last_begun(slices: Slices, since: Int64s, until: Int64s) -> Rows:
-    """The row of the last slice that begins after `since` and before `until` (places on
-    the line), -1 for none; shape of `since`."""
-    # the appended elements, at place -1, stand for no slice before `until`
+def _last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
+    """Find the last slice that begins between two places on the line.
+
+    Args:
+        slices: The slices to choose from.
+        after: A place for each result.
+        before: Likewise.
+
+    Returns:
+        Rows of the trace, -1 for none.
+    """
+    # The appended elements have index -1: they stand for no slice before `before`.
     start = np.append(slices.start, -FOREVER)
     rows = np.append(slices.rows, -1)
-    last = slices.start.searchsorted(until) - 1
-    return np.where(start[last] > since, rows[last], -1)
+    last = slices.start.searchsorted(before) - 1
+
+    return np.where(start[last] > after, rows[last], -1)
 
 
 def _is_first_of_device(idle: Idle) -> Flags:
-    """Whether each gap is the first one of its device; shape [gaps]."""
+    """Tell which gaps are the first of their device; one flag per gap."""
     is_first: Flags = np.diff(idle.device, prepend=-1) > 0
     return is_first
 
 
 def _waits_before(facts: Facts, gaps: Rows) -> Waits:
-    """How the CPU waited before each of these gaps (in order): for how long the
-    launching thread waited between its previous launch and the launch that ends the
-    gap, or the begin of the gap if that launch came earlier. The previous launch is
-    included, because a copy may block. No wait counts for two gaps. A thread of
-    autograd's engine and the one that waits for it count as one thread."""
+    """Measure how the CPU waited before each of some gaps.
+
+    The waiting counts of the launching thread between its previous launch and the
+    launch that ends the gap, or the begin of the gap if that launch came earlier. The
+    previous launch is included, because a copy may block. No wait counts for two gaps.
+    A thread of autograd's engine and the one that waits for it count as one thread.
+
+    Args:
+        gaps: Indices of gaps, ascending.
+    """
     idle = facts.idle
     tracks = facts.trace.track[idle.launch[gaps]]
     thread = with_one_lead(facts.trace)[facts.trace.thread_of_track[tracks]]
     order = _GapOrder.of(idle.device[gaps], thread)
-    until_ns = idle.called[gaps]
+
+    until_ns = idle.call_begin[gaps]
     launch_before = _launches_before(facts.trace, thread, until_ns)
     launched_ns = np.where(
         launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
     )
+
+    # Waiting up to the launch before has been counted for the gap before, if any.
     counted_until_ns = order.previous(until_ns, at_first=launched_ns)
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
-    between_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+    other_waiting_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+
     return Waits(
         ns=_waiting_ns(facts, tracks, since_ns, until_ns),
-        sequence=order.sequences(begins=between_ns > 0),
+        sequence=order.sequences(begins=other_waiting_ns > 0),
         launch_before=launch_before,
     )
 
@@ -303,8 +402,16 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
 def _waiting_ns(
     facts: Facts, tracks: NDArray[np.integer], begin_ns: Int64s, end_ns: Int64s
 ) -> Int64s:
-    """For how long the thread of each of these tracks waited for the device in
-    [begin_ns, end_ns) (ns of the file); ns, of the shape of all three."""
+    """Measure how long threads waited for the device in some stretches of time.
+
+    Args:
+        tracks: A track of the thread of each stretch.
+        begin_ns: The begins of the stretches, in ns of the file.
+        end_ns: Their ends.
+
+    Returns:
+        ns for each stretch.
+    """
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
         of_line = np.flatnonzero(threads.tracks[tracks])
@@ -312,28 +419,33 @@ def _waiting_ns(
         end = threads.on_line(tracks[of_line], end_ns[of_line])
         waiting = threads.covers[ThreadActivity.SYNC]
         waited_ns[of_line] = waiting.within(begin, end)
+
     return waited_ns
 
 
 class _GapOrder(msgspec.Struct, frozen=True, eq=False):
-    """Some gaps in groups, those of one device and thread; arrays of shape [gaps]."""
+    """Some gaps in groups of one device and thread; arrays of shape [gaps]."""
 
     by_group: Rows
-    """The places of the gaps, one group after the other, each in order."""
+    """The indices of the gaps, one group after the other, each in order."""
     is_first: Flags
     """Whether each gap of `by_group` is the first one of its group."""
 
     @classmethod
     def of(cls, device: Int32s, thread: Rows) -> _GapOrder:
-        """The groups of gaps with these devices and threads."""
-        group = distinct_rows((device, thread))[1]
+        """Group gaps with these devices and threads."""
+        _, group = distinct_rows((device, thread))
         by_group = np.argsort(group, kind="stable")
         is_first = np.diff(group[by_group], prepend=-1) != 0
         return cls(by_group=by_group, is_first=is_first)
 
     def previous(self, values: Int64s, at_first: Int64s) -> Int64s:
-        """For each gap the value of the gap before it in its group; for the first one
-        of a group its own of `at_first`."""
+        """Return for each gap the value of the gap before it in its group.
+
+        Args:
+            values: A value for each gap.
+            at_first: What the first gap of a group gets, for each gap.
+        """
         previous = np.empty(len(values), dtype=np.int64)
         previous[self.by_group] = np.where(
             self.is_first, at_first[self.by_group], np.roll(values[self.by_group], 1)
@@ -341,71 +453,102 @@ class _GapOrder(msgspec.Struct, frozen=True, eq=False):
         return previous
 
     def sequences(self, begins: Flags) -> Int64s:
-        """The number of each gap's sequence: one begins with each group, and with each
-        gap of `begins`."""
+        """Number the sequences, and return the number of each gap's sequence.
+
+        Args:
+            begins: True for the gaps with which a sequence begins. One begins with each
+                group, too.
+        """
         begins_sequence = self.is_first | begins[self.by_group]
         sequence = np.empty(len(begins), dtype=np.int64)
         sequence[self.by_group] = np.cumsum(begins_sequence) - 1
+
         return sequence
 
 
 def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
-    """The last call before each time (ns of the file) that launches work on a thread,
-    by the numbers of with_one_lead; -1 for none."""
+    """Find the last call before each of some times that launches work on a thread.
+
+    Args:
+        thread: The thread of each time, as a number of with_one_lead.
+        until_ns: The times, in ns of the file.
+
+    Returns:
+        A row of the trace for each time, -1 for none.
+    """
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
     thread_of_call = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
+
     launch_before = np.full(len(until_ns), -1, dtype=np.intp)
-    for number in distinct(thread).tolist():
-        times = np.flatnonzero(thread == number)
-        calls_of_thread = calls[thread_of_call == number]
-        place = np.searchsorted(trace.start[calls_of_thread], until_ns[times]) - 1
-        # the appended -1 is at place -1: no call before
-        launch_before[times] = np.append(calls_of_thread, -1)[place]
+    for each_thread in distinct(thread).tolist():
+        times = np.flatnonzero(thread == each_thread)
+        calls_of_thread = calls[thread_of_call == each_thread]
+        last = np.searchsorted(trace.start[calls_of_thread], until_ns[times]) - 1
+        # Index -1, for no call before, takes the -1 that is appended.
+        launch_before[times] = np.append(calls_of_thread, -1)[last]
+
     return launch_before
 
 
 def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
-    """All calls whose waits count for these gaps, and the launches before the gaps.
+    """Find all calls whose waits count for some gaps, and the launches before the gaps.
 
-    A wait counts if it lies between the previous launch and the one that ends the gap, on
-    the launching thread or on the other one of its pair (autograd's engine and the thread
-    that waits for it). The launches before are added whether they wait or not: a copy that
-    blocks often has a synchronization behind it, which would wait instead."""
+    A wait counts if it lies between the previous launch and the one that ends the gap,
+    on the launching thread or on the other one of its pair (autograd's engine and the
+    thread that waits for it). The launches before are added whether they wait or not: a
+    copy that blocks often has a synchronization behind it, which would wait instead.
+
+    Args:
+        gaps: Indices of gaps.
+        launch_before: The launch before each, as a row of the trace; -1 for none.
+
+    Returns:
+        Rows of the trace, ascending.
+    """
     trace = facts.trace
     idle = facts.idle
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
     has_launch = launch_before >= 0
     since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
-    until_ns = np.maximum(idle.called[gaps], idle.begin[gaps])
-    # the waits of all threads in the time of each gap, one gap after the other
+    until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
+
+    # The waits of all threads in the time of each gap, one gap after the other.
     first = np.searchsorted(trace.start[waits], since_ns)
-    end = np.searchsorted(trace.start[waits], until_ns)
-    counts = np.maximum(end - first, 0)
+    after_last = np.searchsorted(trace.start[waits], until_ns)
+    counts = np.maximum(after_last - first, 0)
     waits_in_gaps = waits[ranges(first, counts)]
+
+    # Of these, the waits on the threads that launch at the end of the gap.
     pair_of_gap = _pair_of_threads(trace, idle.launch[gaps])
-    is_of_pair = _pair_of_threads(trace, waits_in_gaps) == np.repeat(
-        pair_of_gap, counts
-    )
+    pair_of_wait = _pair_of_threads(trace, waits_in_gaps)
+    is_of_pair = pair_of_wait == np.repeat(pair_of_gap, counts)
+
     return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
 
 
 def _pair_of_threads(trace: Trace, rows: NDArray[np.integer]) -> Rows:
-    """The number of each row's thread; a thread of autograd's engine and the one that
-    waits for it have one number. See with_one_lead."""
+    """Return the number of each row's thread, which the two threads of a pair share.
+
+    A pair is a thread of autograd's engine and the one that waits for it; see
+    with_one_lead.
+    """
     pair: Rows = with_one_lead(trace)[trace.thread_of_track[trace.track[rows]]]
     return pair
 
 
 def _ahead_before(facts: Facts) -> Flags:
-    """Whether the CPU was ahead again before each gap: some event that started since
-    the gap before it had LAUNCHES_AHEAD or more others behind it in the queue; shape
-    [gaps]."""
+    """Tell before which gaps the CPU was ahead again.
+
+    It was if some event that started since the gap before had LAUNCHES_AHEAD or more
+    others behind it in the queue. One flag per gap.
+    """
     idle = facts.idle
     previous_end_ns = np.concatenate(([facts.begin_ns], idle.end))[:-1]
     previous_end_ns[_is_first_of_device(idle)] = facts.begin_ns
+
     was_ahead = np.zeros(len(idle), dtype=np.bool_)
     first_device = 0
     for devices in facts.lines:
@@ -413,43 +556,55 @@ def _ahead_before(facts: Facts) -> Flags:
         first_gap = idle.device.searchsorted(first_device)
         after_last_gap = idle.device.searchsorted(after_last_device)
         gaps = slice(int(first_gap), int(after_last_gap))
-        number = idle.device[gaps] - first_device
+
+        device_on_line = idle.device[gaps] - first_device
         starts = _Starts.of(facts.trace, devices)
-        was_ahead[gaps] = starts.ahead_between(
-            since=devices.on_line(number, previous_end_ns[gaps]),
-            until=devices.on_line(number, idle.begin[gaps]),
+        was_ahead[gaps] = starts.was_ahead_between(
+            devices.on_line(device_on_line, previous_end_ns[gaps]),
+            devices.on_line(device_on_line, idle.begin[gaps]),
         )
         first_device = after_last_device
+
     return was_ahead
 
 
 class _Starts(msgspec.Struct, frozen=True, eq=False):
-    """When launched events start, on a line of time, and how many of them had enough
-    others behind them in the queue."""
+    """When launched events start, and how many of them had enough others in the queue."""
 
     time: Int64s
-    """In order."""
+    """The starts, ascending, as places on the line of the devices."""
     ahead: Int64s
-    """How many before each place started with LAUNCHES_AHEAD or more in the queue;
-    shape [events + 1]."""
+    """How many events before each index started with LAUNCHES_AHEAD or more in the
+    queue.
+
+    Shape [events + 1].
+    """
 
     @classmethod
     def of(cls, trace: Trace, devices: Devices) -> _Starts:
-        """The starts of all launched events on the line of time of these devices."""
+        """Find the starts of all launched events of some devices."""
         rows = devices.events[trace.launch[devices.events] >= 0]
-        start = devices.bounds_on(rows)[0]
+        start, _ = devices.bounds_on(rows)
         launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_line(devices.number(rows), launched_ns))
+        launched = np.sort(devices.on_line(devices.device_index(rows), launched_ns))
+
+        # The queue when an event starts: what is launched by then and has not started.
         launched_by_then = np.searchsorted(launched, start, side="right")
         started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
         is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
         ahead = np.concatenate(([0], np.cumsum(is_ahead)))
+
         return cls(time=start, ahead=ahead)
 
-    def ahead_between(self, since: Int64s, until: Int64s) -> Flags:
-        """Whether any event that starts in [since, until] had enough others behind it
-        in the queue; shape of `since`, which are times on the line."""
-        last = np.searchsorted(self.time, until, side="right")
-        first = np.searchsorted(self.time, since)
-        was_ahead: Flags = self.ahead[last] > self.ahead[first]
+    def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
+        """Tell in which stretches an event starts with enough others in the queue.
+
+        Args:
+            begin: The begins of the stretches, as places on the line.
+            end: Their ends, which belong to the stretches.
+        """
+        after_last = np.searchsorted(self.time, end, side="right")
+        first = np.searchsorted(self.time, begin)
+        was_ahead: Flags = self.ahead[after_last] > self.ahead[first]
+
         return was_ahead

@@ -1,4 +1,4 @@
-"""Work that takes longer than the device needs for it."""
+"""Rules about kernels that take longer than the device needs for their work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
-from fusetui.analysis.why.rule import Claim, Rule, claimed_by, of_work, subject
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    claimed_by,
+    counted_subject,
+    share_of_work,
+)
 from fusetui.analysis.why.rules.products import (
     alignment,
     few_blocks,
@@ -30,18 +36,22 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
 
 NEAR_BOUND: Final = 0.75
-"""Of the time of a kernel, for its bound: one that reaches it is near."""
+"""A kernel is near its bound if the bound is at least this share of its time."""
 SHORTEST_NS: Final = 10_000
+"""A shorter kernel is not worth a look."""
 _KINDS: Final = frozenset({"matmul", "conv", "attention", "softmax", "norm"})
+"""The kinds of work whose bound is known well enough."""
 TILE_MULTIPLE: Final = 64
-"""What tiles of products divide into."""
+"""Sizes that are multiples of this divide into the tiles of products."""
 _NHWC: Final = lazy_pattern(r"nhwc", re.IGNORECASE)
+"""Matches names of convolutions that read the layout NHWC."""
 LIBRARIES: Final = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
 )
+"""The remedy for products and convolutions."""
 CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
-"""Rules that name the cause: what they claim is theirs."""
+"""Rules that name the cause of slow kernels: what they claim belongs to them."""
 
 
 @Rule(
@@ -52,83 +62,109 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
-    """One claim about the kernels that take much longer than what is attainable for
-    their work, and for which no other rule names the cause. At stake is the difference,
-    added up."""
+    """Report kernels that take much longer than what is attainable for their work.
+
+    They are those for which no other rule names the cause. At stake is the difference,
+    added up.
+    """
     kernels = facts.kernels
-    far = _far(kernels)
-    if far.any():
-        far &= ~claimed_by(facts, *CAUSES)
-    taken_ns = kernels.ns(far)
+    is_far = _are_far_from_bound(kernels)
+    if is_far.any():
+        is_far &= ~claimed_by(facts, *CAUSES)
+
+    taken_ns = kernels.total_ns(is_far)
     if not taken_ns:
         return
-    least_ns = int(kernels.bounded.bound_ns[far].sum())
-    number = int(far.sum())
-    reaches = "reaches" if number == 1 else "reach"
-    shapes = "its shape" if number == 1 else "their shapes"
+
+    least_ns = int(kernels.bounded.bound_ns[is_far].sum())
+    kernel_count = int(is_far.sum())
+    reaches = "reaches" if kernel_count == 1 else "reach"
+    shapes = "its shape" if kernel_count == 1 else "their shapes"
+    spared_ns = kernels.bounded.at_stake_ns[is_far]
+
     yield Claim(
-        text=f"{plural(number, 'kernel')} {reaches} an estimated "
+        text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
         f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
-        f"{of_work(facts, taken_ns)}{_longest_name(facts, far)}.",
+        f"{share_of_work(facts, taken_ns)}{_longest_name(facts, is_far)}.",
         at_stake_ns=taken_ns - least_ns,
-        wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
-        kernels=far,
-        remedy=_remedy(facts, far),
+        wanted=ReducedDurations(kernels.rows[is_far], spared_ns),
+        kernels=is_far,
+        remedy=_remedy(facts, is_far),
         why_likely="The attainable rate may be lower for this shape.",
     )
 
 
-def _far(kernels: Kernels) -> Flags:
-    """Which kernels do work of _KINDS alone on the device and take much longer than
-    their bound; shape [kernels]."""
+def _are_far_from_bound(kernels: Kernels) -> Flags:
+    """Tell which kernels take much longer than their bound; one flag per kernel.
+
+    They do work of _KINDS, alone on the device, and not as a try of a search for
+    algorithms.
+    """
     taken_ns = kernels.effective_ns
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
-    far &= ~kernels.tried & kernels.alone
-    far &= taken_ns >= SHORTEST_NS
-    return far & _of_kinds(kernels, _KINDS)
+    is_far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
+    is_far &= ~kernels.tried & kernels.alone
+    is_far &= taken_ns >= SHORTEST_NS
+
+    return is_far & _do_work_of_kinds(kernels, _KINDS)
 
 
-def _of_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
-    """Which kernels do work of these kinds, by their jobs; shape [kernels]."""
-    is_kind: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in kinds)) == 1
-    return is_kind
+def _do_work_of_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
+    """Tell which kernels do work of some kinds, by their jobs; one flag per kernel."""
+    is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in kinds))
+    does_work: Flags = is_kind == 1
+    return does_work
 
 
-def _longest_name(facts: Facts, which: Flags) -> str:
-    """`, most of all 12 x NAME, 3 ms at 40 %`: the kernels of the name with the most at
-    stake, their time and what they reach. Of a single kernel only `: NAME`."""
+def _longest_name(facts: Facts, mask: Flags) -> str:
+    """Describe the kernels of the name with the most at stake among selected ones.
+
+    The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
+    they reach of the attainable rate. For a single kernel it is only `: NAME`.
+    """
     kernels = facts.kernels
-    name, of_name = kernels.mainly(which, kernels.bounded.at_stake_ns)
-    if int(which.sum()) == 1:
-        return f": {name}"
-    number = count(int(of_name.sum()))
-    taken_ns = kernels.ns(of_name)
-    least_ns = int(kernels.bounded.bound_ns[of_name].sum())
+    dominant = kernels.dominant_name(mask, kernels.bounded.at_stake_ns)
+    if int(mask.sum()) == 1:
+        return f": {dominant.short_name}"
+
+    run_count = count(int(dominant.has_name.sum()))
+    taken_ns = kernels.total_ns(dominant.has_name)
+    least_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
     reached = percent(least_ns, taken_ns)
-    return f". Most of that is {number} x {name}: {duration(taken_ns)} at {reached}"
+    kernels_text = f"{run_count} x {dominant.short_name}"
+
+    return f". Most of that is {kernels_text}: {duration(taken_ns)} at {reached}"
 
 
-def _remedy(facts: Facts, far: Flags) -> str:
-    """What can help with the kernels of the claim: only what there is for their kinds
-    of work, and no sizes or layouts that they have already."""
+def _remedy(facts: Facts, is_far: Flags) -> str:
+    """Choose what can help with the kernels of the claim.
+
+    Only what there is for their kinds of work is named, and no sizes or layouts that
+    they have already.
+    """
     kernels = facts.kernels
-    numbers = distinct(kernels.job_numbers[far]).tolist()
-    amounts = [kernels.jobs.distinct[number].amount for number in numbers]
+    jobs = distinct(kernels.job_indices[is_far]).tolist()
+    amounts = [kernels.jobs.distinct[job].amount for job in jobs]
     kinds = {amount.kind for amount in amounts}
+
     ways = []
     if any(_has_odd_sizes(amount) for amount in amounts):
         ways.append(f"sizes that are multiples of {TILE_MULTIPLE}")
-    if _has_other_layouts(facts, far):
+
+    if _has_other_layouts(facts, is_far):
         ways.append("the memory format channels_last")
+
     if "attention" in kinds:
         ways.append(
             "another backend of attention{torch2: (torch.nn.attention.sdpa_kernel)}"
         )
+
     if kinds & {"softmax", "norm"}:
         ways.append("contiguous inputs")
+
     if kinds & {"matmul", "conv"}:
         ways.append(LIBRARIES)
+
     text = ", ".join(ways)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -141,20 +177,25 @@ def _has_odd_sizes(amount: Amount) -> bool:
     return any(size % TILE_MULTIPLE != 0 for size in sizes)
 
 
-def _has_other_layouts(facts: Facts, which: Flags) -> bool:
-    """Whether a convolution among these kernels has another layout than NHWC, by its
-    name."""
+def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
+    """Whether a convolution among selected kernels has another layout than NHWC.
+
+    The names of the kernels tell.
+    """
     kernels = facts.kernels
-    convolutions = which & _of_kinds(kernels, frozenset({"conv"}))
-    numbers = distinct(facts.trace.name[kernels.rows[convolutions]])
-    names = [facts.trace.names[number] for number in numbers.tolist()]
+    convolutions = mask & _do_work_of_kinds(kernels, frozenset({"conv"}))
+    name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
+    names = [facts.trace.names[index] for index in name_indices.tolist()]
+
     return any(not _NHWC.search(name) for name in names)
 
 
 _OLD: Final = " built for an earlier generation of GPUs"
 FAR_TIMES: Final = 2
-"""Times the bound."""
+"""A kernel is slow if it takes this many times its bound or more."""
 _SM: Final = lazy_pattern(r"sm(\d{1,3})\d\Z")
+"""Matches the architecture in a kernel name, such as sm80, with the major capability.
+"""
 _NATIVE: Final = {12: 8}
 """Compute capabilities that have the matrix instructions of an earlier one."""
 
@@ -167,83 +208,104 @@ _NATIVE: Final = {12: 8}
     of_kernels=True,
 )
 def old_architecture(facts: Facts) -> Iterator[Claim]:
-    """One claim about slow kernels that were built for an earlier generation of GPUs
-    than the device, while others of the same element type were built for this one. At
-    stake is how much longer they take than is attainable. None where the devices are of
-    several generations, or not of NVIDIA."""
+    """Report slow kernels that were built for an earlier generation of GPUs.
+
+    Others of the same element type in the trace were built for the generation of the
+    device. At stake is how much longer the old ones take than is attainable. There is
+    no claim where the devices are of several generations, or not of NVIDIA.
+    """
     kernels = facts.kernels
     major = _common_generation(facts)
     if major is None:
         return
-    old = _slow_by_arithmetic(kernels) & _built_earlier(kernels, major)
-    taken_ns = kernels.ns(old)
+
+    is_old = _slow_by_arithmetic(kernels) & _built_earlier(kernels, major)
+    taken_ns = kernels.total_ns(is_old)
     if not taken_ns:
         return
-    least_ns = int(kernels.bounded.bound_ns[old].sum())
-    number = int(old.sum())
-    reaches = "reaches" if number == 1 else "reach"
+
+    least_ns = int(kernels.bounded.bound_ns[is_old].sum())
+    kernel_count = int(is_old.sum())
+    reaches = "reaches" if kernel_count == 1 else "reach"
+    spared_ns = kernels.bounded.at_stake_ns[is_old]
+
     yield Claim(
-        text=f"{subject(number, 'kernel', 'take', _OLD)} {of_work(facts, taken_ns)} and "
-        f"{reaches} {percent(least_ns, taken_ns)} of the attainable "
-        f"rate{_longest_name(facts, old)}. Others of the same type in this trace are built for "
+        text=f"{counted_subject(kernel_count, 'kernel', 'take', _OLD)} {share_of_work(facts, taken_ns)} "
+        f"and {reaches} {percent(least_ns, taken_ns)} of the attainable "
+        f"rate{_longest_name(facts, is_old)}. Others of the same type in this trace are built for "
         "this one.",
         at_stake_ns=taken_ns - least_ns,
-        wanted=ReducedDurations(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
-        kernels=old,
-        part_of=_part_of_far(facts, old),
+        wanted=ReducedDurations(kernels.rows[is_old], spared_ns),
+        kernels=is_old,
+        part_of=_part_of_far(facts, is_old),
         why_likely="There may be no newer kernel for these shapes and layouts.",
     )
 
 
 def _common_generation(facts: Facts) -> int | None:
-    """The major compute capability of all devices, see _native; None if they differ, or
-    if it is not known."""
+    """Return the major compute capability of all devices; see _native_capability.
+
+    None if they differ, or if it is not known.
+    """
     devices = device_properties(facts.trace).values()
-    majors = {_native(properties) for properties in devices}
+    majors = {_native_capability(properties) for properties in devices}
     if len(majors) != 1:
         return None
+
     return majors.pop()
 
 
 def _built_earlier(kernels: Kernels, major: int) -> Flags:
-    """Which kernels were built for an earlier major compute capability than this, while
-    others of their element type were built for this one; shape [kernels]."""
+    """Tell which kernels were built for an earlier generation than others.
+
+    Args:
+        major: The major compute capability of the device, for which others of the same
+            element type must have been built.
+
+    Returns:
+        One flag per kernel.
+    """
     is_earlier = kernels.flags(lambda kernel: _built_for(kernel) < major)
-    is_of_this = kernels.flags(lambda kernel: _built_for(kernel) == major)
-    dtypes = _dtypes(kernels)
-    has_newer = np.isin(dtypes, dtypes[is_of_this])
+    is_of_device = kernels.flags(lambda kernel: _built_for(kernel) == major)
+    dtypes = _dtype_indices(kernels)
+    has_newer = np.isin(dtypes, dtypes[is_of_device])
+
     return is_earlier & has_newer
 
 
 def _slow_by_arithmetic(kernels: Kernels) -> Flags:
-    """Which kernels run alone on the device, are bound by arithmetic and take FAR_TIMES
-    their bound or more; without those whose tensors are not aligned, for which there
-    are no others. Shape [kernels]."""
+    """Tell which kernels are bound by arithmetic and take far too long.
+
+    They run alone on the device. Kernels whose tensors are not aligned are left out:
+    there are no others for such tensors. One flag per kernel.
+    """
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
-    slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
-    slow &= kernels.alone & ~kernels.tried
-    slow &= ~kernels.flags(is_unaligned)
-    return slow
+    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
+    is_slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
+    is_slow &= kernels.alone & ~kernels.tried
+    is_slow &= ~kernels.flags(is_unaligned)
+
+    return is_slow
 
 
 def _are_bound_by_compute(kernels: Kernels) -> Flags:
-    """Which kernels are bound by arithmetic, by their jobs; shape [kernels]."""
-    is_bound: Flags = (
-        kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
-    )
-    return is_bound
+    """Tell which kernels are bound by arithmetic, by their jobs; one flag per kernel."""
+    is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "compute"))
+    are_bound: Flags = is_bound == 1
+    return are_bound
 
 
-def _part_of_far(facts: Facts, which: Flags) -> str | None:
-    """far-from-peak, if it claims all of these kernels too."""
-    is_claimed = claimed_by(facts, far_from_peak)[which].all()
+def _part_of_far(facts: Facts, mask: Flags) -> str | None:
+    """Return `far-from-peak` if that rule claims all selected kernels too, else None."""
+    is_claimed = claimed_by(facts, far_from_peak)[mask].all()
     return "far-from-peak" if is_claimed else None
 
 
-def _native(properties: dict[str, Any]) -> int | None:
-    """The first number of the compute capability whose instructions a device has; None
-    for a device of another maker, or if it is not known."""
+def _native_capability(properties: dict[str, Any]) -> int | None:
+    """Return the major compute capability whose instructions a device has.
+
+    None for a device of another maker than NVIDIA, or if it is not known.
+    """
     major = properties.get("computeMajor")
     if type(major) is not int or "NVIDIA" not in str(properties.get("name")):
         return None
@@ -251,34 +313,42 @@ def _native(properties: dict[str, Any]) -> int | None:
 
 
 def _built_for(kernel: KernelName) -> int:
-    """The major compute capability whose instructions a kernel uses, by its name;
-    1,000, more than any, if its name does not tell."""
+    """Return the major compute capability whose instructions a kernel uses.
+
+    The name of the kernel tells. If it does not, this is 1,000, more than any.
+    """
     match = _SM.match(kernel.arch or "")
     if match is None:
         return 1_000
+
     major = int(match[1])
     return _NATIVE.get(major, major)
 
 
-def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number for each kernel, shape [kernels]: equal for those that multiply the same
-    element type by their names."""
+def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Number the element types that kernels multiply, by their names.
+
+    Returns:
+        One number per kernel, equal for kernels of the same type.
+    """
     trace = kernels.trace
-    number_of_dtype: dict[str | None, int] = {}
-    number_of_name = np.zeros(len(trace.names), dtype=np.int64)
+
+    index_of_dtype: dict[str | None, int] = {}
+    dtype_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = role_of_kernel(trace.names[name]).decoded
         dtype = None
         if kernel is not None:
             dtype = kernel.dtype_a or kernel.dtype
-        number = number_of_dtype.setdefault(dtype, len(number_of_dtype))
-        number_of_name[name] = number
-    return number_of_name[trace.name[kernels.rows]]
+        dtype_of_name[name] = index_of_dtype.setdefault(dtype, len(index_of_dtype))
+
+    return dtype_of_name[trace.name[kernels.rows]]
 
 
 MOSTLY_EMPTY: Final = 0.5
-"""Of the places of the last wave."""
+"""The last wave is mostly empty if more than this share of it is."""
 MAX_WAVES: Final = 4
+"""With more waves than these, the last one does not matter."""
 
 
 @Rule(
@@ -289,23 +359,28 @@ MAX_WAVES: Final = 4
     of_kernels=True,
 )
 def tail_wave(facts: Facts) -> Iterator[Claim]:
-    """One claim about the products whose last wave of tiles is mostly empty. At stake
-    is the time of the empty places, but no more than what the product takes longer than
-    is attainable."""
+    """Report products whose last wave of tiles is mostly empty.
+
+    At stake is the time of the empty part, but no more than what the product takes
+    longer than is attainable.
+    """
     kernels = facts.kernels
-    waves = kernels.of_jobs(_waves_with_empty_last)
+    waves = kernels.figures_of_jobs(_waves_with_empty_last)  # nan for other jobs
     has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0)
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
+
     saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
-    longest_row = kernels.heaviest(has_tail)[0]
+    longest_row = kernels.longest_rows(has_tail)[0]
     longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
     name = printable(short_name(facts.trace.name_of(longest_row)))
+    products = plural(int(has_tail.sum()), "product")
+
     yield Claim(
         text="The last wave of tiles is mostly empty in "
-        f"{plural(int(has_tail.sum()), 'product')} of {of_work(facts, kernels.ns(has_tail))}: "
+        f"{products} of {share_of_work(facts, kernels.total_ns(has_tail))}: "
         f"{significant(longest_waves, 3)} waves in {name}. Full waves would save an estimated "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
@@ -316,22 +391,36 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _saved_by_full_waves_ns(kernels: Kernels, which: Flags, waves: Floats) -> Int64s:
-    """How much less some kernels would take if their last wave were full (ns), but no
-    more than they take longer than is attainable. `waves`: of each of them."""
+def _saved_by_full_waves_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int64s:
+    """Estimate how much less selected kernels would take if their last wave were full.
+
+    It is no more than they take longer than is attainable.
+
+    Args:
+        mask: True for the selected kernels.
+        waves: The number of waves of each selected kernel.
+
+    Returns:
+        ns for each selected kernel.
+    """
     busy_share = waves / np.ceil(waves)
-    empty_ns = (kernels.effective_ns[which] * (1 - busy_share)).astype(np.int64)
-    return np.minimum(empty_ns, kernels.bounded.at_stake_ns[which])
+    empty_ns = (kernels.effective_ns[mask] * (1 - busy_share)).astype(np.int64)
+    return np.minimum(empty_ns, kernels.bounded.at_stake_ns[mask])
 
 
 def _waves_with_empty_last(job: KernelJob) -> float | None:
-    """The waves of a product bound by arithmetic, between one and MAX_WAVES, if the
-    last one is mostly empty; None for any other job."""
+    """Return the number of waves of a product whose last one is mostly empty.
+
+    The product must be bound by arithmetic and have more than one wave, but no more
+    than MAX_WAVES. None for any other job.
+    """
     tiles = job.tiles
     if tiles is None or tiles.waves is None or tiles.last_wave_empty is None:
         return None
+
     has_few_waves = 1 < tiles.waves <= MAX_WAVES
     is_mostly_empty = tiles.last_wave_empty > MOSTLY_EMPTY
     if job.limits.bound == "compute" and has_few_waves and is_mostly_empty:
         return tiles.waves
+
     return None

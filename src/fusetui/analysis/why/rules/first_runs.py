@@ -1,13 +1,15 @@
-"""Compiled kernels that run for the first time: the gap before them is likely
-compilation."""
+"""The rule first-compiled-kernels: the GPU waits before first runs of compiled kernels.
+
+The gap before such a run is likely compilation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusetui.analysis.why.facts import COMPILING_NS, LATE, Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.facts import COMPILING_NS, LATE_ACTIVITIES, Facts
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import TIMES
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
@@ -22,16 +24,22 @@ from fusetui.text.printable import printable
     once=True,
 )
 def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
-    """The time that the GPU waited for the launches of first runs (see
-    Facts.before_first_runs) and that no other rule explains."""
+    """Report how long the GPU waited for launches of first runs of compiled kernels.
+
+    See Facts.before_first_runs. Only time counts that no other rule explains.
+    """
     gaps = facts.before_first_runs
     if not len(gaps):
         return
-    late_ns = facts.unclaimed_ns[LATE][:, gaps].sum(axis=0)  # of each gap
+
+    late_ns = facts.unclaimed_host_ns[LATE_ACTIVITIES][:, gaps].sum(
+        axis=0
+    )  # of each gap
     waited_ns = int(late_ns.sum())
     if not waited_ns:
         return
-    kernels = the_most(facts.idle.event[gaps], late_ns)
+
+    kernels = heaviest_rows(facts.idle.event[gaps], late_ns)
     name = printable(facts.trace.name_of(kernels[0]))
     if len(gaps) == 1:
         before = f"the first run of {name}"
@@ -39,8 +47,9 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     else:
         before = f"first runs, such as that of {name}"
         generated = "these kernels"
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
+        text=f"The GPU waits {share_of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
         f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,

@@ -1,4 +1,4 @@
-"""Pointwise kernels whose work one kernel could do."""
+"""The rule fusable-run: pointwise kernels whose work one kernel could do."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fusetui.analysis.why.kernel_runs import (
     is_pointwise,
     runs_of,
 )
-from fusetui.analysis.why.kernels import Kernels, by_text, the_most
+from fusetui.analysis.why.kernels import Kernels, by_text, heaviest_rows
 from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
     is_large_enough,
-    of_work,
+    share_of_work,
 )
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
@@ -37,10 +37,14 @@ __all__ = ["fusable_run", "inside_of", "runs_of"]
     of_kernels=True,
 )
 def fusable_run(facts: Facts) -> Iterator[Claim]:
-    """One claim about runs of pointwise kernels whose work one kernel could do. At
-    stake is the traffic between them where shapes and bandwidth are known; else it is a
-    note, if the runs take long enough. Raises CannotTellError without modules and
-    annotations."""
+    """Report runs of pointwise kernels whose work one kernel could do.
+
+    At stake is the traffic between them where shapes and bandwidth are known. Otherwise
+    it is a note, if the runs take long enough.
+
+    Raises:
+        CannotTellError: There are neither modules nor annotations.
+    """
     kernels = facts.kernels
     if not kernels.flags(is_pointwise).any():
         return
@@ -49,19 +53,21 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         if facts.has_stacks:
             option = "record_function"
         raise CannotTellError("modules or annotations", option)
+
     runs = runs_of(kernels)
     if not len(runs.ns):
         return
+
     text = _described(facts, runs)
-    first_kernels = kernels.rows[kernels.in_order[runs.begin]]
+    first_kernels = kernels.rows[kernels.stream_order[runs.begin]]
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
-            text=f"{text}. One kernel per run would save at most {of_work(facts, saved_ns)}: it "
-            "still reads the first inputs and writes the last output.",
+            text=f"{text}. One kernel per run would save at most {share_of_work(facts, saved_ns)}: "
+            "it still reads the first inputs and writes the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
-            rows=the_most(first_kernels, runs.saved_ns),
+            rows=heaviest_rows(first_kernels, runs.saved_ns),
             kernels=_inside_of_runs(kernels, runs),
             why_likely="A fused kernel must also read other inputs of a run, and write results "
             "that are used later.",
@@ -69,42 +75,47 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
             text=f"{text}. {_what_is_missing(kernels, runs)}",
-            rows=the_most(first_kernels, runs.ns),
+            rows=heaviest_rows(first_kernels, runs.ns),
         )
 
 
 def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
-    """Which kernels are of any of these runs; shape [kernels]."""
-    number = len(kernels.rows)
-    is_inside = np.zeros(number, dtype=np.bool_)
-    is_inside[kernels.in_order] = inside_of(runs.begin, runs.end, number)
+    """Tell which kernels are in any of some runs; one flag per kernel."""
+    kernel_count = len(kernels.rows)
+    is_inside = np.zeros(kernel_count, dtype=np.bool_)
+    is_inside[kernels.stream_order] = inside_of(runs.begin, runs.end, kernel_count)
     return is_inside
 
 
 def _described(facts: Facts, runs: Runs) -> str:
-    """`12 runs of pointwise kernels, 48 in all, take 3 ms (5 % of the span), most of it
-    in RMSNorm`."""
+    """Describe some runs: their number, their time and the module with most of it.
+
+    An example is `12 runs of pointwise kernels, 48 in all, take 3 ms (5 % of the span),
+    most of it in RMSNorm`.
+    """
     taken_ns = int(runs.ns.sum())
     runs_text = plural(len(runs.ns), "run")
     kernels_inside = int((runs.end - runs.begin).sum())
     takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
         f"{runs_text} of pointwise kernels, {count(kernels_inside)} in all, "
-        f"{takes} {of_work(facts, taken_ns)}"
+        f"{takes} {share_of_work(facts, taken_ns)}"
     )
+
     modules = by_text(facts.trace, runs.module, runs.ns, module_text)
     longest = max(modules, key=lambda module: modules[module][1])
     _, longest_ns = modules[longest]
     if 2 * longest_ns > taken_ns:
         text += f", most of it in {longest}"
+
     return text
 
 
 def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
-    """What it takes to know what one kernel for each run would save, in a sentence."""
+    """Say what it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
-        lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
-        return f"One kernel could do each run; the gain is unknown without {lacking}."
+        missing = "shapes" if kernels.peak else "a device whose bandwidth is known"
+        return f"One kernel could do each run; the gain is unknown without {missing}."
     return (
         "Which of them work on the same data, and the gain from fusing them, is unknown without "
         "shapes."

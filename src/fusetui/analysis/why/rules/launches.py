@@ -1,5 +1,8 @@
-"""The CPU does not launch fast enough, does something else, or is held by the launch
-calls; kernels so short or so many that starting them costs as much as running them."""
+"""Rules about launches: the CPU is late, or kernels are too short or too many.
+
+The CPU does not launch fast enough, does something else, or is held by the launch
+calls. Or starting the kernels costs as much as running them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from typing import Final
 import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.why.causes import held, holders, label, module_text
+from fusetui.analysis.why.causes import (
+    grouping_label,
+    longest_holding_names,
+    module_text,
+    slices_in_idle_time,
+)
 from fusetui.analysis.why.cpu_compute import (
     COMPUTES_NS,
     COMPUTES_SHARE,
@@ -18,14 +26,14 @@ from fusetui.analysis.why.cpu_compute import (
 )
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.graph_obstacles import GraphObstacle, graph_obstacle
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
 from fusetui.analysis.why.remedies import tags_of
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     is_mostly_warm_up,
-    of_span,
+    share_of_span,
     why_likely,
 )
 from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity
@@ -49,11 +57,13 @@ WORDS: Final = {
     ThreadActivity.ANNOTATION: "in annotations, outside of ops",
     ThreadActivity.NOTHING: "with nothing recorded",
 }
+"""How a sentence says what the CPU did."""
 MAX_KINDS_NAMED: Final = 3
+"""How many activities of the CPU a sentence names."""
 MIN_SHARE_TOLD: Final = 0.01
-"""Of the span; that less is not counted is not told."""
+"""A cause that is not counted is told from this share of the span on."""
 UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
-"""Where what the CPU did is not known."""
+"""Activities from which one does not learn what the CPU did."""
 MARKS: Final = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED: Final = (
@@ -66,10 +76,13 @@ AS_GRAPHS: Final = (
     '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
     "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
 )
+"""How to replay launches instead of making them, by what the device can."""
 LATER_FIRST: Final = "Record later steps first, to see whether it stays; then"
+"""What to do before anything else where most of the span is warm-up."""
 FEWER_LAUNCHES: Final = (
     "larger batches{training: and fused optimizers} need fewer launches."
 )
+"""What helps everywhere."""
 
 
 @Rule(
@@ -79,38 +92,47 @@ FEWER_LAUNCHES: Final = (
     by_launches=True,
 )
 def host_bound(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU waits because the CPU launches too late. At stake is
-    the time from the beginning of each gap until the call begins that launches the next
-    work, as far as the CPU neither waits nor allocates in it, and no other rule
-    explains it (Facts.late). Gaps in which the CPU does other work are those of
-    cpu-work. The claim is little where the GPU is not late by CPU_BOUND of the span."""
-    is_counted = ~facts.busy_cpu & ~facts.set_up
-    late_ns = facts.late[:, is_counted]  # [ThreadActivity, counted gaps]
+    """Report how long the GPU waits because the CPU launches too late.
+
+    At stake is the host part of each gap: the time from its beginning until the call
+    begins that launches the next work. Only time counts in which the CPU neither waits
+    nor allocates and that no other rule explains (Facts.late_host_ns). Gaps in which
+    the CPU does other work are those of cpu-work. The claim is little where the GPU is
+    not late for CPU_BOUND of the span.
+    """
+    is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
+    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
     ns_of_activity = late_ns.sum(axis=1)
     ns_of_gap = late_ns.sum(axis=0)
     at_stake_ns = int(ns_of_gap.sum())
     if at_stake_ns <= 0:
         return
+
     if not facts.is_late:
-        # no finding, but its time is among what lies below the thresholds
+        # No finding, but its time is among what lies below the thresholds.
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
-    claimed_by_others = joined(facts.explained, _busy(facts))
+
+    claimed_by_others = joined(facts.explained_cover, _cover_of_other_work(facts))
+    free_time = without(_time_that_counts(facts), claimed_by_others)
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
-        f"{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
+        f"kernel{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
-        wanted=FreeThreadTime(without(_time_that_counts(facts), claimed_by_others)),
-        rows=the_most(facts.idle.launch[is_counted], ns_of_gap),
+        wanted=FreeThreadTime(free_time),
+        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
         remedy=unseen_remedy(facts, ns_of_activity) or _remedy(facts),
         why_likely=why_likely(facts),
     )
 
 
 def _remedy(facts: Facts) -> str | None:
-    """What to do about late launches, where that is not the remedy of the rule (None).
+    """Choose what to do about late launches; None for the remedy of the rule.
+
     Where most of the span is warm-up, it says to record later steps first: what is left
-    may be part of the start."""
+    may be part of the start.
+    """
     remedy = REPLAYED if facts.is_replayed else _obstacle_first(facts)
     if is_mostly_warm_up(facts):
         return f"{LATER_FIRST} {remedy or host_bound.remedy}"
@@ -118,15 +140,20 @@ def _remedy(facts: Facts) -> str | None:
 
 
 def _obstacle_first(facts: Facts) -> str | None:
-    """The remedy where what no graph can contain lies between the launches; None where
-    nothing does, or graphs are no remedy. A server captures the model alone."""
+    """Say to remove what no graph can contain from between the launches.
+
+    Returns None where nothing lies there, or where graphs are no remedy. A server is
+    among these: it captures the model alone.
+    """
     tags = tags_of(facts)
     has_graphs = "graphs" in tags or "nvidia" in tags
     if "serving" in tags or not has_graphs:
         return None
+
     obstacle = graph_obstacle(facts)
     if obstacle is None:
         return None
+
     where = _where(obstacle)
     if not obstacle.name:
         return (
@@ -140,72 +167,107 @@ def _obstacle_first(facts: Facts) -> str | None:
 
 
 def _where(obstacle: GraphObstacle) -> str:
-    """`between the launches in 3 of 10 steps`, or `in each of 10 steps`; without steps,
-    or in a single one, only `between the launches`."""
+    """Say where an obstacle lies: `between the launches in 3 of 10 steps`.
+
+    In all steps, it is `in each of 10 steps`; without steps, or in a single one, only
+    `between the launches`.
+    """
     where = "between the launches"
     if 0 < obstacle.steps < obstacle.of_steps:
         all_steps = plural(obstacle.of_steps, "step")
         return f"{where} in {count(obstacle.steps)} of {all_steps}"
     if obstacle.steps > 1:
         return f"{where} in each of {plural(obstacle.steps, 'step')}"
+
     return where
 
 
 def _time_that_counts(facts: Facts) -> Cover:
-    """The time that the worth is about: all of it where there are steps; else from the
-    first kernel (the first GPU event where there is none) to the end of the GPUs' work,
-    because what the program does before and after that delays none of it."""
-    if len(facts.spans):
+    """Return the time in which a faster CPU would help.
+
+    With steps, this is all of the time. Otherwise it goes from the first kernel (the
+    first GPU event where there is none) to the end of the GPUs' work: what the program
+    does before and after that delays none of it.
+    """
+    if len(facts.steps):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
+
     trace = facts.trace
     events = facts.gpu_rows
     kernels = events[trace.role[events] == Role.KERNEL]
-    first = kernels if len(kernels) else events
-    begin_ns = trace.start[first].min(keepdims=True)
+    first_work = kernels if len(kernels) else events
+    begin_ns = trace.start[first_work].min(keepdims=True)
     end_ns = trace.end[events].max(keepdims=True)
+
     return Cover(begin_ns, end_ns)
 
 
 def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
-    """What the CPU did in some gaps, as text: `60 us in ops, mostly aten::add (3 x, 40
-    us); 15 us with nothing recorded`, and the modules with most of it.
-    `ns_of_activity`: the time of each ThreadActivity in these gaps, of which the
-    longest are told; `is_counted`: which gaps, shape [gaps]."""
+    """Describe what the CPU did in some gaps, and in which modules.
+
+    An example is `60 us in ops, mostly aten::add (3 x, 40 us); 15 us with nothing
+    recorded`.
+
+    Args:
+        ns_of_activity: The time of each ThreadActivity in these gaps, of which the
+            longest are told.
+        is_counted: Which gaps they are; one flag per gap.
+    """
     words = _words(facts)
-    # without what other rules explain
-    rows, ns = held(facts, is_counted, facts.explained, LAYERS)
+    # Without what other rules explain.
+    rows, ns = slices_in_idle_time(facts, is_counted, facts.explained_cover, LAYERS)
+
     present = [activity for activity in words if ns_of_activity[activity]]
     longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
+
     texts = []
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
         names = _names_of_activity(facts, activity, activity_ns, rows, ns)
         texts.append(f"{length} {words[activity]}{names}")
+
     return "; ".join(texts) + _longest_modules(facts, rows, ns)
 
 
 def _words(facts: Facts) -> dict[ThreadActivity, str]:
-    """What each activity is called; without ops, annotations are not outside of any."""
+    """Return what each activity is called.
+
+    Without ops, annotations are not "outside of ops".
+    """
     words = dict(WORDS)
     has_ops = (facts.trace.role == Role.OP).any()
     if not has_ops:
         words[ThreadActivity.ANNOTATION] = "in annotations"
+
     return words
 
 
 def _names_of_activity(
     facts: Facts, activity: ThreadActivity, activity_ns: int, rows: Rows, ns: Int64s
 ) -> str:
-    """`, mostly NAME` for the name with more than half of the time of an activity, else
-    `, such as NAME and NAME`; "" without a considerable name. `rows`, `ns`: slices of
-    all activities, and the time of each."""
+    """Name the slices with most of the time of one activity.
+
+    The text is `, mostly NAME` for a name with more than half of the time, else `, such
+    as NAME and NAME`. It is "" without a considerable name.
+
+    Args:
+        activity: The activity.
+        activity_ns: Its time.
+        rows: Slices of all activities, as rows of the trace.
+        ns: The time of each of them.
+    """
     is_of_activity = facts.accounts.kinds[rows] == activity
-    names = holders(
-        facts.trace, rows[is_of_activity], ns[is_of_activity], label, int(ns.sum())
+    names = longest_holding_names(
+        facts.trace,
+        rows[is_of_activity],
+        ns[is_of_activity],
+        grouping_label,
+        int(ns.sum()),
     )
     if not names:
         return ""
+
     longest_name, longest_ns = names[0]
     if 2 * longest_ns > activity_ns:
         return f", mostly {longest_name}"
@@ -213,26 +275,40 @@ def _names_of_activity(
 
 
 def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
-    """`. Among modules, longest in Attention (3 x, 2 ms)`: the modules with the most of
-    some time, each without what lies in modules inside it; "" without modules. `rows`
-    and `ns`: slices, and the time of each."""
-    spans = facts.kernels.origins.modules
-    module = spans.rows_at(spans.around(rows)).astype(np.intp)  # -1 for none
+    """Name the modules with the most of some time, as a sentence; "" without modules.
+
+    The text is `. Among modules, longest in Attention (3 x, 2 ms)`. Each module counts
+    without what lies in modules inside it.
+
+    Args:
+        rows: Slices, as rows of the trace.
+        ns: The time of each of them.
+    """
+    modules = facts.kernels.origins.modules
+    module = modules.rows_at(modules.around(rows)).astype(np.intp)  # -1 for none
     has_module = module >= 0
-    names = holders(
+    names = longest_holding_names(
         facts.trace, module[has_module], ns[has_module], module_text, int(ns.sum())
     )
     if not names:
         return ""
+
     return f". Among modules, longest in {' and '.join(text for text, _ in names)}"
 
 
-def unseen_remedy(facts: Facts, ns_of_kind: Int64s) -> str | None:
-    """How to record what the CPU does in the gaps, if more than half of their time is
-    of the kinds UNSEEN; None if it is less. `ns_of_kind`: shape [ThreadActivity]."""
-    unseen_ns = sum(int(ns_of_kind[kind]) for kind in UNSEEN)
-    if 2 * unseen_ns <= int(ns_of_kind.sum()):
+def unseen_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
+    """Say how to record what the CPU does in the gaps, if that is mostly not known.
+
+    Args:
+        ns_of_activity: The time of each ThreadActivity in the gaps.
+
+    Returns:
+        None if no more than half of the time is of the activities UNSEEN.
+    """
+    unseen_ns = sum(int(ns_of_activity[activity]) for activity in UNSEEN)
+    if 2 * unseen_ns <= int(ns_of_activity.sum()):
         return None
+
     writer = facts.trace.report.writer
     marks = MARKS.format(recorded_with("record_function", writer))
     if facts.has_stacks:
@@ -243,6 +319,7 @@ def unseen_remedy(facts: Facts, ns_of_kind: Int64s) -> str | None:
             f"Record the CPU too (activities={activities}, with_stack=True for Python frames), to "
             "see what it did."
         )
+
     return f"Record with {recorded_with('with_stack=True', writer)}, or put {marks}"
 
 
@@ -252,23 +329,29 @@ GPU_ACTIVITY: Final = "ProfilerActivity.CUDA"
 
 def _has_cpu_activity(trace: Trace) -> bool:
     """Whether anything was recorded that torch.profiler records of the CPU alone.
-    Without that activity with_stack=True records nothing either."""
+
+    Without that activity, with_stack=True records nothing either.
+    """
     roles = (Role.OP, Role.PYTHON, Role.ANNOTATION)
     return bool(np.isin(trace.role, roles).any())
 
 
 def not_counted(facts: Facts) -> str:
-    """What the figures of host-bound and cpu-work leave out: `, the data loader and the
-    warm-up not counted`; "" where each cause takes less than MIN_SHARE_TOLD of the
-    span."""
+    """Say what the figures of host-bound and cpu-work leave out.
+
+    The text is `, the data loader and the warm-up not counted`. It is "" where each
+    cause takes less than MIN_SHARE_TOLD of the span.
+    """
+    set_up_ns = int(facts.late_host_ns[:, facts.is_set_up_gap].sum())
     ns_of_cause = {
-        "the data loader": facts.late_under(facts.loading),
-        "compilation": facts.late_under(facts.compiling),
-        "the warm-up": facts.late_under(facts.warming),
-        "the set-up before the first kernel": int(facts.late[:, facts.set_up].sum()),
+        "the data loader": facts.late_ns_during(facts.loading_cover),
+        "compilation": facts.late_ns_during(facts.compiling_cover),
+        "the warm-up": facts.late_ns_during(facts.warm_up_cover),
+        "the set-up before the first kernel": set_up_ns,
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
     causes = [cause for cause, ns in ns_of_cause.items() if ns > least_ns]
+
     if not causes:
         return ""
     if len(causes) == 1:
@@ -276,18 +359,18 @@ def not_counted(facts: Facts) -> str:
     return f", {', '.join(causes[:-1])} and {causes[-1]} not counted"
 
 
-def _busy(facts: Facts) -> Cover:
-    """The time from the beginning of each gap of cpu-work until the call begins that
-    launches the next work (ns of the file)."""
+def _cover_of_other_work(facts: Facts) -> Cover:
+    """Return the host parts of the gaps of cpu-work, in ns of the file."""
     idle = facts.idle
-    return union(idle.begin[facts.busy_cpu], idle.called[facts.busy_cpu])
+    return union(
+        idle.begin[facts.has_other_cpu_work], idle.call_begin[facts.has_other_cpu_work]
+    )
 
 
-def _allocating(facts: Facts) -> Cover:
-    """The time in which a thread that launches allocates or frees memory (ns of the
-    file)."""
+def _allocating_cover(facts: Facts) -> Cover:
+    """Return when a thread that launches allocates or frees memory, in ns of the file."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
-    return facts.while_launching(calls)
+    return facts.cover_on_launching_threads(calls)
 
 
 @Rule(
@@ -303,29 +386,33 @@ def _allocating(facts: Facts) -> Cover:
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU waits while the CPU does other work than to launch
-    (Facts.busy_cpu). At stake is the time from the beginning of each of these gaps
-    until the call begins that launches the next work, without what Facts.late leaves
-    out."""
-    gaps = facts.busy_cpu
-    late_ns = facts.late[:, gaps]  # [ThreadActivity, gaps of this rule]
+    """Report how long the GPU waits while the CPU does other work than launching.
+
+    At stake are the host parts of these gaps (Facts.has_other_cpu_work), without what
+    Facts.late_host_ns leaves out.
+    """
+    is_counted = facts.has_other_cpu_work
+    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
     ns_of_activity = late_ns.sum(axis=1)
     ns_of_gap = late_ns.sum(axis=0)
     at_stake_ns = int(ns_of_activity.sum())
     if not at_stake_ns:
         return
-    number = plural(int(gaps.sum()), "gap")
+
+    gaps = plural(int(is_counted.sum()), "gap")
     all_are_long = bool((ns_of_gap > WORK_NS).all())
     longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
     computing_remedy = _computing_remedy(facts, at_stake_ns)
-    claimed_by_others = joined(facts.explained, _allocating(facts))
+    claimed_by_others = joined(facts.explained_cover, _allocating_cover(facts))
+    free_time = without(_cover_of_other_work(facts), claimed_by_others)
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} in {number}"
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
         f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
-        f"{doing(facts, ns_of_activity, gaps)}.",
+        f"{doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
-        wanted=FreeThreadTime(without(_busy(facts), claimed_by_others)),
-        rows=the_most(facts.idle.launch[gaps], ns_of_gap),
+        wanted=FreeThreadTime(free_time),
+        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
         remedy=computing_remedy or unseen_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
@@ -333,37 +420,57 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
 
 NO_LAUNCHES: Final = "Graphs do not help: nothing is launched meanwhile."
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
+"""Matches names that may be part of a remedy, in which braces have a meaning."""
 
 
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
-    """What to do about the op with the most time, where COMPUTES_SHARE of the time at
-    stake is computing on the CPU; None where it is less."""
-    computing_ns = int(facts.computing_ns[facts.busy_cpu].sum())
+    """Say what to do about the op that computes longest on the CPU.
+
+    Args:
+        at_stake_ns: The time at stake.
+
+    Returns:
+        None if less than COMPUTES_SHARE of that time is computing on the CPU.
+    """
+    computing_ns = int(facts.computing_ns[facts.has_other_cpu_work].sum())
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
-    rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
+
+    rows, ns = slices_in_idle_time(
+        facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
+    )
     computes = np.isin(rows, cpu_compute_rows(facts.trace))
     if not computes.any():
         return None
+
     names = facts.trace.name[rows[computes]]
     longest_name = int(np.bincount(names, ns[computes]).argmax())
     op = facts.trace.names[longest_name]
+
     return f"{instead_of_computing(op)} {NO_LAUNCHES}"
 
 
 def instead_of_computing(op: str) -> str:
-    """What to do about an op that computes on the CPU, in a sentence: create its tensor
-    on the device, or keep its inputs there. For a program that uses a GPU."""
+    """Say what to do about an op that computes on the CPU, in a sentence.
+
+    It creates its tensor on the device instead, or finds its inputs there. The advice
+    is for a program that uses a GPU.
+
+    Args:
+        op: The name of the op.
+    """
     subject = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
         how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
     else:
         how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
+
     return f"{subject} computes on the CPU: {how}."
 
 
 SLOW_NS: Final = LONG_NS
+"""A launch call that takes longer than this is slow."""
 
 
 @Rule(
@@ -373,22 +480,27 @@ SLOW_NS: Final = LONG_NS
     by_launches=True,
 )
 def slow_launches(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU waits inside launch calls of more than SLOW_NS, which
-    is at stake. The warm-up and launches of graphs do not count."""
+    """Report how long the GPU waits inside launch calls of more than SLOW_NS.
+
+    The warm-up and launches of graphs do not count.
+    """
     idle = facts.idle
-    warm_up_ns = facts.warming.within(idle.called, idle.returned)
-    waited_ns = idle.ns("launch_call") - warm_up_ns
+    warm_up_ns = facts.warm_up_cover.within(idle.call_begin, idle.call_end)
+    waited_ns = idle.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
     is_slow &= ~graph_calls(facts.trace)[idle.launch]
+
     slow_ns = waited_ns[is_slow]
     at_stake_ns = int(slow_ns.sum())
     if not at_stake_ns:
         return
+
     calls = idle.launch[is_slow]
-    heaviest = the_most(calls, slow_ns)
-    which = _slow_calls(facts.trace, calls, heaviest[0])
+    heaviest = heaviest_rows(calls, slow_ns)
+    calls_text = _slow_calls(facts.trace, calls, heaviest[0])
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} inside {which}.",
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {calls_text}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(calls.astype(np.intp), slow_ns),
         rows=heaviest,
@@ -396,12 +508,19 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
 
 def _slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
-    """`one launch call of 2 ms, NAME`, or `3 launch calls of more than 100 us, up to 2
-    ms, mostly NAME`; `heaviest`: the row of the call that names them."""
+    """Describe slow launch calls: `one launch call of 2 ms, NAME`.
+
+    Several are `3 launch calls of more than 100 us, up to 2 ms, mostly NAME`.
+
+    Args:
+        calls: The calls, as rows of the trace.
+        heaviest: The call whose name stands for all.
+    """
     name = printable(trace.name_of(heaviest))
     longest = duration(int(trace.dur[calls].max()))
     if len(calls) == 1:
         return f"one launch call of {longest}, {name}"
+
     return (
         f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
         f"mostly {name}"
@@ -409,24 +528,26 @@ def _slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
 
 
 def _ends_with_slow_launch(facts: Facts) -> Flags:
-    """Whether each gap ends with a launch call of more than SLOW_NS; shape [gaps]."""
+    """Tell which gaps end with a launch call of more than SLOW_NS; one flag per gap."""
     launch = facts.idle.launch
     is_slow: Flags = (launch >= 0) & (facts.trace.dur[launch] > SLOW_NS)
     return is_slow
 
 
 SHORT_KERNEL_NS: Final = 5_000
+"""A kernel that takes less time than this is short."""
 MIN_KERNELS: Final = 20
+"""With fewer kernels, their number is no problem."""
 LEAST_COUNT: Final = 0.5
-"""Of all kernels, for the short ones."""
+"""Short kernels are worth a note from this share of all kernels on."""
 LEAST_TIME: Final = 0.1
-"""Of the span: the short kernels, and the gaps between two of them."""
+"""They must also take this share of the span, with the gaps between two of them."""
 
 REPLAYED_ALREADY: Final = (
     "Fuse them: pointwise work with itself{compile: (torch.compile)} or with the products beside "
     "it. Graphs launch them already."
 )
-"""The remedy where graphs launch most of the GPU's work."""
+"""The remedy for short kernels where graphs launch most of the GPU's work."""
 
 
 @Rule(
@@ -441,34 +562,43 @@ REPLAYED_ALREADY: Final = (
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
-    """One note, if LEAST_COUNT of the kernels are shorter than SHORT_KERNEL_NS, and
-    these take LEAST_TIME of the span together with the gaps between two of them. Gaps
-    that end with a slow launch are slow-launches' own."""
+    """Note that many kernels are shorter than SHORT_KERNEL_NS.
+
+    They must be LEAST_COUNT of all kernels, and take LEAST_TIME of the span together
+    with the gaps between two of them. Gaps that end with a slow launch belong to
+    slow-launches.
+    """
     trace = facts.trace
     kernels = facts.kernels.rows[facts.kernels.is_kernel]
     short = kernels[trace.dur[kernels] < SHORT_KERNEL_NS]
     if len(kernels) < MIN_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    together_ns = int(trace.dur[short].sum()) + _gaps_between_ns(facts, short)
-    if together_ns < LEAST_TIME * facts.span_ns:
+
+    kernels_ns = int(trace.dur[short].sum())
+    with_gaps_ns = kernels_ns + _gaps_between_ns(facts, short)
+    if with_gaps_ns < LEAST_TIME * facts.span_ns:
         return
+
     share = percent(len(short), len(kernels))
     yield Claim(
         text=f"{share} of the {plural(len(kernels), 'kernel')} are "
         f"shorter than {duration(SHORT_KERNEL_NS)}. They and the gaps between them take "
-        f"{of_span(facts, together_ns)}.",
-        rows=the_most(short, trace.dur[short]),
+        f"{share_of_span(facts, with_gaps_ns)}.",
+        rows=heaviest_rows(short, trace.dur[short]),
         remedy=REPLAYED_ALREADY if facts.is_replayed else None,
     )
 
 
 def _gaps_between_ns(facts: Facts, kernels: Rows) -> int:
-    """How long the gaps between two of these kernels are together (ns), without those
-    that end with a slow launch."""
+    """Add up the gaps between two of some kernels, in ns.
+
+    Gaps that end with a slow launch do not count.
+    """
     idle = facts.idle
     is_between = np.isin(idle.event, kernels) & np.isin(idle.before, kernels)
     is_between &= ~_ends_with_slow_launch(facts)
     gap_ns = idle.end - idle.begin
+
     return int(gap_ns[is_between].sum())
 
 
@@ -484,33 +614,38 @@ LONGEST_SWITCH_NS: Final = 10_000
     of_kernels=True,
 )
 def kernel_switches(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU is idle in short gaps before work that was launched
-    before the gap began, which is at stake."""
+    """Report how long the GPU is idle in short gaps before work that is queued.
+
+    That work was launched before the gap began, so the gap is the price of switching
+    from one kernel to the next.
+    """
     idle = facts.idle
-    waited_ns = idle.ns("queued", "graph")
+    waited_ns = idle.ns_of_reasons("queued", "graph")
     is_short = idle.end - idle.begin <= LONGEST_SWITCH_NS
-    is_launched_before = idle.called <= idle.begin
+    is_launched_before = idle.call_begin <= idle.begin
     is_switch = is_short & is_launched_before & (waited_ns > 0)
     at_stake_ns = int(waited_ns[is_switch].sum())
     if not at_stake_ns:
         return
+
     gaps = int(np.count_nonzero(is_switch))
     mean_ns = round(at_stake_ns / gaps)
+
     yield Claim(
-        text=f"Switching from kernel to kernel takes {of_span(facts, at_stake_ns)}: "
+        text=f"Switching from kernel to kernel takes {share_of_span(facts, at_stake_ns)}: "
         f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
         f"{duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(idle.event[is_switch], waited_ns[is_switch]),
+        rows=heaviest_rows(idle.event[is_switch], waited_ns[is_switch]),
     )
 
 
 MIN_OPTIMIZER_KERNELS: Final = 50
-"""In one call of an optimizer."""
+"""One call of an optimizer with fewer kernels is no problem."""
 SHORT_OPTIMIZER_KERNEL_NS: Final = 20_000
-"""On average."""
+"""Kernels of an optimizer are short if they take no more than this on average."""
 LEAST_SHARE: Final = 0.02
-"""Of the span: the kernels, and the gaps before them."""
+"""From this share of the span on, an optimizer is worth a note, with the gaps in it."""
 
 
 @Rule(
@@ -525,37 +660,43 @@ LEAST_SHARE: Final = 0.02
     of_kernels=True,
 )
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
-    """One note about optimizers that launch kernels for one parameter after another: at
-    least MIN_OPTIMIZER_KERNELS in a call, most of all kernels of optimizers, short
-    ones, and LEAST_SHARE of the span together with the gaps before them."""
+    """Note optimizers that launch kernels for one parameter after another.
+
+    They launch at least MIN_OPTIMIZER_KERNELS such kernels in a call, which are most of
+    all kernels of optimizers and short. With the gaps before them they must take
+    LEAST_SHARE of the span.
+    """
     kernels = facts.kernels
     of_optimizer = kernels.is_kernel & kernels.in_optimizer
     of_one_parameter = of_optimizer & ~kernels.flags(_takes_many_parameters)
-    # one region of the program (an annotation or module) is one call of an optimizer
+
+    # One region of the program (an annotation or module) is one call of an optimizer.
     calls = len(distinct(kernels.module[of_one_parameter]))
-    number = int(of_one_parameter.sum())
-    if number < MIN_OPTIMIZER_KERNELS * max(1, calls):
+    kernel_count = int(of_one_parameter.sum())
+    if kernel_count < MIN_OPTIMIZER_KERNELS * max(1, calls):
         return
-    if 2 * number < np.count_nonzero(of_optimizer):
+    if 2 * kernel_count < np.count_nonzero(of_optimizer):
         return
-    taken_ns = kernels.ns(of_one_parameter)
+
+    taken_ns = kernels.total_ns(of_one_parameter)
     idle_ns = _idle_before_ns(facts, kernels.rows[of_one_parameter])
-    together_ns = taken_ns + idle_ns
-    are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
-    if not are_short or together_ns < LEAST_SHARE * facts.span_ns:
+    with_gaps_ns = taken_ns + idle_ns
+    are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * kernel_count
+    if not are_short or with_gaps_ns < LEAST_SHARE * facts.span_ns:
         return
-    kernels_a_call = count(round(number / calls))
+
+    kernels_per_call = count(round(kernel_count / calls))
     yield Claim(
-        text=f"Each optimizer call launches {kernels_a_call} kernels of "
-        f"{duration(round(taken_ns / number))} on average, parameter by parameter. With the "
-        f"gaps before them, they take {of_span(facts, together_ns)}, "
-        f"{percent(idle_ns, together_ns)} of it idle.",
+        text=f"Each optimizer call launches {kernels_per_call} kernels of "
+        f"{duration(round(taken_ns / kernel_count))} on average, parameter by parameter. With the "
+        f"gaps before them, they take {share_of_span(facts, with_gaps_ns)}, "
+        f"{percent(idle_ns, with_gaps_ns)} of it idle.",
         kernels=of_one_parameter,
     )
 
 
 def _idle_before_ns(facts: Facts, events: Rows) -> int:
-    """How long the gaps are together that end with one of these GPU events (ns)."""
+    """Add up the gaps that end with one of some GPU events, in ns."""
     idle = facts.idle
     ends_with_event = np.isin(idle.event, events)
     return int((idle.end - idle.begin)[ends_with_event].sum())

@@ -1,5 +1,8 @@
-"""What memory costs: forward work done twice, memory that is reserved and never used,
-and tensors that are copied, cast or transposed for other kernels to use."""
+"""Rules about what memory costs.
+
+They report forward work that is done twice, memory that is reserved and never used, and
+tensors that are copied, cast or transposed for other kernels to use.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     claimed_by,
+    counted_subject,
     most_module,
-    of_span,
-    of_work,
-    subject,
+    share_of_span,
+    share_of_work,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
@@ -39,8 +42,10 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
 CHECKPOINT: Final = "CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names
-it."""
+"""The node of torch.utils.checkpoint with use_reentrant=True.
+
+Without that option, nothing names a checkpoint.
+"""
 
 
 @Rule(
@@ -50,31 +55,40 @@ it."""
     of_kernels=True,
 )
 def recompute(facts: Facts) -> Iterator[Claim]:
-    """One claim: the time of kernels that repeat the forward pass in the backward pass.
-    Without modules there is none; CannotTellError is raised if an op shows that
-    something is checkpointed."""
+    """Report the time of kernels that repeat the forward pass in the backward pass.
+
+    Without recorded modules, nothing tells which kernels these are.
+
+    Raises:
+        CannotTellError: There are no modules, and an op shows that something is
+            checkpointed.
+    """
     kernels = facts.kernels
     if not len(kernels.origins.modules):
         if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
             raise CannotTellError("Python frames and modules", "with_stack=True")
         return
-    again = kernels.credit.recompute & kernels.is_kernel
-    taken_ns = kernels.ns(again)
+
+    is_repeated = kernels.credit.recompute & kernels.is_kernel
+    taken_ns = kernels.total_ns(is_repeated)
     if taken_ns:
-        runs = subject(int(again.sum()), "kernel", "run", " of the forward pass")
+        kernel_count = int(is_repeated.sum())
+        runs = counted_subject(kernel_count, "kernel", "run", " of the forward pass")
+
         yield Claim(
-            text=f"{runs} once more in the backward pass, for {of_span(facts, taken_ns)}"
-            f"{most_module(kernels, again)}.",
+            text=f"{runs} once more in the backward pass, for {share_of_span(facts, taken_ns)}"
+            f"{most_module(kernels, is_repeated)}.",
             at_stake_ns=taken_ns,
-            wanted=kernels.without(again),
-            kernels=again,
+            wanted=kernels.removal_of(is_repeated),
+            kernels=is_repeated,
         )
 
 
 NEARLY_FULL: Final = 0.8
-"""Of the memory of the device, for what is reserved."""
+"""From this share of the memory of the device on, reserved memory fills it."""
 UNUSED: Final = 0.2
-"""Of what is reserved, for what was never allocated at once."""
+"""From this share of the reserved memory on, what was never allocated at once is much.
+"""
 
 
 @Rule(
@@ -84,11 +98,17 @@ UNUSED: Final = 0.2
     reads=True,
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
-    """A note for each GPU of which torch reserves nearly all memory and never allocates
-    much of that. Only of a whole trace. Raises CannotTellError without memory events of
-    a GPU whose size is known."""
+    """Note each GPU of which torch reserves nearly all memory without using it.
+
+    Much of the reserved memory is never allocated at once. Only a whole trace is looked
+    at.
+
+    Raises:
+        CannotTellError: There are no memory events of a GPU whose size is known.
+    """
     if facts.window:
         return
+
     memory = memory_peaks(facts.trace)
     if not memory.is_recorded:
         raise CannotTellError("memory events", "profile_memory=True")
@@ -96,13 +116,14 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         raise CannotTellError(
             "memory events of the GPU with totals", "profile_memory=True"
         )
-    asked_about = {device.pid for device in facts.devices}
+
+    selected_pids = {device.pid for device in facts.devices}
     for pid, peak in _devices(facts, memory.peaks).items():
         size = _memory_bytes(facts, pid)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= NEARLY_FULL * size
         is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
-        if pid in asked_about and is_wasted:
+        if pid in selected_pids and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
@@ -112,7 +133,11 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
 
 
 def _memory_bytes(facts: Facts, pid: Id) -> int:
-    """How much memory a GPU has. Raises CannotTellError if it is not recorded."""
+    """Return how much memory a GPU has.
+
+    Raises:
+        CannotTellError: It is not recorded.
+    """
     size = device_properties(facts.trace).get(pid, {}).get("totalGlobalMem")
     if type(size) is not int or not size:
         raise CannotTellError("the size of the GPU's memory", PROPERTIES)
@@ -120,33 +145,45 @@ def _memory_bytes(facts: Facts, pid: Id) -> int:
 
 
 def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
-    """The peak of each GPU, by its id. Memory events count the GPUs that a process
-    sees; ROCm numbers those that run kernels in another way, so there it must be one
-    GPU and one peak. Raises CannotTellError if it is not known whose a peak is."""
+    """Return the peak of each GPU, by its process id.
+
+    Memory events count the GPUs that a process sees. ROCm numbers those that run
+    kernels in another way, so there it must be one GPU and one peak.
+
+    Raises:
+        CannotTellError: It is not known to which GPU a peak belongs.
+    """
     all_ids = device_ids(facts.trace)
-    # memory_peaks has one peak for each number
-    peak_of_number: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
-    if not is_rocm(facts.trace) and peak_of_number.keys() <= set(all_ids):
-        return peak_of_number
+    # memory_peaks has one peak for each index of a GPU.
+    peak_of_index: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
+    if not is_rocm(facts.trace) and peak_of_index.keys() <= set(all_ids):
+        return peak_of_index
+
     if len(all_ids) == len(peaks) == 1:
         return {all_ids[0]: peaks[0]}
+
     raise CannotTellError(
         "which GPU each memory event is about", "one GPU for each process"
     )
 
 
 TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable")
+"""Matches copies from the device to the host."""
 DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
+"""Matches copies within a device or between two."""
 
 LEAST_PART: Final = 0.1
-"""Of the time of all of them."""
+"""A remedy is told for a kind of copies with at least this share of their time."""
 CASTS: Final = "Keep one dtype through a block"
+"""The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
     "Keep tensors in the order in which they are read: .contiguous(), .clone(), reshape of a "
     "transposed tensor and index assignments copy them"
 )
+"""The remedy against copies."""
 JOINS: Final = "Write into slices of one buffer instead of torch.cat"
+"""The remedy against concatenations."""
 
 
 @Rule(
@@ -155,36 +192,44 @@ JOINS: Final = "Write into slices of one buffer instead of torch.cat"
     of_kernels=True,
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
-    """A claim about the copies and casts of torch on the GPU, whose time is at stake,
-    and one about copies from and to pageable memory; each only where there are some."""
+    """Report the copies and casts of torch on the GPU, and copies of pageable memory.
+
+    At stake is their time. Either is reported only where there are some.
+    """
     kernels = facts.kernels
     copies = kernels.flags(_is_copy_of_torch)
     within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
     if not _sets_up(facts, within_device):
         copies |= within_device
-    if kernels.ns(copies):
+
+    if kernels.total_ns(copies):
         yield _claim_about_copies(facts, copies)
+
     yield from _pageable(facts)
 
 
 def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
-    """The claim about some copies and casts on the GPU; part of fusable-run if that
-    claims all of them."""
+    """Claim the time of some copies and casts on the GPU.
+
+    It is part of fusable-run if that rule claims all of them.
+    """
     kernels = facts.kernels
-    at_stake_ns = kernels.ns(copies)
+    at_stake_ns = kernels.total_ns(copies)
     kinds = copy_kinds(kernels)
+
     in_runs = copies & claimed_by(facts, fusable_run)
     are_all_in_runs = bool((in_runs == copies).all())
-    shared_ns = kernels.ns(in_runs)
+    shared_ns = kernels.total_ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
         shared = f"; {duration(shared_ns)} of that also counts in fusable-run"
+
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
-        text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
-        f"{_asked_by(facts, copies)}{shared}.",
+        text=f"{_counted(kinds[copies])} {takes} {share_of_work(facts, at_stake_ns)}"
+        f"{_launched_from(facts, copies)}{shared}.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(copies),
+        wanted=kernels.removal_of(copies),
         kernels=copies,
         remedy=_remedy(kernels, copies, kinds),
         part_of="fusable-run" if are_all_in_runs else None,
@@ -192,8 +237,10 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
 
 
 def _is_copy_of_torch(kernel: KernelName) -> bool:
-    """Whether a kernel is a copy or cast that torch itself makes: conversions inside a
-    library are part of its op."""
+    """Whether a kernel is a copy or cast that torch itself makes, by its name.
+
+    Conversions inside a library are part of its op.
+    """
     return kernel.op == "copy" and kernel.family.startswith("aten")
 
 
@@ -212,91 +259,111 @@ _KIND_PLURALS: Final = {
 
 
 def _counted(kinds: NDArray[np.int8]) -> str:
-    """`12 casts, 3 copies and 1 concatenation`: how many there are of each CopyKind."""
-    parts = []
+    """Count the copies of each CopyKind: `12 casts, 3 copies and 1 concatenation`."""
+    texts = []
     for kind, name in _KIND_NAMES.items():
-        number = int(np.count_nonzero(kinds == kind))
-        if number == 1:
-            parts.append(f"1 {name}")
-        elif number:
-            parts.append(f"{count(number)} {_KIND_PLURALS[kind]}")
-    if len(parts) == 1:
-        return parts[0]
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+        copy_count = int(np.count_nonzero(kinds == kind))
+        if copy_count == 1:
+            texts.append(f"1 {name}")
+        elif copy_count:
+            texts.append(f"{count(copy_count)} {_KIND_PLURALS[kind]}")
+
+    if len(texts) == 1:
+        return texts[0]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
-    """What helps against the kinds of copies that take LEAST_PART of the time or more,
-    in a sentence. For a kernel that may be a copy or a cast, both are told."""
-    least_ns = LEAST_PART * kernels.ns(copies)
+    """Choose what helps against the kinds of copies that take LEAST_PART of the time.
+
+    For a kernel that may be a copy or a cast, both remedies are told.
+
+    Args:
+        copies: True for the copies.
+        kinds: The CopyKind of each event.
+    """
+    least_ns = LEAST_PART * kernels.total_ns(copies)
+
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
         COPIES: (CopyKind.COPY, CopyKind.EITHER),
         JOINS: (CopyKind.JOIN,),
     }
     remedies = []
-    for remedy, helped in kinds_of_remedy.items():
-        if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
+    for remedy, helped_kinds in kinds_of_remedy.items():
+        if kernels.total_ns(copies & np.isin(kinds, helped_kinds)) >= least_ns:
             remedies.append(remedy)
+
     return f"{'. '.join(remedies)}."
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
-    """Which GPU events are copies whose name matches a pattern; shape [kernels]."""
+    """Tell which GPU events are memory copies whose name matches a pattern."""
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
     return copies & kernels.trace.matching(kernels.rows, kind.search)
 
 
-def _asked_by(facts: Facts, copies: Flags) -> str:
-    """`, most of it in aten::clone, and in Attention`: the op that launched more than
-    half of the time of some copies, and the kind of module with more than half of it;
-    "" without both."""
+def _launched_from(facts: Facts, copies: Flags) -> str:
+    """Name the op and the kind of module with most of the time of some copies.
+
+    The text is `, most of it in aten::clone, and in Attention`. It is "" without both.
+    """
     kernels = facts.kernels
     trace = facts.trace
     op = trace.op[kernels.rows]
     has_op = copies & (op >= 0)
     if not has_op.any():
         return ""
+
     name_of_op = trace.name[op[has_op]]
     ns_of_name = np.bincount(name_of_op, kernels.effective_ns[has_op])
     longest = int(ns_of_name.argmax())
-    is_most = 2 * ns_of_name[longest] > kernels.ns(copies)
+    is_most = 2 * ns_of_name[longest] > kernels.total_ns(copies)
     if not is_most:
         return most_module(kernels, copies)
+
     name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
     return f", most of it in {name}{most_module(kernels, copies, ', and in ')}"
 
 
 def _sets_up(facts: Facts, copies: Flags) -> bool:
-    """Whether some copies only set the program up (weights, inputs): there are no
-    steps, and all of them start before the first kernel."""
-    if len(facts.spans):
+    """Whether some copies only set the program up (weights, inputs).
+
+    They do in a trace without steps, if all of them start before the first kernel.
+    """
+    if len(facts.steps):
         return False
+
     kernels = facts.kernels
     first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
     return bool((kernels.start[copies] < first_kernel_ns).all())
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
-    """A claim about copies between the GPU and memory that is not pinned; at stake is
-    for how long they run while no kernel does. None where they only set the program
-    up."""
+    """Report copies between the GPU and memory that is not pinned.
+
+    At stake is how long they run while no kernel does. Copies that only set the program
+    up are left out.
+    """
     kernels = facts.kernels
     trace = facts.trace
     copies = _memcpy(kernels, PAGEABLE)
     if _sets_up(facts, copies):
         return
+
     at_stake_ns = _without_kernels_ns(kernels, copies)
     if not at_stake_ns:
         return
+
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
     is_to_host = trace.matching(rows, TO_HOST.search)
     waits_behind = _waits_behind(facts, calls[is_to_host])
     waits = int(np.count_nonzero(waits_behind >= 0))
+
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
+        f"{share_of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
@@ -307,40 +374,58 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
 
 def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
-    """How long some copies run while no kernel does on their device (ns), added up over
-    the devices."""
+    """Measure how long some copies run while no kernel does on their device, in ns.
+
+    The times of the devices are added up.
+    """
     alone_ns = 0
     for device in kernels.devices:
         copying = kernels.cover(copies, device)
         running = kernels.cover(kernels.is_kernel, device)
         alone_ns += without(copying, running).ns
+
     return alone_ns
 
 
 def _waits_behind(facts: Facts, copying: Rows) -> Rows:
-    """The wait behind each call that copies, shape [calls]: the next call of its thread
-    that waits for the device or launches, if that waits; -1 for none, and for call -1."""
+    """Find the wait that follows each call that copies, on its thread.
+
+    If such a copy did not block, that call would wait instead.
+
+    Args:
+        copying: The calls, as rows of the trace; -1 for none.
+
+    Returns:
+        The next call of the thread that waits for the device or launches, if it waits;
+        -1 for none.
+    """
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
+
+    # Sort all these calls by thread, then by start, so that the next one is a neighbor.
     calls = distinct(np.concatenate((launches, waits)))
     thread = trace.thread_of_track[trace.track[calls]]
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]
+
     next_call = calls[1:]
     is_same_thread = thread[1:] == thread[:-1]
     is_before_wait = is_same_thread & ~np.isin(next_call, launches)
-    # by the row of the call; -1 for the last call, for other rows and for row -1
+
+    # By row of the call. One more element stands for row -1.
     wait_behind = np.full(len(trace) + 1, -1, dtype=np.intp)
     wait_behind[calls[:-1][is_before_wait]] = next_call[is_before_wait]
     return wait_behind[copying]
 
 
 def _staying(waits: int) -> str:
-    """What is said of the calls that wait for the GPU behind so many copies to the
-    host; blank for 0."""
+    """Say that the waits for the GPU behind so many copies to the host would remain.
+
+    The text is "" for 0.
+    """
     if not waits:
         return ""
     if waits == 1:
@@ -352,8 +437,10 @@ def _staying(waits: int) -> str:
 
 
 UNFOLDS: Final = lazy_pattern(r"im2col|flip_filter")
-"""Steps of a convolution by matrix products or transforms: no memory format avoids
-them."""
+"""Matches steps of a convolution by matrix products or transforms.
+
+No memory format avoids them.
+"""
 
 
 @Rule(
@@ -363,33 +450,41 @@ them."""
     of_kernels=True,
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
-    """A claim for each library whose kernels change the layout of tensors for
-    convolutions; at stake is the time that these kernels take."""
+    """Report kernels that change the layout of tensors for convolutions.
+
+    There is a claim for each library. At stake is the time that these kernels take.
+    """
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
         changes = kernels.flags(changes_layout) & ~kernels.tried
-        at_stake_ns = kernels.ns(changes)
-        if at_stake_ns:
-            takes = subject(int(changes.sum()), "kernel", "take", f" of {library}")
-            yield Claim(
-                text=f"{takes} {of_work(facts, at_stake_ns)} to change the layout of tensors for "
-                f"convolutions{most_module(kernels, changes)}.",
-                at_stake_ns=at_stake_ns,
-                wanted=kernels.without(changes),
-                kernels=changes,
-                why_likely="The other kernels may be slower in that layout.",
-            )
+        at_stake_ns = kernels.total_ns(changes)
+        if not at_stake_ns:
+            continue
+
+        kernel_count = int(changes.sum())
+        takes = counted_subject(kernel_count, "kernel", "take", f" of {library}")
+
+        yield Claim(
+            text=f"{takes} {share_of_work(facts, at_stake_ns)} to change the layout of tensors "
+            f"for convolutions{most_module(kernels, changes)}.",
+            at_stake_ns=at_stake_ns,
+            wanted=kernels.removal_of(changes),
+            kernels=changes,
+            why_likely="The other kernels may be slower in that layout.",
+        )
 
 
 def _changes_layout_in_cudnn(kernel: KernelName) -> bool:
-    """Whether a kernel of cuDNN changes the layout of a tensor, which another memory
-    format would avoid."""
+    """Whether a kernel of cuDNN changes the layout of a tensor, by its name.
+
+    Only what another memory format would avoid counts.
+    """
     is_copy = kernel.op == "copy" and kernel.family == "cudnn"
     return is_copy and not UNFOLDS.search(kernel.name)
 
 
 def _changes_layout_in_miopen(kernel: KernelName) -> bool:
-    """Whether a kernel of MIOpen changes the layout of a tensor."""
+    """Whether a kernel of MIOpen changes the layout of a tensor, by its name."""
     return kernel.op == "copy" and kernel.family == "miopen"
 
 

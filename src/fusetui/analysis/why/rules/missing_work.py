@@ -1,4 +1,4 @@
-"""GPU work that is not in the trace, and what the GPU waited for that is not."""
+"""Rules about GPU work that is not in the trace, and about unrecorded waits of the GPU."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import captures
@@ -24,13 +24,16 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
 
 LONG_GAP_NS: Final = 1_000_000
-"""Of a gap between the nodes of a graph."""
+"""A longer gap between the nodes of a graph probably had other nodes in it."""
 LAUNCHES: Final = lazy_pattern(
     r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch"
 )
-"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel,
-urEnqueueKernelLaunch, hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do
-nothing where their length is 0."""
+"""Matches calls that launch kernels or graphs.
+
+They include cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel,
+urEnqueueKernelLaunch and hipGraphLaunch. cudaLaunchHostFunc is none, nor are sets,
+which do nothing where their length is 0.
+"""
 
 
 @Rule(
@@ -41,150 +44,189 @@ nothing where their length is 0."""
     by_launches=True,
 )
 def holes(facts: Facts) -> Iterator[Claim]:
-    """A claim about long gaps between the nodes of a graph, in which other nodes
-    probably ran, and one about launch calls without an event; each only where there are
-    some."""
-    waited_ns = facts.idle.ns("graph")
+    """Report long gaps between the nodes of a graph, and launches without a GPU event.
+
+    Other nodes probably ran in such gaps. Either is reported only where there are some.
+    """
+    waited_ns = facts.idle.ns_of_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
+        gaps = plural(int(is_long.sum()), "gap")
         yield Claim(
             text=f"Graph nodes are probably missing from the trace: nothing is recorded for "
-            f"{of_span(facts, at_stake_ns)} between nodes, in {plural(int(is_long.sum()), 'gap')} "
+            f"{share_of_span(facts, at_stake_ns)} between nodes, in {gaps} "
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
-            rows=the_most(facts.idle.event[is_long], waited_ns[is_long]),
+            rows=heaviest_rows(facts.idle.event[is_long], waited_ns[is_long]),
             why_likely="A graph may also wait for a function on the host or for another device.",
         )
-    # else the events may be in what is missing of the file
+
+    # Of an incomplete file, the events may be in what is missing.
     if facts.trace.report.complete:
         yield from _without_events(facts)
 
 
 def _without_events(facts: Facts) -> Iterator[Claim]:
-    """A claim about launch calls without a GPU event, between others of their threads
-    that have one; at stake is the idle time in which their work may have run. None if
-    as many events have no call: these may be theirs."""
+    """Report launch calls without a GPU event, between others that have one.
+
+    At stake is the idle time in which their work may have run. There is no claim if as
+    many events have no call: these may belong together.
+    """
     trace = facts.trace
     launches = launch_calls(facts)
     missing = _missing(trace, launches)
     unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
     if len(missing.calls) <= unlinked_events:
         return
+
     at_stake_ns = _idle_since(facts, missing)
     if not at_stake_ns:
         return
+
     calls = missing.calls
     names = Counter(trace.name_of(int(row)) for row in calls)
     most_frequent, _ = names.most_common(1)[0]
     lasted_ns = trace.dur[calls]
     lasts = _range_text(int(lasted_ns.min()), int(lasted_ns.max()))
+
     yield Claim(
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
         f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
         "before and after them do. Their work was not recorded; it may have run in "
-        f"{of_span(facts, at_stake_ns)} of the idle time.",
+        f"{share_of_span(facts, at_stake_ns)} of the idle time.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(calls, lasted_ns),
+        rows=heaviest_rows(calls, lasted_ns),
     )
 
 
 def _range_text(shortest_ns: int, longest_ns: int) -> str:
-    """`of 5 us to 2 ms`; `of 5 us` if both read the same."""
+    """Format a range of durations: `of 5 us to 2 ms`.
+
+    It is `of 5 us` if both read the same.
+    """
     shortest = duration(shortest_ns)
     longest = duration(longest_ns)
     return f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
 
 
 class MissingWork(msgspec.Struct, frozen=True, eq=False):
-    """Calls whose work was not recorded; arrays of shape [calls]."""
+    """Calls whose work was not recorded; arrays of shape [calls], rows of the trace."""
 
     calls: Rows
     following: Rows
-    """The next call of its thread that has an event."""
+    """The next call of the same thread that has an event."""
 
 
 def _idle_since(facts: Facts, missing: MissingWork) -> int:
-    """How long devices were idle between the first call without an event and the event
-    that the next call launched (ns); not within graphs."""
+    """Measure the idle time in which missing work may have run, in ns.
+
+    It is the time between the first call without an event and the event that the next
+    call launched. Gaps within graphs do not count.
+    """
     trace = facts.trace
     idle = facts.idle
-    # by the row of the next call with an event; the last element is for gaps without one
+
+    # By row of the next call with an event. One more element stands for row -1.
     first_missing_ns = np.full(len(trace) + 1, FOREVER)
     np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
-    is_in_graph = idle.ns("graph") > 0
+
+    is_in_graph = idle.ns_of_reasons("graph") > 0
     missing_since = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
     idle_since = np.maximum(idle.begin, missing_since)
     idle_ns = np.maximum(idle.end - idle_since, 0)
+
     return int(idle_ns.sum())
 
 
 def _missing(trace: Trace, launches: Rows) -> MissingWork:
-    """Of the calls that launch, those without an event that lie between two calls of
-    their thread that have one."""
+    """Find the launch calls without an event between two of their thread that have one.
+
+    Args:
+        launches: The calls that launch, as rows of the trace.
+    """
     with_event = _calls_with_event(trace)
     without_event = _without_event_inside(trace, launches, with_event)
+
+    # Sort both by thread, then by start.
     calls = np.concatenate((with_event, without_event))
     thread = trace.thread_of_track[trace.track[calls]]
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]
     has_event = by_thread < len(with_event)
-    nearest = _NearestPlaces.of(has_event)
+
+    nearest = _NearestMarks.of(has_event)
     is_between = (nearest.before >= 0) & (nearest.after < len(calls)) & ~has_event
-    place = np.flatnonzero(is_between)
-    before = nearest.before[place]
-    after = nearest.after[place]
-    is_of_thread = (thread[before] == thread[place]) & (thread[after] == thread[place])
+    candidate = np.flatnonzero(is_between)
+    before = nearest.before[candidate]
+    after = nearest.after[candidate]
+    is_same_before = thread[before] == thread[candidate]
+    is_same_after = thread[after] == thread[candidate]
+    is_of_thread = is_same_before & is_same_after
+
     return MissingWork(
-        calls=calls[place[is_of_thread]], following=calls[after[is_of_thread]]
+        calls=calls[candidate[is_of_thread]], following=calls[after[is_of_thread]]
     )
 
 
 def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
-    """The calls that are none of `with_event`, and have none of these inside."""
+    """Return the calls that neither have an event nor have such a call inside.
+
+    Args:
+        calls: Rows of the trace.
+        with_event: All calls with an event, ascending.
+    """
     first_inside = with_event.searchsorted(calls)
     after_last_inside = with_event.searchsorted(trace.end_row[calls])
     without: Rows = calls[first_inside == after_last_inside]
+
     return without
 
 
-class _NearestPlaces(msgspec.Struct, frozen=True, eq=False):
-    """For each place, where the nearest ones with a mark are, or the place itself if it
-    has one; arrays of shape [places]."""
+class _NearestMarks(msgspec.Struct, frozen=True, eq=False):
+    """For each index the nearest ones with a mark, or the index itself if it has one."""
 
     before: Rows
-    """-1 for none."""
+    """The nearest before, -1 for none."""
     after: Rows
-    """The number of places for none."""
+    """The nearest after, the number of indices for none."""
 
     @classmethod
-    def of(cls, has_mark: Flags) -> _NearestPlaces:
-        """The nearest of the places with a mark."""
-        place = np.arange(len(has_mark))
-        place_or_first = np.where(has_mark, place, -1)
-        place_or_last = np.where(has_mark, place, len(has_mark))
+    def of(cls, has_mark: Flags) -> _NearestMarks:
+        """Find the nearest marks of all indices."""
+        index = np.arange(len(has_mark))
+        index_or_first = np.where(has_mark, index, -1)
+        index_or_last = np.where(has_mark, index, len(has_mark))
+
         return cls(
-            before=np.maximum.accumulate(place_or_first),
-            after=np.minimum.accumulate(place_or_last[::-1])[::-1],
+            before=np.maximum.accumulate(index_or_first),
+            after=np.minimum.accumulate(index_or_last[::-1])[::-1],
         )
 
 
 def _calls_with_event(trace: Trace) -> Rows:
-    """The calls that have the correlation of a GPU event."""
+    """Return the calls that have the correlation of a GPU event."""
     calls = trace.rows_of(Role.CALL)
     correlations = trace.correlation[calls]
+
+    # Look each correlation up in the sorted ones of events: np.isin would sort both.
     of_events = distinct(trace.correlation[trace.gpu_rows])
-    # np.isin would sort both
-    place = np.minimum(of_events.searchsorted(correlations), len(of_events) - 1)
-    with_event: Rows = calls[of_events[place] == correlations]
+    index = np.minimum(of_events.searchsorted(correlations), len(of_events) - 1)
+    with_event: Rows = calls[of_events[index] == correlations]
+
     return with_event
 
 
 def launch_calls(facts: Facts) -> Rows:
-    """The calls in the window that launch kernels or graphs, without those during the
-    capture of a graph: what is launched then, by whichever thread, runs later. Of a
-    call inside of a call, the outer one."""
+    """Find the calls in the window that launch kernels or graphs.
+
+    Calls during the capture of a graph are left out: what is launched then, by
+    whichever thread, runs later. Of a call inside of a call, the outer one counts.
+
+    Returns:
+        Rows of the trace.
+    """
     trace = facts.trace
     calls = trace.rows_named(LAUNCHES.search, Role.CALL)
     parent = trace.parent[calls]
@@ -193,23 +235,25 @@ def launch_calls(facts: Facts) -> Rows:
     is_inside = (start >= facts.begin_ns) & (start < facts.end_ns)
     has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
     calls = calls[is_outer & is_inside & has_correlation]
+
     captured = captures(trace)
     capturing = union(captured.start, captured.end)
     is_captured = capturing.place_of(trace.start[calls]) >= 0
     not_captured: Rows = calls[~is_captured]
+
     return not_captured
 
 
 MIN_QUEUED_NS: Final = 20_000
-"""For which the next event was queued in a gap."""
+"""A gap counts if the next event was queued in it for longer than this."""
 
 
 class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of gaps whose reason was not recorded."""
+    """What is said about gaps whose reason was not recorded."""
 
     text: str
     remedy: str | None
-    """None for that of the rule."""
+    """None for the remedy of the rule."""
     why_likely: str | None
 
 
@@ -219,12 +263,14 @@ EARLY: Final = UnrecordedWait(
     remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
     why_likely="Work that ran before the recording is not in the trace.",
 )
+"""About gaps that probably wait for work from before the recording."""
 OUTSIDE: Final = UnrecordedWait(
     text=" with the next work already launched. It waited for something unrecorded: another "
     "device, a function on the CPU, or other work.",
     remedy=None,
     why_likely=None,
 )
+"""About gaps whose reason is something else that was not recorded."""
 
 
 @Rule(
@@ -235,13 +281,17 @@ OUTSIDE: Final = UnrecordedWait(
     by_launches=True,
 )
 def waits_outside(facts: Facts) -> Iterator[Claim]:
-    """Up to two claims about gaps before which the next work was already launched: one
-    for those that probably wait for work from before the recording, one for those whose
-    reason is not recorded. At stake is for how long that work was queued."""
+    """Report gaps before which the next work was already launched.
+
+    There is a claim about those that probably wait for work from before the recording,
+    and one about those whose reason is not recorded. At stake is how long the next work
+    was queued.
+    """
     idle = facts.idle
-    queued_ns = idle.ns("queued")
+    queued_ns = idle.ns_of_reasons("queued")
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
+
     is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
     yield from _unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
     yield from _unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
@@ -250,38 +300,51 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
 def _unrecorded_wait(
     facts: Facts, wait: UnrecordedWait, gaps: Rows, queued_ns: Int64s
 ) -> Iterator[Claim]:
-    """A claim about some gaps of one kind of wait; none without queued time.
-    `queued_ns`: of all gaps."""
+    """Claim the queued time of gaps of one kind of wait, if there is any.
+
+    Args:
+        wait: What is said about them.
+        gaps: Indices of the gaps.
+        queued_ns: How long the next work was queued in each gap of all.
+    """
     at_stake_ns = int(queued_ns[gaps].sum())
     if not at_stake_ns:
         return
+
     yield Claim(
-        text=f"The GPU is idle for {of_span(facts, at_stake_ns)} in "
+        text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
         f"{plural(len(gaps), 'gap')}{wait.text}",
         at_stake_ns=at_stake_ns,
-        rows=the_most(facts.idle.event[gaps], queued_ns[gaps]),
+        rows=heaviest_rows(facts.idle.event[gaps], queued_ns[gaps]),
         remedy=wait.remedy,
         why_likely=wait.why_likely,
     )
 
 
 def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
-    """The gaps, of these, that end with the first work of a stream while a thread waits
-    for the GPU: the GPU probably still works on what it got before the recording. A
-    wait for a part of the gap is enough."""
+    """Find the gaps in which the GPU probably still works on what came before.
+
+    They end with the first work of a stream while a thread waits for the GPU: it got
+    that work before the recording. A wait for a part of the gap is enough.
+
+    Args:
+        gaps: Indices of the gaps to choose from.
+    """
     trace = facts.trace
     idle = facts.idle
     events = idle.event[gaps]
     ends_with_first_work = _is_first_of_stream(trace, events)
+
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = facts.while_launching(waits)
+    waiting = facts.cover_on_launching_threads(waits)
     waited_ns = waiting.within(idle.begin[gaps], idle.end[gaps])
     early: Rows = gaps[ends_with_first_work & (waited_ns > 0)]
+
     return early
 
 
 def _is_first_of_stream(trace: Trace, events: Int32s) -> Flags:
-    """Whether no GPU event of its track starts before each of these."""
+    """Tell before which events no GPU event of their track starts."""
     first_start_ns = np.full(len(trace.tracks), FOREVER)
     all_events = trace.gpu_rows
     np.minimum.at(first_start_ns, trace.track[all_events], trace.start[all_events])

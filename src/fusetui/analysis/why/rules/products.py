@@ -1,5 +1,4 @@
-"""Slow products and convolutions with a cause that the kernel names and launches
-tell."""
+"""Rules about slow products and convolutions whose cause names and launches tell."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
+    counted_subject,
     is_large_enough,
-    of_work,
-    subject,
+    share_of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
@@ -30,11 +29,18 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Int64s
 
 UNALIGNED: Final = 2
-"""Elements per load or fewer: below 16 bytes for every type."""
+"""A product that loads this many elements at a time, or fewer, is not aligned.
+
+That is below 16 bytes for every type.
+"""
 _WIDE_TYPES: Final = ("fp64", "c64", "c128")
+"""Types of 8 bytes or more, of which CUTLASS loads one element at a time."""
 _PLAIN_CORES: Final = "_simt_"
-"""CUTLASS builds products of wide types, and those on plain cores, for one element at a
-time only: their names say align1 however the tensors are aligned."""
+"""What names of products on plain cores contain.
+
+CUTLASS builds products of wide types, and those on plain cores, for one element at a
+time only: their names say align1 however the tensors are aligned.
+"""
 
 
 @Rule(
@@ -44,26 +50,31 @@ time only: their names say align1 however the tensors are aligned."""
     of_kernels=True,
 )
 def alignment(facts: Facts) -> Iterator[Claim]:
-    """One claim about matrix products whose kernels read few elements at a time because
-    the tensors are not aligned. At stake is what they take longer than is attainable; a
-    note where no work is known, if they take long enough."""
+    """Report matrix products whose kernels read few elements at a time.
+
+    Their tensors are not aligned. At stake is what they take longer than is attainable.
+    Where no work is known it is a note, if they take long enough.
+    """
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned) & ~kernels.tried
-    taken_ns = kernels.ns(unaligned)
+    taken_ns = kernels.total_ns(unaligned)
     if not taken_ns:
         return
-    number = int(unaligned.sum())
+
+    product_count = int(unaligned.sum())
     text = (
-        f"{subject(number, 'matrix product', 'take')} {of_work(facts, taken_ns)} in "
+        f"{counted_subject(product_count, 'matrix product', 'take')} {share_of_work(facts, taken_ns)} in "
         f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
-    known_ns = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
+    known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
         of_known = ""
         if known_ns != taken_ns:
             of_known = f", for the {duration(known_ns)} whose work is known"
+
         spared_ns = kernels.bounded.at_stake_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
+
         yield Claim(
             text=f"{text}. An estimated {duration(at_stake_ns)} less would be needed at the "
             f"attainable rate{of_known}.",
@@ -77,28 +88,36 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Whether the name of a product says that it loads UNALIGNED elements at a time or
-    fewer, and kernels of its kind can load more."""
+    """Whether a product loads UNALIGNED elements at a time or fewer, by its name.
+
+    Kernels of its kind must be able to load more.
+    """
     if kernel.op != "gemm" or kernel.align is None or kernel.align > UNALIGNED:
         return False
     return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
 
 
-def _shape(kernels: Kernels, which: Flags) -> str:
-    """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
-    "" where it is not known."""
-    longest_row = kernels.heaviest(which)[0]
-    place = kernels.rows.searchsorted(longest_row)
-    number = kernels.job_numbers[place]
-    if number < 0:
+def _shape(kernels: Kernels, mask: Flags) -> str:
+    """Describe the product with the most time among the selected kernels.
+
+    The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
+    is not known.
+    """
+    longest_row = kernels.longest_rows(mask)[0]
+    index = kernels.rows.searchsorted(longest_row)
+    job = kernels.job_indices[index]
+    if job < 0:
         return ""
-    amount = kernels.jobs.distinct[number].amount
+
+    amount = kernels.jobs.distinct[job].amount
     if not (amount.m and amount.n and amount.k):
         return ""
+
     a = f"{count(amount.m)} x {count(amount.k)}"
     b = f"{count(amount.k)} x {count(amount.n)}"
     is_batch = amount.batch is not None and amount.batch > 1
     times = f"{count(amount.batch or 0)} times " if is_batch else ""
+
     return f", mostly {times}{a} by {b}"
 
 
@@ -110,7 +129,7 @@ HALF: Final = (
 )
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16: Final = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
-"""Where TF32 is no faster."""
+"""The remedy where TF32 is no faster."""
 
 
 @Rule(
@@ -121,28 +140,34 @@ BFLOAT16: Final = "autocast to bfloat16: inputs are rounded to 7 bits of mantiss
     of_kernels=True,
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
-    """A claim about products in float32 on plain cores where tensor cores are faster,
-    and likewise about attention. At stake is the difference to the faster rate. A
-    device that is not listed has at most a note, see _by_compute_capability."""
+    """Report products in float32 on plain cores where tensor cores are faster.
+
+    Attention in float32 is reported likewise. At stake is the difference to the faster
+    rate. A device that is not listed has at most a note; see _by_compute_capability.
+    """
     kernels = facts.kernels
     plain = _products_on_plain_cores(kernels)
     if kernels.peak is None:
         if plain.any():
             yield from _by_compute_capability(facts, plain)
         return
+
     yield from _float32_attention(facts, kernels.peak)
     if not plain.any():
         return
+
     faster = _faster(kernels.peak)
     if faster is not None:
         name = faster.name
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _spared_ns(kernels, plain, ratio)
+        products = counted_subject(int(plain.sum()), "float32 product", "take")
+
         yield Claim(
-            text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
-            f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
-            f"{name} {1 / ratio:.0f} times as fast.",
+            text=f"{products} "
+            f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores; this device "
+            f"multiplies {name} {1 / ratio:.0f} times as fast.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
@@ -152,13 +177,16 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
 
 def _products_on_plain_cores(kernels: Kernels) -> Flags:
-    """Which kernels are GEMMs or convolutions in float32 without tensor cores, shape
-    [kernels]; without convolutions if others of the trace use TF32: there cuDNN may use
-    it too, and has chosen these kernels."""
+    """Tell which kernels are GEMMs or convolutions in float32 without tensor cores.
+
+    Convolutions are left out if others of the trace use TF32: there cuDNN may use it
+    too, and has chosen these kernels.
+    """
     plain: Flags = kernels.flags(on_plain_cores) & ~kernels.tried
     convolutions = kernels.flags(_is_convolution)
     if (convolutions & kernels.flags(_names_tf32)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
+
     return plain
 
 
@@ -172,39 +200,57 @@ def _names_tf32(kernel: KernelName) -> bool:
     return "tf32" in kernel.name
 
 
-def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
-    """How much less time each of some kernels would take at a faster rate (ns, shape
-    [selected kernels]). `ratio` is the present rate as a share of the faster one. No
-    kernel becomes faster than its bytes can be moved."""
-    taken_ns = kernels.effective_ns[which]
-    memory_ns = kernels.of_jobs(lambda job: job.limits.memory_ns)[which]
+def _spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
+    """Estimate how much less time some kernels would take at a faster rate.
+
+    No kernel becomes faster than its bytes can be moved.
+
+    Args:
+        mask: True for the kernels.
+        ratio: The present rate as a share of the faster one.
+
+    Returns:
+        ns for each selected kernel.
+    """
+    taken_ns = kernels.effective_ns[mask]
+    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[mask]
     moving_ns = np.nan_to_num(memory_ns)
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
     spared_ns: Int64s = np.maximum(taken_ns - least_ns, 0)
+
     return spared_ns
 
 
 FLOAT32_ATTENTION: Final = lazy_pattern(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
-"""Memory-efficient attention of PyTorch; FlashAttention and cuDNN have no float32."""
+"""Matches memory-efficient attention of PyTorch in float32.
+
+FlashAttention and cuDNN have no float32.
+"""
 SPLIT_FROM_ARCH: Final = 80
-"""From this architecture on, these kernels multiply on tensor cores, each float32
-product as SPLIT_PRODUCTS of TF32 (OpMultiplyAddFastF32 of CUTLASS, in
-mem_eff_attention/gemm_kernel_utils.h); before it, on the plain cores."""
+"""From this architecture on, these kernels multiply on tensor cores.
+
+Each float32 product becomes SPLIT_PRODUCTS of TF32 (OpMultiplyAddFastF32 of CUTLASS, in
+mem_eff_attention/gemm_kernel_utils.h). Before it, they multiply on the plain cores.
+"""
 SPLIT_PRODUCTS: Final = 3
 
 
 def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
-    """A claim about attention in float32 on plain cores, and one about that on tensor
-    cores; each only where tensor cores multiply a type of 16 bits faster. At stake is
-    the difference to that rate."""
-    faster = _of_16_bits(peak)
+    """Report attention in float32 on plain cores, and that on tensor cores.
+
+    Either is reported only where tensor cores multiply a type of 16 bits faster. At
+    stake is the difference to that rate.
+    """
+    faster = _faster_type_of_16_bits(peak)
     if faster is None:
         return
+
     fp32_rate = peak.flop_per_s("fp32") or 0
     yield from _slow_attention(
         facts, faster, fp32_rate, "on the plain cores", is_split=False
     )
+
     split_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
     how = (
         f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
@@ -215,22 +261,32 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
 def _slow_attention(
     facts: Facts, faster: FasterType, rate: float, how: str, *, is_split: bool
 ) -> Iterator[Claim]:
-    """A claim about attention in float32 that multiplies at this rate (FLOP/s); `how`:
-    in words. None if no kernel does, or if the faster type is no faster."""
+    """Report attention in float32 that multiplies at one rate.
+
+    There is no claim if no kernel does, or if the faster type is no faster.
+
+    Args:
+        faster: The type to which the kernels are compared.
+        rate: The rate in FLOP/s.
+        how: How the kernels multiply, in words.
+        is_split: Whether they multiply on tensor cores.
+    """
     kernels = facts.kernels
     attention = kernels.flags(_is_float32_attention(is_split=is_split))
     if not attention.any() or not 0 < rate < faster.flop_per_s:
         return
+
     ratio = rate / faster.flop_per_s
     spared_ns = _spared_ns(kernels, attention, ratio)
-    takes = subject(int(attention.sum()), "float32 attention kernel", "take")
+    takes = counted_subject(int(attention.sum()), "float32 attention kernel", "take")
     rounding = HALF if faster.name == "float16" else BFLOAT16
     flash = (
         "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
     )
+
     yield Claim(
         text=f"{takes} "
-        f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies "
+        f"{share_of_work(facts, kernels.total_ns(attention))} {how}; this device multiplies "
         f"{faster.name} {1 / ratio:.0f} times as fast.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
@@ -241,8 +297,11 @@ def _slow_attention(
 
 
 def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
-    """A function that tells whether a kernel is attention in float32 for which tensor
-    cores do (`is_split`) or do not multiply."""
+    """Make the test whether a kernel is attention in float32, by its name.
+
+    Args:
+        is_split: Whether tensor cores must multiply for it, or must not.
+    """
 
     def matches(kernel: KernelName) -> bool:
         match = FLOAT32_ATTENTION.search(kernel.name)
@@ -255,84 +314,111 @@ def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
 
 
 class FasterType(NamedTuple):
-    """An element type that tensor cores multiply faster than the plain ones."""
+    """An element type that tensor cores multiply faster than the plain cores do."""
 
     name: str
     """TF32, bfloat16 or float16."""
     flop_per_s: float
-    """By the data sheet."""
+    """The rate by the data sheet."""
 
 
-def _of_16_bits(peak: Peak) -> FasterType | None:
-    """bfloat16, else float16, if tensor cores multiply it faster than the plain cores
-    do; None for neither."""
+def _faster_type_of_16_bits(peak: Peak) -> FasterType | None:
+    """Return the type of 16 bits for which tensor cores are faster.
+
+    It is bfloat16, else float16; None if neither is faster.
+    """
     for kind, name in (("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
         plain_rate = peak.flop_per_s(f"{kind}_plain") or 0
         if rate > plain_rate:
             return FasterType(name, flop_per_s=rate)
+
     return None
 
 
 def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
-    """A note about products on plain cores (`plain`) of a device that the table of
-    peaks lacks, if its compute capability tells what its tensor cores multiply. Then
-    raises CannotTellError: how much faster they are is not known. Nothing of both for a
-    device without tensor cores."""
+    """Note products on plain cores of a device that the table of peaks lacks.
+
+    The compute capability must tell what its tensor cores multiply. There is nothing to
+    say about a device without tensor cores.
+
+    Args:
+        plain: True for the kernels.
+
+    Raises:
+        CannotTellError: How much faster the tensor cores are is not known. Raised after
+            the note.
+    """
     kernels = facts.kernels
     devices = device_properties(facts.trace)
     types = {tensor_core_types(properties) for properties in devices.values()}
     if len(types) != 1 or None in types or "nvidia" not in tags_of(facts):
         raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
+
     (multiplied,) = types
     if not multiplied:
         return
-    taken_ns = kernels.ns(plain)
+
+    taken_ns = kernels.total_ns(plain)
     if is_large_enough(facts, taken_ns, of_kernels=True):
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
-        products = subject(int(plain.sum()), "float32 product", "take")
+        products = counted_subject(int(plain.sum()), "float32 product", "take")
+
         yield Claim(
-            text=f"{products} {of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
-            f"this device (compute capability {capability}) multiply {' and '.join(multiplied)}. "
+            text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores; the tensor "
+            f"cores of this device (compute capability {capability}) multiply "
+            f"{' and '.join(multiplied)}. "
             "How much faster they are is unknown, because the peak rates of this device are.",
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
+
     raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
 
 
 def _faster(peak: Peak) -> FasterType | None:
-    """TF32, else bfloat16, else float16, if tensor cores multiply it faster than the
-    plain cores float32 and the type itself; None where none is faster, or the rate of
-    float32 is not known."""
+    """Return the type that tensor cores multiply faster than plain cores do float32.
+
+    It is TF32, else bfloat16, else float16. It must also be faster than the type itself
+    on plain cores. None where no type is faster, or where the rate of float32 is not
+    known.
+    """
     fp32_rate = peak.flop_per_s("fp32")
     if fp32_rate is None:
         return None
+
     for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
         plain_rate = peak.flop_per_s(f"{kind}_plain") or 0
         if rate > max(fp32_rate, plain_rate):
             return FasterType(name, flop_per_s=rate)
+
     return None
 
 
 SHORTEST_NS: Final = 20_000
+"""A shorter kernel is not worth a look."""
 FEW_BLOCKS: Final = 0.75
-"""Blocks for each multiprocessor."""
+"""A kernel has few blocks with this many for each multiprocessor, or fewer."""
 LEAST_SHARE: Final = 0.05
-"""Of the time of all kernels."""
+"""The kernels with few blocks are worth a finding from this share of all kernels' time
+on."""
 BUSY_MEMORY: Final = 0.5
-"""Of the bandwidth of the data sheet."""
+"""From this share of the bandwidth of the data sheet on, a kernel keeps the memory
+busy."""
 
 LARGER: Final = "Larger batches, or another implementation of this op, which divides its work further."
+"""The remedy for other kernels."""
 FOR_PRODUCTS: Final = (
     "Larger batches; for products with a small output split-K or stream-K."
 )
+"""The remedy for products."""
 FOR_BATCH_NORMS: Final = (
     "Larger batches; for a batch norm with few channels channels_last, or another implementation "
     "of it."
 )
+"""The remedy for batch norms."""
 
 
 @Rule(
@@ -348,61 +434,77 @@ FOR_BATCH_NORMS: Final = (
     of_kernels=True,
 )
 def few_blocks(facts: Facts) -> Iterator[Claim]:
-    """One claim about long kernels that leave a quarter of the multiprocessors or more
-    without a block. At stake is the share of their time that is as large as the share
-    without blocks, but no more than what the device needs less for the work. Raises
-    CannotTellError where the number of multiprocessors is not recorded."""
+    """Report long kernels that leave a quarter of the multiprocessors without a block.
+
+    At stake is as large a share of their time as the share of multiprocessors without a
+    block, but no more than what the device needs less for the work.
+
+    Raises:
+        CannotTellError: The number of multiprocessors is not recorded.
+    """
     kernels = facts.kernels
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
-    few = _candidates(kernels)
-    taken_ns = kernels.ns(few)
+
+    has_few = _kernels_with_few_blocks(kernels)
+    taken_ns = kernels.total_ns(has_few)
     if not taken_ns:
         return
-    ns = kernels.effective_ns[few]
-    empty_share = 1 - kernels.blocks[few] / kernels.sms[few]
+
     # No more than by the rates of the data sheet, where these are known.
-    least_ns = np.maximum(kernels.bounded.least_ns[few], 0)
+    ns = kernels.effective_ns[has_few]
+    empty_share = 1 - kernels.blocks[has_few] / kernels.sms[has_few]
+    least_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
     spared_ns = np.minimum(ns * empty_share, ns - least_ns)
     at_stake_ns = int(spared_ns.sum())
+
     yield Claim(
-        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter or more of the "
-        f"multiprocessors without a block for {of_work(facts, taken_ns)}: "
-        f"{_widest(kernels, few)}. Blocks on all multiprocessors would save at most "
-        f"{duration(at_stake_ns)}.",
+        text=f"{counted_subject(int(has_few.sum()), 'kernel', 'leave')} a quarter or more of the "
+        f"multiprocessors without a block for {share_of_work(facts, taken_ns)}: "
+        f"{_blocks_of_longest(kernels, has_few)}. Blocks on all multiprocessors would save at "
+        f"most {duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        wanted=ReducedDurations(kernels.rows[few], spared_ns.astype(np.int64)),
-        kernels=few,
-        remedy=_few_blocks_remedy(kernels, few),
+        wanted=ReducedDurations(kernels.rows[has_few], spared_ns.astype(np.int64)),
+        kernels=has_few,
+        remedy=_few_blocks_remedy(kernels, has_few),
         why_likely="The work of one block may not be divisible.",
-        is_little=taken_ns < LEAST_SHARE * kernels.ns(kernels.is_kernel),
+        is_little=taken_ns < LEAST_SHARE * kernels.total_ns(kernels.is_kernel),
     )
 
 
-def _widest(kernels: Kernels, few: Flags) -> str:
-    """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
-    if there are others."""
-    name, of_name = kernels.mainly(few, kernels.effective_ns)
-    blocks = kernels.blocks[of_name]
+def _blocks_of_longest(kernels: Kernels, has_few: Flags) -> str:
+    """Describe the blocks of the kernel name with the most time among some kernels.
+
+    The text is `64 to 128 blocks on 304 in NAME`, or `in 50 x NAME` if there are
+    others.
+    """
+    dominant = kernels.dominant_name(has_few, kernels.effective_ns)
+    blocks = kernels.blocks[dominant.has_name]
     fewest = int(blocks.min())
     most = int(blocks.max())
     blocks_text = plural(most, "block")
     if fewest != most:
         blocks_text = f"{count(fewest)} to {blocks_text}"
-    multiprocessors = count(int(kernels.sms[of_name].max()))
-    has_others = not (of_name == few).all()
-    times = f"{count(int(of_name.sum()))} x " if has_others else ""
-    return f"{blocks_text} on {multiprocessors} in {times}{name}"
+
+    multiprocessors = count(int(kernels.sms[dominant.has_name].max()))
+    has_others = not (dominant.has_name == has_few).all()
+    times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
+
+    return f"{blocks_text} on {multiprocessors} in {times}{dominant.short_name}"
 
 
-def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
-    """What helps where few blocks run: for products or batch norms if they take more
-    than half of the time, else for anything."""
-    all_ns = kernels.ns(few)
-    if 2 * kernels.ns(few & kernels.flags(_is_product)) > all_ns:
+def _few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
+    """Choose what helps where few blocks run.
+
+    It is the remedy for products or for batch norms if these take more than half of the
+    time, else the one for anything.
+    """
+    all_ns = kernels.total_ns(has_few)
+    if 2 * kernels.total_ns(has_few & kernels.flags(_is_product)) > all_ns:
         return FOR_PRODUCTS
-    if 2 * kernels.ns(few & kernels.flags(_is_batch_norm)) > all_ns:
+    if 2 * kernels.total_ns(has_few & kernels.flags(_is_batch_norm)) > all_ns:
         return FOR_BATCH_NORMS
+
     return LARGER
 
 
@@ -416,23 +518,34 @@ def _is_batch_norm(kernel: KernelName) -> bool:
     return "batch_norm" in kernel.name or "BatchNorm" in kernel.name
 
 
-def _candidates(kernels: Kernels) -> Flags:
-    """Which kernels are long, run alone and have few blocks; without those that keep
-    the memory busy (see _keeps_memory_busy). Shape [kernels]."""
+def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
+    """Tell which kernels are long, run alone and have few blocks; one flag per kernel.
+
+    Kernels that keep the memory busy are left out; see _keeps_memory_busy.
+    """
     has_blocks = kernels.blocks > 0
-    has_few = kernels.blocks <= FEW_BLOCKS * kernels.sms
+    is_below_limit = kernels.blocks <= FEW_BLOCKS * kernels.sms
     is_long = kernels.effective_ns >= SHORTEST_NS
-    few: Flags = kernels.computes & ~kernels.tried & kernels.alone
-    few &= is_long
-    few &= has_blocks & has_few
-    few &= ~_keeps_memory_busy(kernels)
-    return few
+
+    has_few: Flags = kernels.computes & ~kernels.tried & kernels.alone
+    has_few &= is_long
+    has_few &= has_blocks & is_below_limit
+    has_few &= ~_keeps_memory_busy(kernels)
+
+    return has_few
 
 
 def _keeps_memory_busy(kernels: Kernels) -> Flags:
-    """Which kernels are bound by memory and move their bytes at BUSY_MEMORY of its
-    bandwidth or more; shape [kernels]."""
-    is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
-    is_busy: Flags = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)
+    """Tell which kernels move their bytes at BUSY_MEMORY of the bandwidth or more.
+
+    They must be bound by memory: more blocks would not make them faster. One flag per
+    kernel.
+    """
+    is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "memory"))
+    is_bound_by_memory = is_bound == 1
+    memory_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
+    is_busy: Flags = is_bound_by_memory & (
+        BUSY_MEMORY * kernels.effective_ns <= memory_ns
+    )
+
     return is_busy

@@ -1,4 +1,4 @@
-"""The GPU waits for a compiler, and graph breaks divide what was compiled."""
+"""Rules about compilation: the GPU waits for it, and graph breaks divide its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -20,14 +20,20 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 
 REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
-"""A compiled function: the first number counts functions, the second one the times that
-it was compiled anew, for other inputs."""
+"""Matches the annotation of a compiled function.
+
+The first number counts functions, the second one the times that it was compiled anew,
+for other inputs.
+"""
 RESUMES: Final = lazy_pattern(r"torch_dynamo_resume_in_")
-"""Dynamo's name for the function that continues after a graph break."""
+"""Matches Dynamo's name for the function that continues after a graph break."""
 SEVERAL_REGIONS: Final = 3
-"""Compiled regions of a step; two may be two functions, such as a model and its
-loss."""
+"""From this many compiled regions of a step on, there may be graph breaks.
+
+Two may be two functions, such as a model and its loss.
+"""
 MAX_REGIONS_NAMED: Final = 3
+"""How many regions a sentence names."""
 MAX_FRAME_CHARACTERS: Final = 100
 
 
@@ -39,8 +45,10 @@ MAX_FRAME_CHARACTERS: Final = 100
     once=True,
 )
 def recompilation(facts: Facts) -> Iterator[Claim]:
-    """A claim: how long the GPU waits while torch.compile or Triton compiles, and a
-    note about graph breaks; each only where there are some."""
+    """Report how long the GPU waits while torch.compile or Triton compiles.
+
+    Graph breaks are noted too. Each is reported only where there are some.
+    """
     compiling = facts.compiler_rows
     waited_ns = facts.idle_during(compiling)
     if waited_ns:
@@ -48,13 +56,14 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
         evidence = compile_evidence.why_compiled(facts)
         yield Claim(
-            text=f"The GPU waits {of_span(facts, waited_ns)} while torch.compile or Triton "
+            text=f"The GPU waits {share_of_span(facts, waited_ns)} while torch.compile or Triton "
             f"compiles during the recording.{evidence.text}",
             at_stake_ns=waited_ns,
-            rows=facts.heaviest(compiling),
+            rows=facts.longest_waited_for(compiling),
             remedy=evidence.remedy,
             why_likely=why_likely(facts),
         )
+
     yield from graph_breaks(facts)
 
 
@@ -62,15 +71,16 @@ BREAKS_ARE_ERRORS: Final = (
     'TORCH_LOGS="graph_breaks" names each break and its cause; torch.compile(fullgraph=True) makes '
     "it an error."
 )
+"""The remedy against graph breaks."""
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Notes about graph breaks: those of the compile log, if there is one; else one
-    about several compiled regions in a step.
+    """Note graph breaks, or several compiled regions in a step.
 
-    Without a log, only the function that continues after a break proves one. Where stacks were
-    recorded and show none, several regions are functions that were compiled one by
-    one."""
+    Without a log, only the function that continues after a break proves one. Where
+    stacks were recorded and show none, several regions are functions that were compiled
+    one by one.
+    """
     trace = facts.trace
     if any(map(is_compiler, trace.names)):
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
@@ -79,29 +89,33 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
         if log is not None and log.logs:
             yield from compile_evidence.logged_breaks(facts, log)
             return
-    resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
+
+    resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
     if facts.has_stacks and not len(resumed):
         return
+
     step = _usual_step(facts)
     fewest = 2 if len(resumed) else SEVERAL_REGIONS
     if step.regions < fewest:
         return
+
     if len(resumed):
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
-        explained = (
+        explanation = (
             f": graph breaks split the program, and nothing is fused across them. {continues} "
             "continues after a break."
         )
         doubt = None
     else:
-        explained = (
+        explanation = (
             ", and nothing is fused across them. Either graph breaks split the program, or its "
             "functions are compiled one by one: the trace shows which only with Python stacks."
         )
         doubt = "Separately compiled functions look the same."
+
     yield Claim(
         text=f"A step runs {count(step.regions)} compiled regions "
-        f"({_region_names(trace, step)}){explained}",
+        f"({_region_names(trace, step)}){explanation}",
         rows=tuple(step.rows.tolist()),
         remedy=BREAKS_ARE_ERRORS,
         why_likely=doubt,
@@ -109,10 +123,11 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
 
 
 def _region_names(trace: Trace, step: CompiledRegions) -> str:
-    """The names of the first MAX_REGIONS_NAMED regions of a step, `...` for more."""
+    """List the names of the first MAX_REGIONS_NAMED regions of a step, `...` for more."""
     names = []
     for row in step.rows[:MAX_REGIONS_NAMED].tolist():
         names.append(printable(trace.name_of(row)))
+
     if step.regions > MAX_REGIONS_NAMED:
         names.append("...")
     return ", ".join(names)
@@ -122,42 +137,52 @@ class CompiledRegions(msgspec.Struct, frozen=True, eq=False):
     """The compiled regions of one step."""
 
     rows: Rows
-    """One of each function, in the order of their starts."""
+    """One region of each function, in the order of their starts."""
 
     @property
     def regions(self) -> int:
-        """How many functions they are."""
+        """Return how many functions they are."""
         return len(self.rows)
 
 
 def _usual_step(facts: Facts) -> CompiledRegions:
-    """The first step with the usual number of regions, the lower median over the steps
-    that run any. Without steps, the whole trace counts as one."""
+    """Find the first step with the usual number of compiled regions.
+
+    That is the lower median over the steps that run any. Without steps, the whole trace
+    counts as one.
+    """
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
+    rows = facts.rows_in_window(
+        trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP)
+    )
     if not len(rows):
         return CompiledRegions(rows)
-    step = np.searchsorted(facts.spans.start, trace.start[rows], side="right")
-    regions_of_step = []
-    for number in distinct(step).tolist():
-        in_step = rows[step == number]
+
+    # For each step one region of each function.
+    step_of_region = np.searchsorted(facts.steps.start, trace.start[rows], side="right")
+    regions_of_steps = []
+    for step in distinct(step_of_region).tolist():
+        in_step = rows[step_of_region == step]
         function = _function(facts, in_step)
-        first_of_function = np.unique(function, return_index=True)[1]
-        regions_of_step.append(in_step[first_of_function])
-    fewest_first = sorted(regions_of_step, key=len)
+        _, first_of_function = np.unique(function, return_index=True)
+        regions_of_steps.append(in_step[first_of_function])
+
+    fewest_first = sorted(regions_of_steps, key=len)
     middle = (len(fewest_first) - 1) // 2
     usual = fewest_first[middle]
     by_start = np.argsort(trace.start[usual], kind="stable")
+
     return CompiledRegions(usual[by_start])
 
 
 def _function(facts: Facts, regions: Rows) -> Int64s:
-    """The number of the function that each region was compiled from."""
+    """Return the number of the function from which each region was compiled."""
     trace = facts.trace
     function_of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in distinct(trace.name[regions]).tolist():
         match = REGION.match(trace.names[name])
         if match is not None:
             function_of_name[name] = int(match[1])
-    of_region: Int64s = function_of_name[trace.name[regions]]
-    return of_region
+
+    function_of_region: Int64s = function_of_name[trace.name[regions]]
+    return function_of_region

@@ -1,4 +1,4 @@
-"""What makes the trace itself misleading."""
+"""The rule recording: what makes the trace itself misleading."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
@@ -24,14 +24,16 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 
 SLOW_FIRST: Final = 1.5
-"""Times the median of the other steps."""
+"""A first step is slow if it takes this many times the median of the other steps."""
 UNLINKED: Final = 0.05
-"""Of the GPU time."""
+"""Events without a launch call are worth a note from this share of the GPU time on."""
 REPLAYS: Final = 0.05
-"""Of the span."""
+"""Waiting inside calls that launch graphs is worth a note from this share of the span
+on."""
 CAPTURED: Final = 0.5
-"""Of the steps."""
+"""The capture of graphs is worth a note from this share of the steps on."""
 MAX_STEPS_NAMED: Final = 3
+"""How many slow steps a sentence names."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     remedy: str
     rows: tuple[int, ...] = ()
-    """Evidence."""
+    """The evidence, as rows of the trace."""
 
 
 @Rule(
@@ -55,8 +57,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     },
 )
 def recording(facts: Facts) -> Iterator[Claim]:
-    """One note with a sentence or two for each thing that makes the recording
-    misleading; none where nothing does."""
+    """Note each thing that makes the recording misleading, in a sentence or two."""
     about_steps = list(_captures(facts)) or list(_few_steps(facts))
     notes = [
         *_nothing_but_launches(facts),
@@ -87,21 +88,24 @@ WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
     "and cuda-gdb hold CUPTI); allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
     "--cap-add=SYS_ADMIN)."
 )
-"""Likewise, where Nsight Systems recorded them."""
+"""The same remedy, where Nsight Systems recorded them."""
 WITHOUT_COUNTERS: Final = (
     "Record without profiler_metrics: where torch.profiler records ranges of counters, it records "
     "no kernels."
 )
-"""Likewise, where ranges of counters were recorded."""
+"""The same remedy, where ranges of counters were recorded."""
 
 
 def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
-    """A note where launch calls were recorded and no GPU event at all. Only of a file
-    that is complete: else the events may be in what is missing."""
+    """Note that launch calls were recorded and no GPU event at all.
+
+    Only of a file that is complete: otherwise the events may be in what is missing.
+    """
     trace = facts.trace
     launches = launch_calls(facts)
     if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
         return
+
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     received = "only ranges of counters" if has_counters else "nothing"
     text = (
@@ -118,12 +122,14 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
         remedy = WITHOUT_GPU_EVENTS_OF_NSYS
     else:
         remedy = WITHOUT_GPU_EVENTS
-    yield Note(text=text, remedy=remedy, rows=the_most(launches, trace.dur[launches]))
+
+    yield Note(
+        text=text, remedy=remedy, rows=heaviest_rows(launches, trace.dur[launches])
+    )
 
 
 def _recorded_launches(trace: Trace, launches: Rows) -> str:
-    """`12 launch calls (mostly cudaLaunchKernel) were`: how many calls there are, and
-    their most frequent name."""
+    """Describe launch calls: `12 launch calls (mostly cudaLaunchKernel) were`."""
     names = Counter(trace.name_of(row) for row in launches.tolist())
     most_frequent, _ = names.most_common(1)[0]
     mostly = "mostly " if len(names) > 1 else ""
@@ -133,7 +139,7 @@ def _recorded_launches(trace: Trace, launches: Rows) -> str:
 
 
 def _stacks(facts: Facts) -> Iterator[Note]:
-    """A note where Python stacks were recorded and the GPU waited for the CPU."""
+    """Note that Python stacks were recorded while the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
             text="CPU times include the profiler's own work, because Python stacks were recorded. "
@@ -144,27 +150,31 @@ def _stacks(facts: Facts) -> Iterator[Note]:
 
 
 def _graphs(facts: Facts) -> Iterator[Note]:
-    """A note where the GPU waits REPLAYS of the span or more inside the calls that
-    launch graphs."""
+    """Note that the GPU waits inside the calls that launch graphs.
+
+    That must be REPLAYS of the span or more.
+    """
     trace = facts.trace
     launch = facts.idle.launch
-    waited_ns = facts.idle.ns("launch_call")
+    waited_ns = facts.idle.ns_of_reasons("launch_call")
     is_replay = (launch >= 0) & graph_calls(trace)[launch] & (waited_ns > 0)
-    all_ns = int(waited_ns[is_replay].sum())
-    if not all_ns or all_ns < REPLAYS * facts.span_ns:
+    replay_ns = int(waited_ns[is_replay].sum())
+    if not replay_ns or replay_ns < REPLAYS * facts.span_ns:
         return
+
     replays = launch[is_replay]
     name = printable(trace.name_of(int(replays[0])))
+
     yield Note(
-        text=f"The GPU waits {of_span(facts, all_ns)} inside {name}, which recording the nodes of "
-        "a graph makes slower.",
+        text=f"The GPU waits {share_of_span(facts, replay_ns)} inside {name}, which recording the "
+        "nodes of a graph makes slower.",
         remedy="Time the step without the profiler to see how much of this stays.",
-        rows=the_most(replays, waited_ns[is_replay]),
+        rows=heaviest_rows(replays, waited_ns[is_replay]),
     )
 
 
 def _unlinked(facts: Facts) -> Iterator[Note]:
-    """GPU events without a launch call beside others that have one."""
+    """Note GPU events without a launch call beside others that have one."""
     trace = facts.trace
     rows = facts.gpu_rows
     unlinked = rows[trace.launch[rows] < 0]
@@ -172,81 +182,101 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
     all_ns = int(trace.dur[rows].sum())
     if not facts.has_launches or not all_ns or unlinked_ns < UNLINKED * all_ns:
         return
+
     yield Note(
         text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
         f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: they came before it "
         "began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, "
         "so that no earlier work runs into them.",
-        rows=the_most(unlinked, trace.dur[unlinked]),
+        rows=heaviest_rows(unlinked, trace.dur[unlinked]),
     )
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
-    """A note where the first step takes SLOW_FIRST times the median of the others or
-    more. It names all steps that take as long, if the first one is not the longest."""
-    times = facts.step_intervals
-    step = first_step(facts.spans, times)
-    if times is None or step is None or not step.others_ns:
+    """Note that the first step takes much longer than the others.
+
+    That is SLOW_FIRST times the median of the others or more. If the first step is not
+    the longest, the note names all steps that take as long.
+    """
+    intervals = facts.step_intervals
+    step = first_step(facts.steps, intervals)
+    if intervals is None or step is None or not step.others_ns:
         return
+
     least_ns = SLOW_FIRST * step.others_ns
     if step.first_ns < least_ns:
         return
-    lengths = times.end - times.start
+
+    lengths = intervals.end - intervals.start
     slow = np.flatnonzero(lengths >= least_ns)
-    slow = slow[np.argsort(-lengths[slow], kind="stable")]
+    slow = slow[np.argsort(-lengths[slow], kind="stable")]  # the longest first
     if slow[0] != 0:
-        yield _slow_steps(facts, times.length, lengths, slow, step.others_ns)
+        yield _slow_steps(facts, intervals.length, lengths, slow, step.others_ns)
         return
+
     times_as_long = quantity(step.first_ns / step.others_ns, digits=2)
     usual = duration(round(step.others_ns))
+
     yield Note(
-        text=f"The first {times.length.step} takes {duration(step.first_ns)}, "
+        text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
         f"({usual}){_later_ones(facts, lengths, slow[1:])}.",
         remedy="Look at the later steps (--step), or warm up for longer before recording.",
-        rows=tuple(facts.spans.rows[slow[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(facts.steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
 def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
-    """What is added about later steps that take long as well: their number, and the
-    longest one. `later` are their places, the longest first; blank for none."""
+    """Say how many later steps take long as well, and how long the longest takes.
+
+    Args:
+        lengths: The length of each step, in ns.
+        later: The indices of the later steps, the longest first; "" is returned for
+            none.
+    """
     if not len(later):
         return ""
+
     takes = "takes" if len(later) == 1 else "take"
     longest = int(later[0])
     return (
         f"; {plural(len(later), 'later one')} {takes} at least {SLOW_FIRST} times that median, at "
-        f"most {duration(int(lengths[longest]))} ({printable(facts.spans.names[longest])})"
+        f"most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
     )
 
 
 def _slow_steps(
     facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
-    """The note about several slow steps, of which the first one is not the longest.
-    `slow` are their places, the longest first; `lengths` are the ns of all steps."""
-    spans = facts.spans
+    """Make the note about slow steps, the first of which is not the longest.
+
+    Args:
+        length: Which length of steps it is.
+        lengths: The length of each step, in ns.
+        slow: The indices of the slow steps, the longest first.
+        usual_ns: The median length.
+    """
+    steps = facts.steps
     named = []
-    for place in slow[:MAX_STEPS_NAMED].tolist():
-        first = ", the first one," if place == 0 else ""
-        takes = duration(int(lengths[place]))
-        named.append(f"{printable(spans.names[place])}{first} {takes}")
-    more = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
+    for index in slow[:MAX_STEPS_NAMED].tolist():
+        first = ", the first one," if index == 0 else ""
+        takes = duration(int(lengths[index]))
+        named.append(f"{printable(steps.names[index])}{first} {takes}")
+
+    dots = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
     return Note(
-        text=f"{count(len(slow))} of {plural(len(spans), 'step')} ({length}) take at least "
+        text=f"{count(len(slow))} of {plural(len(steps), 'step')} ({length}) take at least "
         f"{SLOW_FIRST} times the median of those after the first one ({duration(round(usual_ns))}): "
-        f"{', '.join(named)}{more}.",
+        f"{', '.join(named)}{dots}.",
         remedy="Compare the steps (fusetui steps), and look at an ordinary one (--step).",
-        rows=tuple(spans.rows[slow[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
 def _captures(facts: Facts) -> Iterator[Note]:
-    """A note where graphs are captured for CAPTURED of the time of the steps or
-    more."""
-    steps = facts.spans
+    """Note that graphs are captured for CAPTURED of the time of the steps or more."""
+    steps = facts.steps
     captured = captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
@@ -262,18 +292,23 @@ def _captures(facts: Facts) -> Iterator[Note]:
 
 
 def _few_steps(facts: Facts) -> Iterator[Note]:
-    """A note where fewer than FEWEST steps were recorded. Only of a whole trace: a step
-    that was asked for is no recording of its own. Steps that are neither the profiler's
-    nor iterations, such as those of a server, are as many as there were."""
-    steps = facts.spans
+    """Note that fewer than FEWEST steps were recorded.
+
+    Only of a whole trace: a step that was asked for is no recording of its own. Steps
+    that are neither the profiler's nor iterations, such as those of a server, are as
+    many as there were.
+    """
+    steps = facts.steps
     has_schedule = steps.by == PROFILED
     if facts.window is not None or not 0 < len(steps) < FEWEST:
         return
     if not has_schedule and not steps.are_iterations:
         return
+
     remedy = f"Record {FEWEST} steps or more."
     if has_schedule:
         remedy = f"Give the profiler a schedule with active={FEWEST} or more."
+
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
         "others may take longer or shorter.",

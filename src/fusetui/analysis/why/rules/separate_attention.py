@@ -1,4 +1,4 @@
-"""Attention that writes its scores to memory."""
+"""The rule unfused-attention: attention that writes its scores to memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, most_module, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Rows, distinct
@@ -27,8 +27,9 @@ PRODUCTS: Final = frozenset(
 )
 """Ops of the two products of an attention."""
 _BETWEEN_PRODUCTS: Final = ("elementwise", "copy", "fill", "softmax")
+"""What kernels do that may lie between the two products."""
 MAX_KERNELS_TO_PRODUCT: Final = 6
-"""Kernels between a product and the softmax."""
+"""How many kernels may lie between a product and the softmax."""
 
 
 @Rule(
@@ -40,30 +41,34 @@ MAX_KERNELS_TO_PRODUCT: Final = 6
     of_kernels=True,
 )
 def unfused_attention(facts: Facts) -> Iterator[Claim]:
-    """One claim about attention that runs as separate kernels; at stake is the time of
-    the kernels between the two products."""
+    """Report attention that runs as separate kernels.
+
+    At stake is the time of the kernels between the two products.
+    """
     kernels = facts.kernels
     attention = separate_attention(kernels)
     if attention is None:
         return
+
     softmaxes = attention.softmaxes
-    at_stake_ns = kernels.ns(attention.between)
+    at_stake_ns = kernels.total_ns(attention.between)
+
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
         f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
-        f"{of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
+        f"{share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.without(attention.between),
-        rows=the_most(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
+        wanted=kernels.removal_of(attention.between),
+        rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
         kernels=np.isin(np.arange(len(kernels.rows)), attention.between),
     )
 
 
 class SeparateAttention(msgspec.Struct, frozen=True, eq=False):
-    """Kernels by their places in Kernels."""
+    """Attention that runs as separate kernels; indices into Kernels."""
 
     between: Rows
-    """All between the two products of an attention; sorted by stream and start."""
+    """All kernels between the two products of an attention, by stream and start."""
     softmaxes: Rows
     """Those among them that are a softmax: one for each attention."""
 
@@ -85,29 +90,36 @@ def _may_lie_between(kernel: KernelName) -> bool:
 
 
 def separate_attention(kernels: Kernels) -> SeparateAttention | None:
-    """Every softmax between two products of one module and stream; None if there is
-    none."""
+    """Find every softmax between two products of one module and stream.
+
+    Returns:
+        None if there is none.
+    """
     is_softmax = kernels.flags(_is_forward_softmax)
     if not is_softmax.any():
         return None
-    order = kernels.in_order
-    # One with an unknown name counts as what its op does.
-    is_product = kernels.under(PRODUCTS) & ~kernels.flags(_is_no_product)
+
+    # A kernel with an unknown name counts as what its op does.
+    order = kernels.stream_order
+    is_product = kernels.launched_by_ops(PRODUCTS) & ~kernels.flags(_is_no_product)
     around = _Surroundings(
         is_product=is_product[order],
         may_lie_between=kernels.flags(_may_lie_between)[order],
         stream=kernels.stream[order],
         module=kernels.module[order],
     )
+
     between: list[int] = []
     softmaxes: list[int] = []
-    for place in np.flatnonzero(is_softmax[order]).tolist():
-        products = around.products_of(place)
+    for softmax in np.flatnonzero(is_softmax[order]).tolist():
+        products = around.products_of(softmax)
         if products is not None:
             between += range(products.first + 1, products.last)
-            softmaxes.append(place)
+            softmaxes.append(softmax)
+
     if not softmaxes:
         return None
+
     return SeparateAttention(
         between=order[distinct(np.array(between, dtype=np.intp))],
         softmaxes=order[np.array(softmaxes, dtype=np.intp)],
@@ -115,15 +127,14 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
 
 
 class _Products(NamedTuple):
-    """The places of the two products of an attention."""
+    """The two products of an attention, as indices in stream order."""
 
     first: int
     last: int
 
 
 class _Surroundings(NamedTuple):
-    """What tells which kernels are of one attention; arrays of shape [kernels], in the
-    order of Kernels.in_order."""
+    """What tells which kernels are of one attention; shape [kernels], in stream order."""
 
     is_product: Flags
     may_lie_between: Flags
@@ -131,27 +142,44 @@ class _Surroundings(NamedTuple):
     module: Rows
 
     def products_of(self, softmax: int) -> _Products | None:
-        """The products around a softmax (a place), of its module and on one stream;
-        None if it has none."""
+        """Find the products around a softmax, of its module and on one stream.
+
+        Args:
+            softmax: The index of the softmax in stream order.
+
+        Returns:
+            None if it has none.
+        """
         first = self._next_product(softmax, step=-1)
         last = self._next_product(softmax, step=1)
         if first < 0 or last < 0 or self.stream[first] != self.stream[last]:
             return None
+
         module = self.module[softmax]
         if self.module[first] != module or self.module[last] != module:
             return None
         return _Products(first=first, last=last)
 
     def _next_product(self, softmax: int, step: int) -> int:
-        """The place of the product before (`step` -1) or after (1) a softmax, if there
-        are no more than MAX_KERNELS_TO_PRODUCT kernels between them, and only simple
-        ones; else -1."""
+        """Find the product before or after a softmax.
+
+        At most MAX_KERNELS_TO_PRODUCT kernels may lie between them, and only simple
+        ones.
+
+        Args:
+            softmax: The index of the softmax in stream order.
+            step: -1 for the product before, 1 for the one after.
+
+        Returns:
+            Its index in stream order, -1 for none.
+        """
         for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
-            place = softmax + step * distance
-            if not 0 <= place < len(self.is_product):
+            index = softmax + step * distance
+            if not 0 <= index < len(self.is_product):
                 return -1
-            if self.is_product[place]:
-                return place
-            if not self.may_lie_between[place]:
+            if self.is_product[index]:
+                return index
+            if not self.may_lie_between[index]:
                 return -1
+
         return -1

@@ -1,5 +1,4 @@
-"""A kernel that no library or compiler is known for, and that takes most of the
-time."""
+"""The rule unrecognized-kernel: one kernel of no known library takes most of the time."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
@@ -23,11 +22,13 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
 
 MIN_SHARE = 0.5
-"""Of the effective time of all kernels. From half of it on, no other kernel matters
-more, and all others together matter no more; below it, kernels that are known limit the
-time."""
+"""A kernel with a smaller share of the effective time of all kernels is no finding.
+
+From half of it on, no other kernel matters more, and all others together matter no
+more. Below it, kernels that are known limit the time.
+"""
 MIN_NS = 1_000_000
-"""Of such a kernel in all; less is no work to look at by itself."""
+"""A kernel that takes less in all is not worth a look by itself."""
 
 OF_LIBRARY = lazy_pattern(
     r"at::|c10::|cub::|thrust::|cutlass|cute::|cudnn|cublas|cufft|curand|cusparse|nccl|flash"
@@ -35,13 +36,17 @@ OF_LIBRARY = lazy_pattern(
     r"|(?:volta|turing|ampere|hopper|blackwell|sm\d{2})_|oneapi|dnnl|\bMem(?:cpy|set)\b",
     re.IGNORECASE,
 )
-"""Words of libraries and compilers, whose kernels have names beyond those that are
-decoded."""
+"""Matches words of libraries and compilers.
+
+Their kernels have names beyond those that are decoded.
+"""
 IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w{0,99}")
 MAX_NAME_CHARACTERS = 100
 MIN_THREADS_OF_BLOCK = 64
-"""In a block. With smaller blocks, a limit on blocks that no trace has decides the
-occupancy."""
+"""With fewer threads in a block, the occupancy is not known.
+
+A limit on blocks that no trace has decides it then.
+"""
 
 
 @Rule(
@@ -52,27 +57,34 @@ occupancy."""
     of_kernels=True,
 )
 def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
-    """A note about the kernel that takes most of the time, if it is none of a library
-    and takes MIN_SHARE of the time of all kernels, and MIN_NS."""
+    """Note the kernel that takes most of the time, if it is none of a library.
+
+    It must take MIN_SHARE of the time of all kernels, and MIN_NS.
+    """
     kernels = facts.kernels
     if not kernels.computes.any():
         return
-    number = _longest_name(kernels)
-    name = facts.trace.names[number]
+
+    name_index = _longest_name(kernels)
+    name = facts.trace.names[name_index]
     if _is_of_library(name):
         return
-    longest = kernels.computes & (facts.trace.name[kernels.rows] == number)
-    taken_ns = kernels.ns(longest)
-    all_ns = kernels.ns(kernels.is_kernel)
+
+    has_name = facts.trace.name[kernels.rows] == name_index
+    longest = kernels.computes & has_name
+    taken_ns = kernels.total_ns(longest)
+    all_ns = kernels.total_ns(kernels.is_kernel)
     if taken_ns < max(MIN_NS, MIN_SHARE * all_ns):
         return
+
     launches = int(longest.sum())
     is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
+
     yield Claim(
-        text=f"{_called(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
-        f"{of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
+        text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
+        f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
         f"{duration(taken_ns // launches)}. It is probably written by hand: fusetui does not "
-        f"recognize its name.{_launched(facts, longest)} "
+        f"recognize its name.{_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
         remedy=_remedy(name),
@@ -89,7 +101,7 @@ UNKNOWN_WORK: Final = (
 
 
 def _longest_name(kernels: Kernels) -> int:
-    """The number of the name whose kernels, of those that compute, take longest."""
+    """Return the index of the name whose kernels, of those that compute, take longest."""
     computes = kernels.computes
     names = kernels.trace.name[kernels.rows[computes]]
     ns_of_name = np.bincount(names, kernels.effective_ns[computes])
@@ -102,18 +114,21 @@ def _is_of_library(name: str) -> bool:
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
 
-def _called(name: str) -> str:
-    """The identifier that the name begins with, else the beginning of the name."""
+def _displayed_name(name: str) -> str:
+    """Return the identifier with which a name begins, else the beginning of the name."""
     identifier = IDENTIFIER.match(name)
     return identifier[0] if identifier else printable(name[:MAX_NAME_CHARACTERS])
 
 
 def _remedy(name: str) -> str:
-    """What to do about a kernel of this name, with the options of the profilers that
-    show what limits it."""
+    """Say what to do about a kernel of this name.
+
+    The text has the options of the profilers that show what limits it.
+    """
     identifier = IDENTIFIER.match(name)
-    which = f" --kernel-name {identifier[0]}" if identifier else ""
-    ncu = f"nvidia:; ncu --set full{which} --launch-count 1 shows what limits it"
+    option = f" --kernel-name {identifier[0]}" if identifier else ""
+    ncu = f"nvidia:; ncu --set full{option} --launch-count 1 shows what limits it"
+
     return (
         "Compare its time with that of a library for the same work, such as torch.matmul for a "
         "product; record_shapes=True and an op around it (torch.library) record its shapes"
@@ -121,48 +136,68 @@ def _remedy(name: str) -> str:
     )
 
 
-def _launched(facts: Facts, which: Flags) -> str:
-    """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`;
-    "" where that was not recorded."""
+def _longest_launch(facts: Facts, mask: Flags) -> str:
+    """Describe the blocks and the occupancy of the longest launch, in a sentence.
+
+    It is ` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors
+    ...`, and "" where that was not recorded.
+
+    Args:
+        mask: True for the kernels of which the longest counts.
+    """
     kernels = facts.kernels
-    row = kernels.heaviest(which)[0]
-    place = int(np.searchsorted(kernels.rows, row))
+    row = kernels.longest_rows(mask)[0]
+    index = int(np.searchsorted(kernels.rows, row))
     launch = launch_of(kernels.jobs, row)
-    blocks = int(kernels.blocks[place])
+    blocks = int(kernels.blocks[index])
     threads = threads_of(launch)
     if not blocks or not threads:
         return ""
+
     text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    multiprocessors = int(kernels.sms[place])
+    multiprocessors = int(kernels.sms[index])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
+
     pid = facts.trace.track_of(row).pid
     properties = device_properties(facts.trace).get(pid, {})
     occupancy = occupancy_of(launch, properties)
     if occupancy is not None:
         text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
+
     return f"{text}."
 
 
 def threads_of(launch: Mapping[str, Any]) -> int:
-    """The threads of a block, by the launch configuration of a kernel; 0 if they are
-    not known."""
+    """Return the threads of a block, 0 if they are not known.
+
+    Args:
+        launch: The launch configuration of the kernel.
+    """
     block = launch.get("block")
     if not isinstance(block, list):
         return 0
     if not all(type(side) is int and side > 0 for side in block):
         return 0
+
     return math.prod(block)
 
 
 def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | None:
-    """The share of the threads of a multiprocessor that can be resident at once, by
-    threads, registers and shared memory of a block; None where the trace does not have
-    what it takes."""
+    """Return the share of the threads of a multiprocessor that can be resident at once.
+
+    Threads, registers and shared memory of a block limit it. None where the trace does
+    not have what it takes.
+
+    Args:
+        launch: The launch configuration of the kernel.
+        properties: Those of the device.
+    """
     resident = resident_blocks(launch, properties)
     most_threads = properties.get("maxThreadsPerMultiprocessor")
     if resident is None or type(most_threads) is not int or most_threads <= 0:
         return None
     if threads_of(launch) < MIN_THREADS_OF_BLOCK:
         return None
+
     return min(1.0, resident * threads_of(launch) / most_threads)

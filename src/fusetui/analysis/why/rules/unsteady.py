@@ -1,4 +1,4 @@
-"""The same kernel at the same place of each step takes longer in some of them."""
+"""The rule unsteady: the same kernel takes longer in some steps than in others."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
 VARIES: Final = 1.3
-"""p90 / p10."""
+"""A kernel varies from step to step from this ratio of p90 to p10 on."""
 MIN_STEPS: Final = 5
+"""Kernels are compared over at least this many steps."""
 SHORTEST_NS: Final = 10_000
-"""The p10 of a kernel."""
+"""A kernel with a smaller p10 is not worth a look."""
 _KINDS: Final = ("matmul", "conv", "elementwise")
-"""Work that shapes alone determine: not attention, whose lengths may vary within its
-tensors."""
+"""The kinds of work that shapes alone determine.
+
+Attention is none of them: its lengths may vary within its tensors.
+"""
 
 
 @Rule(
@@ -34,27 +37,32 @@ tensors."""
     of_kernels=True,
 )
 def unsteady(facts: Facts) -> Iterator[Claim]:
-    """One claim about the kernels that vary by VARIES or more from step to step, for
-    the same work at the same place of each step. At stake is what they took longer than
-    their median, added up over the steps."""
-    if len(facts.spans) < MIN_STEPS:
+    """Report kernels that vary by VARIES or more from step to step.
+
+    They do the same work at the same position of each step. At stake is what they took
+    longer than their median, added up over the steps.
+    """
+    if len(facts.steps) < MIN_STEPS:
         return
+
     kernels = facts.kernels
     groups = _same_work(facts)
     variation = _variation(kernels, groups)
     at_stake_ns = int(variation.slower_ns.sum())
     if not at_stake_ns:
         return
+
     is_slower = variation.slower_ns > 0
     slower_rows = kernels.rows[groups.kernels[is_slower]]
     vary = "varies" if variation.groups == 1 else "vary"
+
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of "
         f"{VARIES} (p90 / p10). What took longer than the median adds up to "
-        f"{of_work(facts, at_stake_ns)}.",
+        f"{share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        rows=the_most(slower_rows, variation.slower_ns[is_slower]),
+        rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
         why_likely="Data may decide how long a kernel takes.",
     )
 
@@ -63,69 +71,79 @@ class _Variation(NamedTuple):
     """How groups of the same work vary."""
 
     groups: int
-    """How many vary by VARIES or more."""
+    """How many groups vary by VARIES or more."""
     slower_ns: Int64s
-    """How much longer each kernel of these took than the median of its group; 0 for
-    others. Shape of SameWork.kernels."""
+    """How much longer each kernel of these took than the median of its group.
+
+    It is 0 for kernels of other groups. Shape of SameWork.kernels.
+    """
 
 
 def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
-    """How these groups vary."""
+    """Measure how groups of the same work vary."""
     ns = kernels.effective_ns[groups.kernels]
     first = np.cumsum(groups.counts) - groups.counts
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
     p50 = percentiles_of_runs(ns, first, groups.counts, 50)
     p90 = percentiles_of_runs(ns, first, groups.counts, 90)
+
     varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
     median_ns = np.repeat(p50, groups.counts)
     slower_ns = np.maximum(ns - median_ns, 0)
     slower_ns[~np.repeat(varies, groups.counts)] = 0
+
     return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 
 class SameWork(msgspec.Struct, frozen=True, eq=False):
-    """Groups of launches of the same work at the same place of their steps."""
+    """Groups of launches of the same work at the same position of their steps."""
 
     kernels: Rows
-    """Places in Kernels: one group after the other, sorted by their time in each."""
+    """Indices into Kernels: one group after the other, the shortest kernel of each
+    first."""
     counts: Int64s
     """The size of each group."""
 
 
 def _same_work(facts: Facts) -> SameWork:
-    """The n-th launch of a job in a step is the same work as the n-th in the other steps:
-    groups of such launches, of MIN_STEPS or more."""
+    """Group the launches of the same work, where a group has MIN_STEPS or more.
+
+    The n-th launch of a job in a step is the same work as the n-th in other steps.
+    """
     kernels = facts.kernels
     step = _launching_step(facts)
     is_compared = (step >= 0) & _has_fixed_work(kernels)
     is_compared &= kernels.alone & ~kernels.communicates
-    places = np.flatnonzero(is_compared)
-    job = kernels.job_numbers[places]
-    # how many of its job its step launched before it
-    by_start = np.argsort(kernels.start[places], kind="stable")
-    job_in_step = distinct_rows((job, step[places]))[1]
-    nth_in_step = np.empty(len(places), dtype=np.int64)
+    compared = np.flatnonzero(is_compared)
+    job = kernels.job_indices[compared]
+
+    # For each kernel how many of its job its step launched before it.
+    by_start = np.argsort(kernels.start[compared], kind="stable")
+    _, job_in_step = distinct_rows((job, step[compared]))
+    nth_in_step = np.empty(len(compared), dtype=np.int64)
     nth_in_step[by_start] = ordinals(job_in_step[by_start])
 
-    group = distinct_rows((job, nth_in_step))[1]
+    _, group = distinct_rows((job, nth_in_step))
     counts = np.bincount(group)
     is_large = counts >= MIN_STEPS
-    by_group = np.lexsort((kernels.effective_ns[places], group))
+    by_group = np.lexsort((kernels.effective_ns[compared], group))
     in_large_groups = by_group[is_large[group[by_group]]]
+
     return SameWork(
-        kernels=places[in_large_groups], counts=counts[is_large].astype(np.int64)
+        kernels=compared[in_large_groups], counts=counts[is_large].astype(np.int64)
     )
 
 
 def _launching_step(facts: Facts) -> Rows:
-    """The number of the step that launched each kernel, -1 for none; shape [kernels]."""
+    """Return the index of the step that launched each kernel, -1 for none."""
     trace = facts.trace
     launch = trace.launch[facts.kernels.rows]
-    step_of_launch = facts.spans.at(trace.start[launch])
+    step_of_launch = facts.steps.at(trace.start[launch])
     return np.where(launch >= 0, step_of_launch, -1)
 
 
 def _has_fixed_work(kernels: Kernels) -> Flags:
-    """Which kernels do work that shapes alone determine; shape [kernels]."""
-    is_fixed: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
+    """Tell which kernels do work that shapes alone determine; one flag per kernel."""
+    is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in _KINDS))
+    is_fixed: Flags = is_kind == 1
     return is_fixed

@@ -1,4 +1,4 @@
-"""The GPU waits for the data loader, or while memory is allocated and freed."""
+"""Rules about the GPU waiting for the data loader, or for memory to be allocated."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fusetui.analysis.questions.loaders import (
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import RemovedCalls
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration
@@ -30,7 +30,7 @@ from fusetui.trace.model.intervals import common, union
 ITSELF: Final = lazy_pattern(
     rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py"
 )
-"""Frames and ops of the loader itself: naming them would not help."""
+"""Matches frames and ops of the loader itself: naming them would not help."""
 
 MORE_WORKERS: Final = (
     "Prepare more batches ahead with more workers (num_workers), a larger prefetch_factor and "
@@ -45,9 +45,9 @@ FEWER_BATCHES: Final = (
 """The remedy where the calls return as soon as they can."""
 
 MIN_CALLS: Final = 3
-"""For batches; fewer do not show how long a call takes whose batch is ready."""
+"""Fewer calls for batches do not show how long a call takes whose batch is ready."""
 MOST_OF_IT: Final = 0.5
-"""Of the time; a frame with at least this share is named."""
+"""A frame is named if it has at least this share of the time."""
 
 
 @Rule(
@@ -56,24 +56,27 @@ MOST_OF_IT: Final = 0.5
     "batches ahead; move heavy transforms to the GPU.",
 )
 def data_loading(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU is idle while a thread that launches waits for the
-    data loader. The remedy depends on whether its batches come from workers, and were
-    ready."""
+    """Report how long the GPU is idle while a thread waits for the data loader.
+
+    The remedy depends on whether the batches come from workers, and were ready.
+    """
     rows = loader_rows(facts.trace)
     waited_ns = facts.idle_during(rows)
     if not waited_ns:
         return
+
     has_workers = fetches_from_workers(facts)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    while_ = f"for the data loader{_mostly(facts, rows, waited_ns)}."
+    reason = f"for the data loader{_mostly(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
-        while_ = "to take over batches that the data loader's workers have ready."
+        reason = "to take over batches that the data loader's workers have ready."
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, waited_ns)} {while_}",
+        text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
         at_stake_ns=waited_ns,
-        rows=facts.heaviest(rows),
+        rows=facts.longest_waited_for(rows),
         remedy=remedy,
         wanted=None if were_ready else "loader",
         why_likely=why_likely(facts),
@@ -81,57 +84,79 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
 
 def fetches_from_workers(facts: Facts) -> bool:
-    """Whether a data loader of the trace has its batches from other processes."""
+    """Whether a data loader of the trace gets its batches from other processes."""
     trace = facts.trace
-    names = distinct(trace.name[loader_rows(trace)]).tolist()
-    return any(WORKERS.search(trace.names[number]) for number in names)
+    name_indices = distinct(trace.name[loader_rows(trace)]).tolist()
+    return any(WORKERS.search(trace.names[index]) for index in name_indices)
 
 
 def batches_were_ready(facts: Facts) -> bool:
-    """Whether MIN_CALLS or more calls for batches of workers mostly do what the
-    shortest of them does: taking over a batch that is ready (docs/whatif.md, data
-    loaders with workers)."""
+    """Whether calls for batches of workers mostly take over a batch that is ready.
+
+    The shortest call tells how long that takes; at least MIN_CALLS calls are needed.
+    See docs/whatif.md, data loaders with workers.
+    """
     trace = facts.trace
-    calls = facts.inside(worker_rows(trace))
+    calls = facts.rows_in_window(worker_rows(trace))
     if len(calls) < MIN_CALLS:
         return False
+
     waited_ns = waits_for_batches(trace, calls)
     lasted_ns = trace.end[calls] - trace.start[calls]
     return bool(waited_ns.sum() < MOST_OF_IT * lasted_ns.sum())
 
 
 def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
-    """`, 3 ms of it in FRAME`: the frame, else the op, that the loader runs for
-    MOST_OF_IT of the time that the GPU waited (`waited_ns`); "" if none does, or only
-    frames of the loader itself."""
+    """Name the frame, else the op, in which the loader spends most of the waiting time.
+
+    The text is `, 3 ms of it in FRAME`. It is "" if none has MOST_OF_IT of the time, or
+    only frames of the loader itself do.
+
+    Args:
+        loading: The slices in which a batch is loaded, as rows of the trace.
+        waited_ns: How long the GPU waited for the loader.
+    """
     least_ns = MOST_OF_IT * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
         with_time = longest_first[: np.count_nonzero(ns_of_name)]
-        for number in with_time.tolist():
-            name = facts.trace.names[number]
-            ns = int(ns_of_name[number])
+
+        for name_index in with_time.tolist():
+            name = facts.trace.names[name_index]
+            ns = int(ns_of_name[name_index])
             if ns >= least_ns and not ITSELF.search(name):
                 return f", {duration(ns)} of it in {frame_text(name)}"
+
     return ""
 
 
 def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
-    """For how long a device was idle while a thread loaded a batch, by the name of its
-    innermost slice of this kind (ns, shape [names]). `loading`: the slices in which a
-    batch is loaded."""
+    """Measure by name how long a device was idle while a thread loaded a batch.
+
+    The time counts for the innermost slice of one kind.
+
+    Args:
+        loading: The slices in which a batch is loaded, as rows of the trace.
+        kind: The kind of the slices whose names count.
+
+    Returns:
+        ns for each name of the trace.
+    """
     trace = facts.trace
     idle = facts.idle
+
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for threads, _, on_line in facts.launched():
+    for threads, _, on_line in facts.gaps_by_thread_line():
         gaps = union(on_line(idle.begin), on_line(idle.end))
-        start, end = threads.bounds(threads.own(loading))
+        start, end = threads.bounds(threads.own_rows(loading))
         waiting = common(gaps, union(start, end))
+
         slices = threads.slices(kind).touching(waiting.start, waiting.end)
-        innermost = slices.parts()
+        innermost = slices.innermost_parts()
         waited_ns = waiting.within(innermost.start, innermost.end)
         np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
+
     return ns_of_name
 
 
@@ -151,13 +176,16 @@ GROWING: Final = (
 MAY_STILL_GROW: Final = (
     "The allocator may still be filling its pool: the trace has no steps."
 )
+"""Why a finding about growing memory is only likely without steps."""
 
 FREES: Final = lazy_pattern(r"Free")
 GIVES_BACK: Final = lazy_pattern(r"Free|Release|Unmap|Unregister")
+"""Matches calls that give memory back."""
 OFTEN_STEPS: Final = 0.5
-"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
+"""Calls of a name recur only if they are in this share of the steps after the first
+one."""
 MIN_STEPS: Final = 2
-"""Of the steps after the first one: likewise."""
+"""They must also be in this many of these steps."""
 
 
 @Rule(
@@ -168,24 +196,29 @@ MIN_STEPS: Final = 2
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU waits while memory is allocated or freed again and
-    again, which is at stake. Allocations at the start of the program do not count."""
+    """Report how long the GPU waits while memory is allocated or freed again and again.
+
+    Allocations at the start of the program do not count.
+    """
     trace = facts.trace
     calls = _recurring_allocations(facts)
-    under_calls_ns = facts.host_under(facts.while_launching(calls))
+    cover_of_calls = facts.cover_on_launching_threads(calls)
+    under_calls_ns = facts.host_ns_during(cover_of_calls)
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
+
     waited_ns = facts.waited_for(calls)
-    heaviest = the_most(calls, waited_ns)
+    heaviest = heaviest_rows(calls, waited_ns)
     has_name = trace.name[calls] == trace.name[heaviest[0]]
-    number = int(np.count_nonzero(has_name & (waited_ns > 0)))
+    call_count = int(np.count_nonzero(has_name & (waited_ns > 0)))
     name = printable(trace.name_of(heaviest[0]))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
-    has_steps = len(facts.spans) > 1
+    has_steps = len(facts.steps) > 1
+
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake_ns)} while memory is allocated or freed, "
-        f"mostly in {count(number)} x {name}.",
+        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or "
+        f"freed, mostly in {count(call_count)} x {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,
@@ -195,34 +228,53 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
 
 def _recurring_allocations(facts: Facts) -> Rows:
-    """The calls that allocate or free memory again and again, in the window; without
-    those that are part of the start of the program."""
-    calls = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC))
-    calls = calls[recurring(facts.trace, facts.spans, calls)]
+    """Return the calls in the window that allocate or free memory again and again.
+
+    Those that are part of the start of the program are left out.
+    """
+    is_allocation = facts.accounts.kinds == ThreadActivity.ALLOC
+    calls = facts.rows_in_window(np.flatnonzero(is_allocation))
+    calls = calls[recurring(facts.trace, facts.steps, calls)]
+
     return _in_many_steps(facts, calls)
 
 
 def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
-    """The calls of names that are called in at least MIN_STEPS of the steps after the
-    first one, and in OFTEN_STEPS of them; all calls where there are too few steps."""
+    """Return the calls whose names are called in many steps after the first one.
+
+    These are at least MIN_STEPS, and OFTEN_STEPS of those steps. If there are too few
+    steps, all calls are returned.
+
+    Args:
+        calls: Rows of the trace.
+    """
     trace = facts.trace
-    later_steps = len(facts.spans) - 1
+    later_steps = len(facts.steps) - 1
     if later_steps < MIN_STEPS:
         return calls
+
     name = trace.name[calls]
-    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
+    step = np.searchsorted(facts.steps.start, trace.start[calls], side="right") - 1
     is_later = step > 0
     later_names = name[is_later]
-    once_in_step = distinct_rows((later_names, step[is_later]))[0]
+
+    # Count for each name the steps that have it, each step once.
+    once_in_step, _ = distinct_rows((later_names, step[is_later]))
     steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
     least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
+
     return calls[steps_of_name[name] >= least_steps]
 
 
 def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | None:
-    """What to do about recurring allocation, where that is not the remedy of the rule
-    (None). `gives_back`: whether any of the calls gives memory back."""
+    """Choose what to do about recurring allocation; None for the remedy of the rule.
+
+    Args:
+        calls: The calls, as rows of the trace.
+        gives_back: Whether any of the calls gives memory back.
+    """
     if not gives_back:
         return GROWING
+
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))
     return UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None

@@ -1,4 +1,4 @@
-"""What a program does once: how long the GPU waits for it."""
+"""The rule warm-up: how long the GPU waits for what a program does only once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
     GOES_ON,
@@ -29,8 +29,9 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, counted
 
 MAX_PARTS_NAMED: Final = 3
+"""How many parts of the warm-up a sentence names."""
 LEAST_SHARE_NAMED: Final = 0.05
-"""Of the warm-up; a smaller part is not named."""
+"""A part with a smaller share of the warm-up is not named."""
 
 
 @Rule(
@@ -51,123 +52,177 @@ LEAST_SHARE_NAMED: Final = 0.05
     once=True,
 )
 def warm_up(facts: Facts) -> Iterator[Claim]:
-    """One claim: how long the GPU waits for what happens only once, such as loading of
-    kernels; its largest parts are named."""
+    """Report how long the GPU waits for what happens only once.
+
+    Loading of kernels is an example. The largest parts are named.
+    """
     if not facts.has_launches:
         return
-    waited_ns = [facts.late_under(piece.cover) for piece in facts.warm_up]
+
+    waited_ns = [facts.late_ns_during(piece.cover) for piece in facts.warm_up_pieces]
     all_ns = sum(waited_ns)
     if not all_ns:
         return
+
     named = _largest_parts(waited_ns)
-    rows_of_named = [facts.warm_up[part].slices.rows for part in named]
+    rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
+
     yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
+        text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for what happens once: "
         f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
-        rows=facts.heaviest(np.concatenate(rows_of_named)),
+        rows=facts.longest_waited_for(np.concatenate(rows_of_named)),
         why_likely=_why_likely(facts),
     )
 
 
 def _largest_parts(waited_ns: list[int]) -> list[int]:
-    """The places of the parts that are named, the longest first: at most
-    MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time. `waited_ns`: of each
-    part."""
+    """Choose the parts that are named, the longest first.
+
+    They are at most MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time.
+
+    Args:
+        waited_ns: How long the GPU waits for each part.
+
+    Returns:
+        Indices of parts.
+    """
     longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
     least_ns = LEAST_SHARE_NAMED * sum(waited_ns)
-    return [
-        part for part in longest_first[:MAX_PARTS_NAMED] if waited_ns[part] >= least_ns
-    ]
+    candidates = longest_first[:MAX_PARTS_NAMED]
+
+    return [part for part in candidates if waited_ns[part] >= least_ns]
 
 
 def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
-    """`2 ms in first launches of kernels (...), 1 ms in the rest`: the named parts, each
-    with its time, and the time of all others if there is any."""
+    """List the named parts with their times, and the time of all others.
+
+    An example is `2 ms in first launches of kernels (...), 1 ms in the rest`.
+
+    Args:
+        waited_ns: How long the GPU waits for each part.
+        named: The indices of the parts that are named.
+    """
     texts = []
     rest_ns = sum(waited_ns)
     for part in named:
-        what = _part(facts, part, is_alone=len(named) == 1)
-        texts.append(f"{duration(waited_ns[part])} in {what}")
+        description = _part(facts, part, is_alone=len(named) == 1)
+        texts.append(f"{duration(waited_ns[part])} in {description}")
         rest_ns -= waited_ns[part]
+
     if rest_ns:
         texts.append(f"{duration(rest_ns)} in the rest")
     return ", ".join(texts)
 
 
 def _why_likely(facts: Facts) -> str | None:
-    """Why it is not certain that this happens only once: earlier steps were not
-    recorded. None where the recording begins with the first step, or nothing numbers
-    the steps."""
-    if not earlier_steps_are_missing(facts.spans):
+    """Say why it is not certain that this happens only once; None if it is.
+
+    It is not if earlier steps were not recorded. It is if the recording begins with the
+    first step, or if nothing numbers the steps.
+    """
+    if not earlier_steps_are_missing(facts.steps):
         return None
-    first = printable(facts.spans.names[0])
+
+    first = printable(facts.steps.names[0])
     return f"Earlier steps may have done the same: the recording begins with {first}."
 
 
-def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
-    """A part of the warm-up as text, such as `first launches of kernels (mostly 19 x
-    cudaLaunchKernel)`, with the name that the GPU waited for longest. Of ops, that is
-    the innermost one, and the first call around it is named too. `number`: its place in
-    Facts.warm_up; `is_alone`: no other part is told."""
-    piece = facts.warm_up[number]
+def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
+    """Describe a part of the warm-up, with the name that the GPU waited for longest.
+
+    An example is `first launches of kernels (mostly 19 x cudaLaunchKernel)`. Of ops,
+    the innermost one is named, and the first call around it too.
+
+    Args:
+        part: The index of the part in Facts.warm_up_pieces.
+        is_alone: Whether no other part is told.
+    """
+    piece = facts.warm_up_pieces[part]
     once = piece.slices
     if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
+
     trace = facts.trace
     rows, waited_ns = _waits_in_slices(facts, piece.cover, _causes(trace, once))
     name = int(np.bincount(trace.name[rows], waited_ns).argmax())
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
+
     mostly = "mostly " if len(of_name) < len(with_waits) else ""
     calls = _outermost(trace, of_name)
     text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
     outer_op = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+
     return f"{once.what} ({mostly}{text}{outer_op})"
 
 
 def _outermost(trace: Trace, rows: Rows) -> Rows:
-    """The rows whose parent is none of these rows: an op may call itself."""
+    """Return those of some rows whose parent is none of them: an op may call itself."""
     is_inner = np.isin(trace.parent[rows], rows)
     return rows[~is_inner]
 
 
 def _causes(trace: Trace, once: OneTimeSlices) -> Slices:
-    """The slices that the GPU may have waited for: those that happen once; of ops all
-    that they call, too."""
+    """Return the slices that the GPU may have waited for.
+
+    These are those that happen once. Of ops, all ops that they call belong to them too.
+    """
     if not once.of_ops:
         return Slices(rows=once.rows, start=once.start, end=once.end)
+
     ops = _ops_within(trace, once.rows)
     return Slices(rows=ops, start=trace.start[ops], end=trace.end[ops])
 
 
 def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, Int64s]:
-    """How long the devices waited for a launch, within a cover (ns of the file), while
-    each of some slices was the innermost of them: (rows, ns), two arrays of one shape.
-    A row occurs once for each stretch of time in which it is the innermost one."""
+    """Measure how long the devices waited for a launch while a slice was innermost.
+
+    Args:
+        cover: The time that counts, in ns of the file.
+        slices: The slices of which the innermost one counts.
+
+    Returns:
+        Rows of the trace and their times in ns, of one shape. A row occurs once for
+        each stretch of time in which it is the innermost one.
+    """
+    # By start, and of equal starts the longest first, so that outer slices come first.
     outer_first = np.lexsort((slices.start - slices.end, slices.start))
-    innermost = slices.only(outer_first).parts()
-    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
+    innermost = slices.only(outer_first).innermost_parts()
+    waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
+
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
-    """Some ops and all ops that they call, directly or not."""
+    """Return some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
-    # rows of an op are those from its own to its end_row: count how many are open
+
+    # The rows from an op to its end_row lie inside of it. Count for each row how many
+    # of the given ops are open there: +1 where one begins, -1 where it ends.
     opened = np.zeros(len(trace) + 1, dtype=np.int64)
     np.add.at(opened, rows, 1)
     np.add.at(opened, trace.end_row[rows], -1)
     open_at_row = np.cumsum(opened)
+
     return ops[open_at_row[ops] > 0]
 
 
 def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
-    """`, in aten::repeat`: the first call of an op (the last of `first_calls`) that is
-    around the first of some calls; "" if any of the calls is a first call itself."""
+    """Name the first call of an op that is around the first of some calls.
+
+    The text is `, in aten::repeat`. It is "" if any of the calls is a first call
+    itself.
+
+    Args:
+        calls: The calls, as rows of the trace.
+        first_calls: The first calls of ops, of which the last one around counts.
+    """
     if np.isin(calls, first_calls).any():
         return ""
+
     call = calls[0]
     is_around = (first_calls <= call) & (trace.end_row[first_calls] > call)
     outer = int(first_calls[is_around][-1])
+
     return f", in {frame_text(trace.name_of(outer))}"
