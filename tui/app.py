@@ -26,7 +26,7 @@ from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.loading import TracesLoaded
-from fusetui.tui.pages import overlays
+from fusetui.tui.pages import kernels, overlays
 from fusetui.tui.palette import ID as PALETTE_ID
 from fusetui.tui.palette import Palette
 from fusetui.tui.performing import Answered, Performing
@@ -339,22 +339,26 @@ class FusetuiApp(Ending):
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
-        elif self.state.prompt is Prompt.FILTER:
+        elif self.state.prompt in (Prompt.FILTER, Prompt.ROWS):
             self.do(partial(replace, prompt=None))
 
     def on_prompt_input_left(self) -> None:
         """Escape in a line: it is closed, and what it found is dropped."""
         if self.state.prompt is Prompt.FILTER:
             self.do(partial(overlays.narrowed, words=""))
+        elif self.state.prompt is Prompt.ROWS:
+            self.do(partial(kernels.with_words, words=""))
         if self.state.prompt is not None:
             self.do(partial(replace, prompt=None, hint="", found=None))
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """The text of a search, or of what narrows the keys, has changed."""
+        """The text of a search, or of what narrows the keys or rows, has changed."""
         if self.state.is_searching:
             self.do(partial(search.typed, text=message.value))
         elif self.state.prompt is Prompt.FILTER:
             self.do(partial(overlays.narrowed, words=message.value))
+        elif self.state.prompt is Prompt.ROWS:
+            self.do(partial(kernels.with_words, words=message.value))
 
     def on_moused(self, message: Moused) -> None:
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
@@ -477,6 +481,7 @@ PLACEHOLDERS = {
     Prompt.SEARCH: "kind:gemm dur>50us   Enter go to first   Esc close",
     Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
     Prompt.FILTER: "words to find: zoom   Enter keep   Esc all keys",
+    Prompt.ROWS: "words to find: gemm   Enter keep   Esc all rows",
 }
 
 

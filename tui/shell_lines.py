@@ -161,15 +161,19 @@ def _kernels(state: State) -> Command:
     if kernels.shown_table(state).role is not Role.KERNEL:
         return _ops(state)
     by = f"--by={kernels.shown_table(state).by}"
+    all_groups = (by, "--top=0")
+    if view.words:
+        notes = (NOT_FILTERED.format("words"),)
+        return Command("kernels", path, all_groups, notes, has_log=True)
     terms = [_term(state, only) for only in view.only]
     if not terms:
-        return Command("kernels", path, (by, "--top=0"), has_log=True)
+        return Command("kernels", path, all_groups, has_log=True)
     without_term = [
         only.by for only, term in zip(view.only, terms, strict=True) if not term
     ]
     if without_term:
         notes = (NOT_FILTERED.format(without_term[0]),)
-        return Command("kernels", path, (by, "--top=0"), notes, has_log=True)
+        return Command("kernels", path, all_groups, notes, has_log=True)
     is_of_names = all(only.by in IN_TABLES for only in view.only)
     if is_of_names and kernels.shown_table(state).by == "name":
         where = f"--where={' and '.join(terms)}"

@@ -66,6 +66,7 @@ class KernelView(msgspec.Struct, frozen=True):
     by: str = "name"
     sort: str = "total"
     only: tuple[Only, ...] = ()
+    words: str = ""  # of the groups that are listed: each has all of these words
     shows_work: bool = False  # the columns of WORK in place of those of durations
 
 
@@ -219,6 +220,26 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         if sort in WORK:  # what is not known comes last
             return np.argsort(-np.nan_to_num(self.figures(sort), nan=-1), kind="stable")
         return np.argsort(-self.figures(sort), kind="stable")
+
+    @memo(8)
+    def listed(self, sort: str, words: str) -> Rows:
+        """The groups in this order; only those whose name or label has all of some
+        words, in any case."""
+        order = self.order(sort)
+        parts = words.lower().split()
+        if not parts:
+            return order
+        texts = self._searchable_texts
+        has_words = [all(part in texts[group] for part in parts) for group in order]
+        return order[np.array(has_words, dtype=np.bool_)]
+
+    @cached_property
+    def _searchable_texts(self) -> list[str]:
+        """Of each group the texts in which words are looked for, in lower case."""
+        return [
+            f"{self.full_name(group)} {self.label(group)}".lower()
+            for group in range(len(self))
+        ]
 
 
 def _divided(amount: Floats, ns: Floats) -> Floats:

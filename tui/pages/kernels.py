@@ -21,6 +21,7 @@ from fusetui.text.figures import (
     plural,
     significant,
 )
+from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
@@ -40,6 +41,7 @@ from fusetui.tui.layout.kernel_table import (
     keys_of,
     table_of,
 )
+from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import (
@@ -53,7 +55,7 @@ from fusetui.tui.pages.page import (
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Size, State, told
+from fusetui.tui.state.state import Prompt, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -93,7 +95,7 @@ class KernelsPage(ListPage):
         table = shown_table(state)
         view = state.kernels
         glyphs = glyphs_for(state.ascii_only)
-        order = table.order(view.sort)
+        order = shown_groups(state)
         columns = _columns(table, view)
 
         def formatted(index: int, width: int) -> list[Styled]:
@@ -110,7 +112,7 @@ class KernelsPage(ListPage):
 
         return Rows(
             identity=(table, view),
-            count=len(table),
+            count=len(order),
             titles=lambda width: titles(columns, width),
             format=formatted,
         )
@@ -138,6 +140,10 @@ class KernelsPage(ListPage):
         line = f" {_counts(table, what)}"
         for only in state.kernels.only:
             line += f"   only {only.by} {only.label}"
+        words = state.kernels.words.strip()
+        if words:
+            listed = f"{count(len(shown_groups(state)))} of {count(len(table))}"
+            line += f"   {listed} with {narrow(printable(words))}"
         whole = duration(table.whole_ns)
         line += f"   share of the {whole} of {what.time}"
         return (Pane(1, text([Said(line, "plain")])),)
@@ -147,6 +153,8 @@ class KernelsPage(ListPage):
         row = self.subject(state)
         if row >= 0:
             picture = slice_details(state, row, "longest instance")
+        elif state.kernels.words:
+            picture = text([Said("no row has these words")])
         else:
             picture = text([Said("this trace has neither kernels nor CPU ops")])
         return (Pane(details_height(size.height), picture),)
@@ -161,7 +169,7 @@ class KernelsPage(ListPage):
         cursor = 0
         if group_before >= 0:
             name = shown_table(before).full_name(group_before)
-            cursor = _row_of(shown_table(state), state.kernels.sort, name)
+            cursor = _row_of(state, name)
         list_state = replace(before.list_of(self.name), cursor=cursor)
         return state.with_list(self.name, list_state)
 
@@ -169,7 +177,7 @@ class KernelsPage(ListPage):
         """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page
         has them."""
         table = shown_table(state)
-        order = table.order(state.kernels.sort)
+        order = shown_groups(state)
         groups = order if rows is None else order[[*rows]]
         total = f"{WHAT[table.role].total}_ns"
         figures = {
@@ -186,7 +194,7 @@ class KernelsPage(ListPage):
 
     def group(self, state: State) -> int:
         """The group under the cursor; -1 for none."""
-        order = shown_table(state).order(state.kernels.sort)
+        order = shown_groups(state)
         if not len(order):
             return -1
         cursor = state.list_of(self.name).cursor
@@ -243,6 +251,12 @@ def shown_table(state: State) -> KernelTable:
     return _table(state.side, state.kernels.by, state.kernels.only)
 
 
+def shown_groups(state: State) -> NDArray[np.intp]:
+    """The groups of the table that are listed, in their order: those with the words
+    that were typed."""
+    return shown_table(state).listed(state.kernels.sort, state.kernels.words)
+
+
 @memo(8)
 def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
     answer = side.insight.answer
@@ -250,9 +264,10 @@ def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
     return table_of(side.trace, known_keys(side), KernelView(by, only=only), work)
 
 
-def _row_of(table: KernelTable, sort: str, name: str) -> int:
+def _row_of(state: State, name: str) -> int:
     """The row of the group with this name; 0 where there is none."""
-    for row, group in enumerate(table.order(sort).tolist()):
+    table = shown_table(state)
+    for row, group in enumerate(shown_groups(state).tolist()):
         if table.full_name(group) == name:
             return row
     return 0
@@ -383,12 +398,28 @@ def narrow_to(state: State) -> State:
             state, "Only groups can be drilled into; by name, each row is one kernel"
         )
     only = Only(table.by, int(table.numbers[group]), table.label(group))
-    view = replace(state.kernels, by="name", only=(*state.kernels.only, only))
+    only_now = (*state.kernels.only, only)
+    view = replace(state.kernels, by="name", only=only_now, words="")
     return _with_view(state, view)
 
 
+def ask_for_words(state: State) -> State:
+    """Asks for the words of the rows that are listed."""
+    return replace(state, prompt=Prompt.ROWS, typed=state.kernels.words)
+
+
+def with_words(state: State, words: str) -> State:
+    """Only the rows that have all of some words; all for ""."""
+    if words == state.kernels.words:
+        return state
+    return _with_view(state, replace(state.kernels, words=words))
+
+
 def widen(state: State) -> State:
-    """The groups among which the last one was chosen."""
+    """All rows, where words were typed; else the groups among which the last one was
+    chosen."""
+    if state.kernels.words:
+        return with_words(state, "")
     if not state.kernels.only:
         return told(state, "all of them are shown")
     *only, last = state.kernels.only
@@ -458,6 +489,13 @@ KernelsPage.actions = (
         written="h left",
         help="back to the groups",
         run=widen,
+    ),
+    _action(
+        name="filter-rows",
+        title="Rows with words",
+        written="&",
+        help="only those that have all words that are typed",
+        run=ask_for_words,
     ),
     _action(
         name="kernel-columns",

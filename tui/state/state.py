@@ -116,6 +116,7 @@ class Prompt(Enum):
     SEARCH = "search names"
     COMMAND = "command"
     FILTER = "words of the keys that are listed"
+    ROWS = "words of the rows that are listed"
     SET_MARK = "mark this place: a letter (Esc cancels)"
     GO_TO_MARK = "go to the mark (Esc cancels)"
 

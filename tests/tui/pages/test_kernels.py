@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.tui.conftest import GELU, GEMM, mlp_events
-from tests.tui.driving import named
+from tests.tui.driving import named, settled
+from tests.tui.driving import opened as running
 from tests.tui.explainable import training
 from tests.tui.prepared import SIZE, after, do, drawn, explained, opened
 
@@ -19,8 +20,8 @@ from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS, WORK
-from fusetui.tui.pages.kernels import KernelsPage, shown_table
-from fusetui.tui.state.state import Details, HitList, Size, State
+from fusetui.tui.pages.kernels import KernelsPage, shown_table, with_words
+from fusetui.tui.state.state import Details, HitList, Prompt, Size, State
 
 Make = Callable[..., Trace]
 PAGE = KernelsPage()
@@ -57,6 +58,38 @@ def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
     assert [named(PAGE, only)] == [GELU]
     assert "only kind pointwise" in drawn(only)
     assert labels(after(only, *do("widen"))) == labels(kinds)
+
+
+def test_rows_with_words_are_listed_and_all_rows_again(mlp: Trace) -> None:
+    every = after(opened(mlp), *do("kernels"))
+    asked = after(every, *do("filter-rows"))
+    assert asked.prompt is Prompt.ROWS
+    few = with_words(asked, "GELU")
+    assert [named(PAGE, few)] == [GELU]
+    assert PAGE.rows(few).count == 1
+    assert f"1 of {PAGE.rows(every).count} with GELU" in drawn(few)
+    assert PAGE.rows(after(few, *do("widen"))).count == PAGE.rows(every).count
+
+
+def test_words_that_no_row_has_leave_an_empty_list(mlp: Trace) -> None:
+    state = with_words(after(opened(mlp), *do("kernels")), "gelu nowhere")
+    assert PAGE.rows(state).count == 0
+    assert "no row has these words" in drawn(state)
+    assert after(state, *do("show")).hint == "the list is empty"
+    table = PAGE.table(state)
+    assert table is not None
+    assert len(table) == 0
+
+
+async def test_rows_are_filtered_while_words_are_typed() -> None:
+    async with running([str(SAMPLE)], (100, 30)) as (app, pilot):
+        await pilot.press("3", "ampersand", *"gelu")
+        await settled(app, pilot)
+        rows_with_words = PAGE.rows(app.state).count
+        assert app.state.kernels.words == "gelu"
+        await pilot.press("escape")
+        assert app.state.prompt is None
+        assert 0 < rows_with_words < PAGE.rows(app.state).count
 
 
 @pytest.mark.parametrize("sort", [sort for sort in SORTS if sort not in WORK])
