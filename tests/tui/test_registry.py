@@ -252,6 +252,7 @@ CASES = {
     "narrow": Case(*do("kernels", "group-by")),
     "widen": Case(*do("kernels", "group-by", "narrow")),
     "kernel-columns": Case(*do("kernels")),
+    "filter-rows": Case(*do("kernels")),
     "sort-right": Case(*do("kernels")),
     "sort-left": Case(*do("kernels")),
     "instances": Case(*do("kernels")),
