@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.groups import Keys
+from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     RATE_DIGITS,
     count,
@@ -146,6 +147,7 @@ class KernelsPage(ListPage):
             line += f"   {listed} with {narrow(printable(words))}"
         whole = duration(table.whole_ns)
         line += f"   share of the {whole} of {what.time}"
+        line = clip(line, size.width, glyphs_for(state.ascii_only).ellipsis)
         return (Pane(1, text([Said(line, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
