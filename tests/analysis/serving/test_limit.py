@@ -14,7 +14,7 @@ from fusetui.analysis.graphs.captures import replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
 from fusetui.analysis.serving.config import NoConfigError, config_of, read_config
-from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of
+from fusetui.analysis.serving.kv_cache import KeyValueCache, key_value_cache
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.products import WeightShape
@@ -110,9 +110,11 @@ def test_a_cache_without_room_for_the_tokens_is_not_one(tmp_path: Path) -> None:
 
 def cache_by(
     tmp_path: Path, shapes: list[WeightShape], **changed: Any
-) -> KeysAndValues:
+) -> KeyValueCache:
     trace = opened(tmp_path / "a.json", mm(1))
-    return cache_of(trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed}))
+    return key_value_cache(
+        trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed})
+    )
 
 
 def test_kv_bytes_follow_from_the_configuration(tmp_path: Path) -> None:
@@ -165,7 +167,9 @@ def test_traffic_that_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
 
 
 def test_peaks_that_the_user_gives(tmp_path: Path) -> None:
-    found = limit(opened(tmp_path / "a.json", mm(1)), given={"bandwidth": 1e12})
+    found = limit(
+        opened(tmp_path / "a.json", mm(1)), peak_overrides={"bandwidth": 1e12}
+    )
     assert found.memory_ns == K * N * 2 * 10**9 // 10**12
 
 
@@ -257,5 +261,5 @@ def test_limit_of_a_real_step_counts_its_products() -> None:
         == 3_750_336
     )
     assert found.dur_ns == 9_930_636
-    by_config = cache_of(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
+    by_config = key_value_cache(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
     assert by_config.bytes_per_token == found.kv_bytes_per_token
