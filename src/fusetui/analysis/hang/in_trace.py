@@ -107,23 +107,27 @@ def _without_underscores(operation: str) -> str:
 
 
 class CollectiveInStep(msgspec.Struct, frozen=True):
-    """Which of the collectives of a group one is, in its step.
+    """A place of the program: one of the collectives of a group in a step.
 
+    It is the `number`-th, from 1, of the `of` collectives that are issued in the step.
     In a trace without steps the whole trace counts as one.
     """
 
-    number: int  # from 1
-    of: int  # how many collectives of the group are issued in the step
+    number: int
+    of: int
 
 
 class InTrace(msgspec.Struct, frozen=True):
-    """The collective in which ranks wait, as it ran in an earlier step of a trace."""
+    """The collective in which ranks wait, as it ran in an earlier step of a trace.
+
+    `row` is that slice. If none was found, it is -1, and `reason` says why.
+    """
 
     path: str  # of the trace
     group: GroupName
     sequence: int  # in the dumps
-    reason: Reason = ""  # why it was not found; "" if it was
-    row: int = -1  # of its slice; -1 if it was not found
+    reason: Reason = ""
+    row: int = -1
     name: str = ""  # of the slice
     step: str = ""  # its label; "" where the trace has no steps
     place: CollectiveInStep | None = None

@@ -30,38 +30,49 @@ State = Literal["other", "scheduled", "started", "completed"]
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A collective, send or receive that a rank issued."""
+    """A collective, send or receive that a rank issued.
+
+    `place` is the innermost line outside of torch; None if no stack was recorded.
+    `created_ns` is Unix time by the clock of the rank's host.
+    """
 
     rank: int
     group: GroupName
     sequence: int  # its number in the group
     operation: str  # nccl:all_reduce
-    place: Frame | None  # innermost line outside of torch; None without a stack
+    place: Frame | None
     inputs: Tensors
     outputs: Tensors
     state: State
     is_over: bool
-    created_ns: int  # Unix time by the clock of the rank's host
+    created_ns: int
 
 
 class Culprit(msgspec.Struct, frozen=True):
-    """A rank that others wait for and that does not wait itself."""
+    """A rank that others wait for and that does not wait itself.
+
+    `last` is the last operation that it issued, in any group; None if it wrote no dump
+    or issued nothing. `group` and `sequence` are those of the first collective that it
+    lacks. `waiting` counts the ranks that wait for it, directly or through others. `now`
+    is where its main thread was outside of torch at the time of the dump; None if the
+    dump has no stack, as in torch's own dumps.
+    """
 
     rank: int
     has_dump: bool
-    # the last operation that it issued, in any group; None if it wrote no dump or
-    # issued nothing
     last: Issued | None
-    group: GroupName  # of the first collective that it lacks
-    sequence: int  # of the same collective
-    waiting: int  # number of ranks that wait for it, directly or through others
-    # where its main thread was outside of torch at the time of the dump; None if the
-    # dump has no stack, as in torch's own dumps
+    group: GroupName
+    sequence: int
+    waiting: int
     now: Frame | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """An unfinished collective or message that some ranks issued and others did not."""
+    """An unfinished collective or message that some ranks issued and others did not.
+
+    `now` is where the first of `waiting` was at the time of its dump; None if the dump
+    has no stack.
+    """
 
     group: GroupName
     sequence: int
@@ -71,25 +82,27 @@ class Wait(msgspec.Struct, frozen=True):
     without_dump: tuple[int, ...]  # members that wrote no readable dump
     unknown: tuple[int, ...]  # members of which the ring lost it
     example: Issued  # as the first of `waiting` issued it
-    # where the first of `waiting` was at the time of its dump; None without a stack
     now: Frame | None = None
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The ranks that issued the same under one number."""
+    """The ranks that issued the same under one number, and what the first one issued."""
 
     ranks: tuple[int, ...]
-    issued: tuple[Issued, ...]  # by the first rank; several, if they are coalesced
+    issued: tuple[Issued, ...]  # several, if they are coalesced
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A collective that the members of a group issued in different ways."""
+    """A collective that the members of a group issued in different ways.
+
+    The larger side comes first; it may be the wrong one.
+    """
 
     group: GroupName
     sequence: int
     kind: MismatchKind
     is_over: bool  # on all ranks: then it is no reason to wait
-    sides: tuple[Side, ...]  # the larger one first, which may be the wrong one
+    sides: tuple[Side, ...]
 
 
 class UnmatchedMessage(msgspec.Struct, frozen=True):
@@ -101,12 +114,15 @@ class UnmatchedMessage(msgspec.Struct, frozen=True):
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """How far the members of a group came."""
+    """How far the members of a group came.
+
+    `newest[i]` is the number of the last collective that `members[i]` issued: 0 if it
+    issued none, -1 if that is not known.
+    """
 
     group: GroupName
     members: tuple[int, ...]
     members_are_listed: bool  # by a dump; else they are the ranks whose entries name it
-    # per member: number of the last collective that it issued, 0 for none, -1 if unknown
     newest: tuple[int, ...]
 
 
@@ -129,15 +145,18 @@ class UnreadDump(msgspec.Struct, frozen=True):
 
 
 class HangAnswer(msgspec.Struct, frozen=True):
-    """The answer why a job hangs."""
+    """The answer why a job hangs.
+
+    `culprits` come in the order of how many ranks wait for them, those without a dump
+    first. `cycle` are ranks each of which waits for the next, and the last one for the
+    first.
+    """
 
     verdict: Verdict
     ranks: tuple[int, ...]  # that wrote a readable dump
-    ranks_from_order: bool
+    ranks_from_order: bool  # no file names its rank: they are numbered by their order
     versions: tuple[str, ...]
-    # those without a dump first, then those for whom most ranks wait
     culprits: tuple[Culprit, ...]
-    # ranks each of which waits for the next, and the last one for the first
     cycle: tuple[int, ...]
     waits: tuple[Wait, ...]
     mismatches: tuple[Mismatch, ...]

@@ -43,11 +43,12 @@ PHASES = (
 class ServerStep(msgspec.Struct, frozen=True):
     """One step of the server.
 
-    A field is None where the trace does not tell it.
+    A field is None where the trace does not tell it. `start_ns` counts from the start of
+    the trace.
     """
 
     name: str
-    start_ns: int  # from the start of the trace
+    start_ns: int
     dur_ns: int  # step_wall
     phase: ServerPhase
     batch: int | None  # requests

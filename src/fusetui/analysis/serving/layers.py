@@ -29,19 +29,22 @@ MIN_EXCESS = 0.05
 
 
 class ModelLayer(msgspec.Struct, frozen=True):
-    """One layer of a model."""
+    """One layer of a model; its number counts from 1."""
 
-    number: int  # from 1
+    number: int
     dur_ns: int  # of all its kernels
     start_ns: int  # of its first kernel, from the beginning of the trace
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """The layers of one pass: `count` repetitions of a sequence of `kernels` kernels."""
+    """The layers of one pass: `count` repetitions of a sequence of `kernels` kernels.
+
+    `others` kernels come before the first and after the last layer.
+    """
 
     count: int
-    kernels: int  # of one layer
-    others: int  # kernels before the first and after the last layer
+    kernels: int
+    others: int
     total_ns: int  # of all layers
     others_ns: int  # of the kernels outside of layers
     median_ns: int  # of a layer: the lower median

@@ -70,8 +70,8 @@ class Loss(msgspec.Struct, frozen=True):
 class Limit(msgspec.Struct, frozen=True):
     """The least time of one pass of the model, by its known bytes and FLOP.
 
-    `least_ns` is the longer of `memory_ns` and `compute_ns`. A field is None where the
-    trace does not tell it.
+    `least_ns` is the longer of `memory_ns` and `compute_ns`, and `share` is `least_ns` /
+    `dur_ns`. A field is None where the trace does not tell it.
     """
 
     dur_ns: int  # model_pass
@@ -89,7 +89,7 @@ class Limit(msgspec.Struct, frozen=True):
     memory_ns: int | None
     compute_ns: int | None
     least_ns: int | None
-    share: float | None  # least_ns / dur_ns
+    share: float | None
     bound: Literal["memory", "compute"] | None
     cannot_tell: tuple[str, ...]  # what is left out, and why
     remarks: tuple[str, ...]  # what is assumed

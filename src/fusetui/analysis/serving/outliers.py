@@ -159,7 +159,7 @@ def _surplus_tokens(
         yield f"{count(tokens)} {what} (median step: {count(usual_tokens)})"
 
 
-class _LongerPart(NamedTuple):
+class _TimeDifference(NamedTuple):
     """One part of a step that takes longer than in the median step.
 
     It becomes the sentence SUBJECT 3 us longer CIRCUMSTANCE.
@@ -182,7 +182,7 @@ def _longer_parts(
 
 def _differences(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
-) -> list[_LongerPart]:
+) -> list[_TimeDifference]:
     """Divide the excess of an outlier by the classes of the account of its device.
 
     Returns:
@@ -199,12 +199,12 @@ def _differences(
     # Whatever the account has beyond the kernels of the step itself is of other steps.
     own_kernels_ns = _compute_ns(trace, step) - _compute_ns(trace, median_step)
     compute_ns = account.compute_ns - usual_account.compute_ns
-    own_kernels = _LongerPart(
+    own_kernels = _TimeDifference(
         subject="kernels run",
         circumstance=_dominant_kernel(trace, step, median_step),
         ns=own_kernels_ns,
     )
-    other_kernels = _LongerPart(
+    other_kernels = _TimeDifference(
         subject="kernels of other steps run",
         circumstance=" in between",
         ns=compute_ns - own_kernels_ns,
@@ -214,20 +214,20 @@ def _differences(
 
 def _other_differences(
     account: DeviceAccount, usual_account: DeviceAccount
-) -> Iterator[_LongerPart]:
+) -> Iterator[_TimeDifference]:
     """Compare two accounts in all classes except compute."""
-    yield _LongerPart(
+    yield _TimeDifference(
         subject="communication is exposed",
         circumstance="",
         ns=account.exposed_comm_ns - usual_account.exposed_comm_ns,
     )
-    yield _LongerPart(
+    yield _TimeDifference(
         subject="copies are exposed",
         circumstance="",
         ns=account.exposed_copy_ns - usual_account.exposed_copy_ns,
     )
     for reason, idle_ns in account.idle.items():
-        yield _LongerPart(
+        yield _TimeDifference(
             subject="the GPU is idle",
             circumstance=f" {IDLE[reason].while_}",
             ns=idle_ns - usual_account.idle.get(reason, 0),
