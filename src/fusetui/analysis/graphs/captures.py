@@ -1,13 +1,14 @@
-"""The graphs that a trace captures, and their replays, each with its nodes in the order
-of their capture.
+"""Finds the graphs that a trace captures, and the replays of graphs.
 
-A capture is the calls between the begin and the end of a stream capture. Every one of
-them becomes a node of the graph instead of running: a call in between that launched a
-GPU event belongs to another stream.
+A *capture* is the calls between the begin and the end of a stream capture. Each of them
+becomes a node of the graph instead of running. A call in between that launched a GPU
+event is therefore not part of the capture: it belongs to another stream.
 
-The order of the nodes of a replay is that of `graph node id` where the profiler wrote
-it (Kineto since 2026), as CUDA numbers nodes in the order in which they were added;
-else that of the starts on the device (see also join.py).
+A *replay* is one launch of a graph, with the GPU events of its nodes. They are given in
+the order in which they were captured. This is the order of `graph node id` where the
+profiler wrote it (Kineto since 2026), because CUDA numbers nodes in the order in which
+they were added. Elsewhere it is taken to be the order of the starts on the device (see
+also join.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which capture each replay replays.
+"""Chooses for each replay of a graph the capture that it replays.
 
-The nodes of a replay must be the calls of the capture: one for one, in order. HIP's
-launch calls record the name of their kernel, which must be that of the node. CUDA's do
-not: there the kind of work that the captured op implies must be that which the node's
-name tells.
+The nodes of a replay must be the calls of the capture: one for one, in order. Launch
+calls of HIP record the name of their kernel, which must be that of the node. Those of
+CUDA do not. There the name of the node must tell a kind of work that the captured op
+may launch.
 
 Replays with equal kernels fit the same captures. If several fit, the batch decides: a
 server pads a step to the next size that it captured, in requests or in tokens. If

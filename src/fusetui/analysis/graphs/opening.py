@@ -1,8 +1,8 @@
-"""From the trace of replays to one that is joined with its captures, named or found.
+"""Joins a trace, when it is opened, with captures that the user named or that are found.
 
-They are found by what is in them, only for a trace with graph replays that have no op.
-The files of its folder, and of folders in it that servers write captures to, are looked
-at in this order:
+Captures are searched only for a trace with graph replays that have no op. They are
+recognized by their contents. The files of the folder of the trace, and of folders in it
+to which servers write captures, are looked at in this order:
 
 1. the beginning of each, once: only those in which the process of the replays appears
    may hold the capture, as a graph lives in the process that captured it;
@@ -11,9 +11,9 @@ at in this order:
    must be those of the replays where the calls have any;
 3. at most MAX_CANDIDATES of those left are read as captures, those of the right size first.
 
-What was found out about a file is remembered in the cache, in one record for each
-folder, and used while its size, time of change and inode are the same: to find nothing
-again costs one listing and one small file.
+The cache remembers what is known about each file, in one record for each folder, as long
+as the size, the time of change and the inode of the file are the same. A second search
+that finds nothing then costs one listing and one small file.
 """
 
 from __future__ import annotations

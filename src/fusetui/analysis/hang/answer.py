@@ -1,4 +1,4 @@
-"""Follows who waits for whom to its origin."""
+"""Answers why a job hangs, by following who waits for whom to its origin."""
 
 from __future__ import annotations
 

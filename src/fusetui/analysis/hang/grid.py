@@ -1,4 +1,4 @@
-"""The collectives of a group by rank and number: how far each call of each rank came."""
+"""Tells how far each rank came with each collective of a group, by rank and number."""
 
 from __future__ import annotations
 

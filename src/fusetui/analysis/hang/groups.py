@@ -1,4 +1,4 @@
-"""Who belongs to a group, and how far each member came."""
+"""Finds out from dumps which ranks belong to a group, and how far each of them came."""
 
 from __future__ import annotations
 

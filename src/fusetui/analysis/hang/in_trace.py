@@ -1,4 +1,4 @@
-"""Where in a trace of the same job the collective is at which the dumps stop."""
+"""Finds the collective at which the dumps stop in an earlier trace of the same job."""
 
 from __future__ import annotations
 

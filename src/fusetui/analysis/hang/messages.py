@@ -1,4 +1,4 @@
-"""Sends and receives: which have no counterpart."""
+"""Finds the sends and receives that have no counterpart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""All that is known about a trace of an inference server."""
+"""Answers what a trace tells about an inference server: its steps, their times and
+limits by phase, and the time between passes of the model."""
 
 from __future__ import annotations
 

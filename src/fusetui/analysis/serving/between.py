@@ -1,9 +1,12 @@
-"""The time from the end of one pass of the model to the start of the next, in the
-classes of the account of `why`, and what the CPU did meanwhile by frames, ops and
-annotations.
+"""Divides the time between passes of the model.
 
-Of a trace with one pass, that is recorded only in part: from the first GPU event of the
-step to the start of the pass, and from its end to the last event of the step.
+It is the time from the end of one pass to the start of the next. It is divided by the
+classes of the account of `why`, and what the CPU did meanwhile is told by frames, ops
+and annotations.
+
+If a trace has only one pass, this time is recorded only in part: from the first GPU
+event of the step to the start of the pass, and from its end to the last event of the
+step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""The configuration of a model (config.json of transformers), and the products of a
-dense one by it, where no shapes were recorded.
+"""Reads the configuration of a model, and derives its matrix products from it.
 
-These only if all of this holds: the architecture is one of DENSE and its weights are
-not quantized; one device runs the whole model; as many products ran as its layers have
-(q, k and v in one or apart, gate and up likewise) with that of the vocabulary; and the
-sequence of kernels repeats as often as it has layers. Everything else is a reason, in
-words.
+The configuration is the config.json of transformers. Its products are used where the
+trace recorded no shapes, and only if all of this holds:
+
+* The architecture is one of DENSE, and its weights are not quantized.
+* One device runs the whole model.
+* As many products ran as the layers of the model have, with that of the vocabulary.
+  A layer may compute q, k and v in one product or in three, and gate and up likewise.
+* The sequence of kernels repeats as often as the model has layers.
+
+If one of these does not hold, the reason is given in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the experts of a mixture took in one pass of a model.
+"""Measures how long the experts of a mixture take in one pass of a model.
 
 A trace does not count the tokens of each expert. But the same product, with as many
 tokens, runs once in each layer: where it takes longer, more experts were routed to, or

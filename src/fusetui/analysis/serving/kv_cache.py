@@ -1,9 +1,9 @@
-"""How many bytes of keys and values attention reads for a token.
+"""Computes how many bytes of keys and values attention reads for a token.
 
-The shapes that attention was given say it exactly: its cache is two tensors [blocks,
+The shapes of the inputs of attention tell it exactly: its cache is two tensors [blocks,
 tokens of a block, heads, depth], or one of [2, blocks, tokens of a block, heads,
-depth]. Otherwise the configuration of the model does, provided that a product of the
-step has the shape of its projection to q, k and v.
+depth]. If they are not recorded, the configuration of the model tells it, provided that
+a product of the step has the shape of its projection to q, k and v.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""The layers of one pass of a model, by the repetition of its kernels.
+"""Recognizes the layers of one pass of a model by the repetition of its kernels.
 
-The kernels of a pass repeat for each layer, between a beginning and an end of their
-own. The period is the shortest one that explains at least half of the sequence; of
-equal kernels in every layer no other claim is made. Layers that differ in turn (a
-window and full attention) count as one. The sequence is that of the starts, or if
-nothing repeats in it, that of the file: on AMD devices some times are wrong.
+The kernels of a pass repeat for each layer, after kernels of a beginning and before
+kernels of an end. The *period* is the number of kernels after which they repeat: the
+shortest one that explains at least half of the sequence. Two layers that alternate, one
+with a window and one with full attention, therefore count as one layer.
+
+The kernels are taken in the order of their starts. If nothing repeats in it, the order
+of the file is tried, because on AMD devices some times are wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The least time that a step can take: its weights and its keys and values have to be
-read once, and its products computed, at the most that the device can do
-(roofline/peaks.py).
+"""Computes the least time that a step can take.
 
-It is a lower bound: whatever is not known is left out, and said.
+A step has to read its weights, keys and values once, and to compute its products. The
+least time is what this takes at the peak rates of the device (roofline/peaks.py). It is
+a lower bound: what is not known is left out, and the answer says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What each step of a server ran: its passes of the model."""
+"""Finds out what each step of a server ran on the GPU, and which part of it is the pass
+of the model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The matrix products of one pass of a model: what they have to read of weights and to
-compute, by recorded or joined shapes."""
+"""Lists the matrix products of one pass of a model, with the weights that they read and
+the FLOP that they compute, by shapes that were recorded or joined."""
 
 from __future__ import annotations
 
