@@ -98,10 +98,10 @@ def _read(
     sentences = [*notices(trace.report)]
     captures = captures_named(captured_by)
     if captures or wants_capture(trace):
-        from fusetui.analysis.graphs.opening import (
+        from fusetui.analysis.graphs.opening import (  # many modules
             join_sentences,
             with_captures,
-        )  # many modules
+        )
 
         trace, joins = with_captures(
             trace, captures, lambda path: open_trace(path, cached=cached)

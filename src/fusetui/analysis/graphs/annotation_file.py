@@ -183,7 +183,7 @@ def _build_container(name: str, stack: list[Any]) -> None:
 
 
 def _pop_to_mark(stack: list[Any]) -> list[Any]:
-    """Remove the last mark and the values above it from the stack; return the values."""
+    """Remove the last mark and the values above it from the stack; return these."""
     # The two-argument iter calls stack.pop until it returns the mark.
     values = list(iter(stack.pop, _MARK))
     values.reverse()

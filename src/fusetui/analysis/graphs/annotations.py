@@ -162,7 +162,7 @@ def _join_modules(
         replays: The nodes of each replay.
         annotation_by_node: The annotations of files, by (graph id << 32) | node id.
         paths: The files that these annotations are from.
-        problems: What is wrong with the files. A sentence is added if they name no node.
+        problems: What is wrong with the files. It is added to if they name no node.
 
     Returns:
         If no replay is annotated, the same trace, with a record only if there are

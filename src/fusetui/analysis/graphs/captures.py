@@ -39,7 +39,7 @@ from fusetui.trace.model.memo import memo
 _NODE_CALLS = re.compile(
     r"\A(?!.*(?i:GraphLaunch)).*?(?:(?i:Launch(?!HostFunc))|Memcpy|Memset)", re.DOTALL
 )
-"""Matches calls that launch a kernel, copy or set memory, but not launches of graphs."""
+"""Matches calls that launch a kernel, copy or set memory; not launches of graphs."""
 
 _FORK_CALLS = re.compile(r"StreamWaitEvent")
 _SIZE_ANNOTATION = re.compile(
@@ -320,7 +320,7 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
 
 
 def replays(trace: Trace) -> tuple[Nodes, ...]:
-    """Return all launches of graphs that have recorded events, in order of their calls."""
+    """Return all launches of graphs with recorded events, in order of their calls."""
     rows_of_replays = nodes_of_replays(trace)
     if not rows_of_replays:
         return ()

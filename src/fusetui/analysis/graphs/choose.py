@@ -308,8 +308,8 @@ def _agreement(
 def _agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
     """Decide by their names whether a kernel may be the work of an op.
 
-    A Triton kernel must have the name of its op. For others the kind of work must be one
-    that the op launches; nothing tells where that is not known.
+    A Triton kernel must have the name of its op. For others the kind of work must be
+    one that the op launches; nothing tells where that is not known.
     """
     if op_name.startswith("triton_"):
         if kernel_name.startswith("triton_"):
@@ -503,8 +503,8 @@ def _comparable_sizes(
     """Express the sizes of all captures and of the step in one unit.
 
     The unit is tokens, if the step and all matching captures tell them, else requests.
-    Where neither is possible, the batch is None, and a size is in tokens, or where these
-    are not known in requests: such sizes can only be told apart.
+    Where neither is possible, the batch is None, and a size is in tokens, or where
+    these are not known in requests: such sizes can only be told apart.
 
     Args:
         matching: The captures whose kernels agree, by their indices.

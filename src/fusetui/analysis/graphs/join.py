@@ -62,8 +62,8 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
         found: Whether `capture_trace` was found by a search, and not named by the user.
 
     Returns:
-        The joined trace, or the same one if nothing was joined; and a record of what was
-        joined, and why some was not.
+        The joined trace, or the same one if nothing was joined; and a record of what
+        was joined, and why some was not.
     """
     open_replays = _open_replays(trace)
     captured = captures(capture_trace)
@@ -326,7 +326,7 @@ def _rows_around(capture_trace: Trace, calls: Rows) -> Rows:
 
 
 def _may_contain_calls(capture_trace: Trace) -> Flags:
-    """Tell which rows are annotations, frames or ops of CPU threads; one flag per row."""
+    """Flag the rows that are annotations, frames or ops of CPU threads."""
     is_cpu_track = np.array(
         [track.layer in CPU_LAYERS for track in capture_trace.tracks]
     )
@@ -380,8 +380,8 @@ def _appended_columns(
 ) -> dict[str, Any]:
     """Return the columns of the rows that are appended to a trace.
 
-    Names, categories and tracks are not among them, as they are merged with those of the
-    trace. The arguments are those of `_with_rows`.
+    Names, categories and tracks are not among them, as they are merged with those of
+    the trace. The arguments are those of `_with_rows`.
     """
     count = len(taken)
     shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())

@@ -1,19 +1,21 @@
-"""Joins a trace, when it is opened, with captures that the user named or that are found.
+"""Joins a trace that is opened with captures that a user named or that are found.
 
 Captures are searched only for a trace with graph replays that have no op. They are
 recognized by their contents. The files of the folder of the trace, and of folders in it
 to which servers write captures, are looked at in this order:
 
-1. the beginning of each, once: only those in which the process of the replays appears
-   may hold the capture, as a graph lives in the process that captured it;
-2. of these the bytes, once, up to MAX_SEARCHED_BYTES: for the begin of a stream capture, for
-   annotations that say for how many requests it is, and for the names of kernels, which
-   must be those of the replays where the calls have any;
-3. at most MAX_CANDIDATES of those left are read as captures, those of the right size first.
+1. The beginning of each file is read, once. Only files in which the process of the
+   replays appears may hold the capture, as a graph lives in the process that captured
+   it.
+2. Of these files the bytes are searched, once, up to MAX_SEARCHED_BYTES: for the begin
+   of a stream capture, for annotations that say for how many requests it is, and for
+   the names of kernels, which must be those of the replays where the calls have any.
+3. At most _MAX_CANDIDATES of the files that are left are read as captures, those of the
+   right size first.
 
-The cache remembers what is known about each file, in one record for each folder, as long
-as the size, the time of change and the inode of the file are the same. A second search
-that finds nothing then costs one listing and one small file.
+The cache remembers what is known about each file, in one record for each folder, as
+long as the size, the time of change and the inode of the file are the same. A second
+search that finds nothing then costs one listing and one small file.
 """
 
 from __future__ import annotations
@@ -114,9 +116,9 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """The record of a folder in the cache: what is known of its files, by their names."""
+    """The record of a folder in the cache, with what is known of its files."""
 
-    files: dict[str, ScannedFile]
+    files: dict[str, ScannedFile]  # by name
 
 
 class _Listing(NamedTuple):
@@ -140,8 +142,8 @@ def _scanned(
 ) -> list[ScannedFile]:
     """Return what is known of each file, and find out what is not known yet.
 
-    The cache has one record for each folder. It is written again if a file of the folder
-    was scanned.
+    The cache has one record for each folder. It is written again if a file of the
+    folder was scanned.
 
     Args:
         files: The files.
@@ -276,10 +278,10 @@ def _capture_files_nearby(trace: Trace) -> list[str]:
 
 
 def _likely_captures(files: Sequence[File], trace: Trace) -> list[str]:
-    """Return the paths of files that may hold what a trace replays, the likeliest first.
+    """Return the paths of files that may hold the captures of what a trace replays.
 
-    Sizes of captures are compared with the batches of steps, and names of captured
-    kernels with those of the first replayed ones.
+    The likeliest file comes first. Sizes of captures are compared with the batches of
+    steps, and names of captured kernels with those of the first replayed ones.
     """
     kernels = _first_kernels(trace)[:_KERNELS_COMPARED]
     return candidates(files, _sizes_of_steps(trace), kernels)
@@ -313,8 +315,9 @@ def _first_kernels(trace: Trace) -> list[str]:
 def join_sentences(joins: Sequence[Join]) -> list[str]:
     """Say why replays were not joined, for a user who opened the trace.
 
-    At most _MAX_REASONS reasons are given. A capture that the user did not name and that
-    matches nothing is not mentioned. Nor is one of several where all replays are joined.
+    At most _MAX_REASONS reasons are given. A capture that the user did not name and
+    that matches nothing is not mentioned. Nor is one of several where all replays are
+    joined.
 
     Args:
         joins: The records of all joins that were tried.

@@ -187,7 +187,7 @@ class _Search:
                 if rank not in explained_ranks and awaited:
                     awaited_by_rank.setdefault(rank, awaited[0])
 
-        # Follow who waits for whom until a rank comes up again: there the circle closes.
+        # Follow who waits for whom. The circle closes where a rank comes up again.
         path: list[int] = []
         rank = min(awaited_by_rank, default=UNKNOWN)
         while rank in awaited_by_rank and rank not in path:
@@ -287,7 +287,7 @@ class _Search:
 
     @cached_property
     def _in_mismatch(self) -> set[int]:
-        """The ranks of collectives that others issued differently and that are not over."""
+        """The ranks that have not left a collective which others issued differently."""
         ranks: set[int] = set()
         for mismatch in self.mismatches:
             if not mismatch.is_over:

@@ -105,9 +105,9 @@ class CollectiveGrid:
         return None if row == NO_ENTRY else self.job.issued(row)
 
     def stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
-        """Return the stack at which a rank issued a collective, the innermost frame first.
+        """Return the stack at which a rank issued a collective.
 
-        Returns () if it was not recorded.
+        The innermost frame comes first. Returns () if the stack was not recorded.
         """
         row = self._row_of_number(self._entries_of(group, rank), number)
         if row == NO_ENTRY:
@@ -121,7 +121,7 @@ class CollectiveGrid:
         return call.state is not CallState.UNKNOWN
 
     def wait(self, group: int, number: int) -> Wait | None:
-        """Return the wait of ranks for others in a collective; None if there is none."""
+        """Return the wait for ranks in a collective; None if nobody waits in it."""
         return self._waits.get((group, number))
 
     def last_of(self, rank: int) -> Issued | None:
@@ -276,6 +276,6 @@ class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
 
 
 def grid_of(dumps: FlightDumps) -> CollectiveGrid:
-    """Answer why a job hangs, and return the grid of its collectives with the answer."""
+    """Answer why a job hangs, and return the answer with the grid of collectives."""
     job = JobDumps(dumps)
     return CollectiveGrid(job, answer_of(job))

@@ -1,4 +1,4 @@
-"""Finds the collectives that members of a group issued in different ways under one number."""
+"""Finds the collectives that ranks issued in different ways under one number."""
 
 from __future__ import annotations
 

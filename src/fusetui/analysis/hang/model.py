@@ -53,9 +53,9 @@ class Culprit(msgspec.Struct, frozen=True):
 
     `last` is the last operation that it issued, in any group; None if it wrote no dump
     or issued nothing. `group` and `sequence` are those of the first collective that it
-    lacks. `waiting` counts the ranks that wait for it, directly or through others. `now`
-    is where its main thread was outside of torch at the time of the dump; None if the
-    dump has no stack, as in torch's own dumps.
+    lacks. `waiting` counts the ranks that wait for it, directly or through others.
+    `now` is where its main thread was outside of torch at the time of the dump; None if
+    the dump has no stack, as in torch's own dumps.
     """
 
     rank: int
@@ -86,10 +86,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The ranks that issued the same under one number, and what the first one issued."""
+    """The ranks that issued the same under one number, and what they issued."""
 
     ranks: tuple[int, ...]
-    issued: tuple[Issued, ...]  # several, if they are coalesced
+    issued: tuple[Issued, ...]  # by the first rank; several, if they are coalesced
 
 
 class Mismatch(msgspec.Struct, frozen=True):

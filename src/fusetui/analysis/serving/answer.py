@@ -44,8 +44,8 @@ PHASES = (
 class ServerStep(msgspec.Struct, frozen=True):
     """One step of the server.
 
-    A field is None where the trace does not tell it. `start_ns` counts from the start of
-    the trace.
+    A field is None where the trace does not tell it. `start_ns` counts from the start
+    of the trace.
     """
 
     name: str

@@ -45,7 +45,7 @@ HOW_TO_GIVE_SHAPES = (
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """One part of the time of a step: the kernels of one op, or the time between kernels.
+    """Part of the time of a step: the kernels of one op, or the time between kernels.
 
     `least_ns` is how long the part takes at least: the sum over its products, each of
     which takes the longer of the time for its bytes and that for its FLOP. It is None
@@ -70,8 +70,8 @@ class Loss(msgspec.Struct, frozen=True):
 class Limit(msgspec.Struct, frozen=True):
     """The least time of one pass of the model, by its known bytes and FLOP.
 
-    `least_ns` is the longer of `memory_ns` and `compute_ns`, and `share` is `least_ns` /
-    `dur_ns`. A field is None where the trace does not tell it.
+    `least_ns` is the longer of `memory_ns` and `compute_ns`, and `share` is `least_ns`
+    / `dur_ns`. A field is None where the trace does not tell it.
     """
 
     dur_ns: int  # model_pass
