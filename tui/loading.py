@@ -208,7 +208,7 @@ def _joined(
     if not captured_by and not wants_capture(trace):
         return trace, ()
     from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
-    from fusetui.analysis.graphs.opening import said, with_captures
+    from fusetui.analysis.graphs.opening import join_sentences, with_captures
 
     @cache
     def show_once() -> None:
@@ -222,7 +222,7 @@ def _joined(
     if numbers_nodes(trace):
         show_once()
     joined, joins = with_captures(trace, captured_by, open_capture)
-    return joined, list(said(joins))
+    return joined, list(join_sentences(joins))
 
 
 def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:

@@ -98,12 +98,15 @@ def _read(
     sentences = [*notices(trace.report)]
     captures = captures_named(captured_by)
     if captures or wants_capture(trace):
-        from fusetui.analysis.graphs.opening import said, with_captures  # many modules
+        from fusetui.analysis.graphs.opening import (  # many modules
+            join_sentences,
+            with_captures,
+        )
 
         trace, joins = with_captures(
             trace, captures, lambda path: open_trace(path, cached=cached)
         )
-        sentences += said(joins)
+        sentences += join_sentences(joins)
     sentences += notes_of(trace)
     return _Reading(trace=trace, notices=tuple(sentences))
 

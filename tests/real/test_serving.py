@@ -12,7 +12,7 @@ from fusetui.analysis.graphs.captures import replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.serving.answer import serving
 from fusetui.analysis.serving.config import config_of
-from fusetui.analysis.serving.kv_cache import cache_of
+from fusetui.analysis.serving.kv_cache import key_value_cache
 from fusetui.analysis.serving.limit import limit_of
 from fusetui.trace import Trace, open_trace
 
@@ -99,5 +99,5 @@ def test_limit_of_a_real_step_counts_its_products() -> None:
         == 3_750_336
     )
     assert found.dur_ns == 9_930_636
-    by_config = cache_of(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
+    by_config = key_value_cache(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
     assert by_config.bytes_per_token == found.kv_bytes_per_token

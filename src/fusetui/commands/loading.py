@@ -85,14 +85,14 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.analysis.graphs.opening import said, with_captures
+    from fusetui.analysis.graphs.opening import join_sentences, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(join.of_replays for join in joins):
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
         say(f"{trace.report.file} replays no graph: {option} has no effect.")
-    say(*said(joins))
+    say(*join_sentences(joins))
     return trace
 
 

@@ -17,7 +17,7 @@ from tests.corpus.fixtures import any_of
 from fusetui.analysis.graphs import annotations as module
 from fusetui.analysis.graphs import captures
 from fusetui.analysis.graphs.annotations import path_named
-from fusetui.analysis.graphs.opening import said, with_captures
+from fusetui.analysis.graphs.opening import join_sentences, with_captures
 from fusetui.command_line.arguments import BY_ANNOTATIONS
 from fusetui.trace import Trace, TraceError, open_trace
 from fusetui.trace.model.categories import Role
@@ -173,7 +173,7 @@ def test_replay_without_a_fitting_capture_is_annotated(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, [str(other)], open_trace)
     assert [one.replays for one in joins] == [0, 1]
     assert figures(trace) == {"a": 1000}
-    assert len(said(joins)) == 1
+    assert len(join_sentences(joins)) == 1
 
 
 def test_annotations_are_not_read_without_replays(
@@ -263,7 +263,7 @@ def test_annotation_file_of_another_graph_changes_nothing(tmp_path: Path) -> Non
     trace = opened(tmp_path / "a.json", replay(1, 0, {}))
     after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert after is trace
-    assert said(joins) == [
+    assert join_sentences(joins) == [
         f"{file} names no node of the graphs that {tmp_path / 'a.json'} replays."
     ]
 
@@ -273,7 +273,7 @@ def test_empty_annotation_file_leaves_args_in_force(tmp_path: Path) -> None:
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
     trace, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert figures(trace) == {"a": 1000}
-    (sentence,) = said(joins)
+    (sentence,) = join_sentences(joins)
     assert "names no node" in sentence
 
 
@@ -285,7 +285,7 @@ def test_graphs_of_several_processes_have_the_same_numbers(tmp_path: Path) -> No
     trace = opened(tmp_path / "a.json", replay(1, 0, {}), other)
     after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert after is trace
-    (sentence,) = said(joins)
+    (sentence,) = join_sentences(joins)
     assert "several processes replay graphs" in sentence
 
 
@@ -294,7 +294,7 @@ def test_a_damaged_file_beside_the_trace_loses_nothing(tmp_path: Path) -> None:
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
     trace, joins = with_captures(trace, (), open_trace)
     assert figures(trace) == {"a": 1000}
-    (sentence,) = said(joins)
+    (sentence,) = join_sentences(joins)
     assert sentence.endswith("holds no annotations of graphs, or is damaged.")
 
 

@@ -14,7 +14,7 @@ from tests.analysis.servers import Server, cpu, opened, save
 from fusetui.analysis.graphs import opening
 from fusetui.analysis.graphs.opening import (
     candidates,
-    said,
+    join_sentences,
     same_process,
     with_captures,
 )
@@ -43,7 +43,7 @@ def test_found_by_content(tmp_path: Path) -> None:
     assert [(os.path.basename(one.path), one.kernels) for one in joins] == [
         ("three.json", 13)
     ]
-    assert said(joins) == []
+    assert join_sentences(joins) == []
 
 
 def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(
@@ -74,7 +74,7 @@ def test_a_capture_of_another_model_is_not_worth_a_word(tmp_path: Path) -> None:
     save(tmp_path / "capture.json", Server(layers=5).capture(4))
     after, joins = with_captures(trace, (), open_trace)
     assert after is trace
-    assert said(joins) == []
+    assert join_sentences(joins) == []
 
 
 def test_a_named_capture_that_does_not_fit_says_why(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_named_capture_that_does_not_fit_says_why(tmp_path: Path) -> None:
     named = save(tmp_path / "capture.json", Server(layers=5).capture(4))
     after, joins = with_captures(trace, [str(named)], open_trace)
     assert after is trace
-    assert len(said(joins)) == 1
+    assert len(join_sentences(joins)) == 1
 
 
 def test_captures_are_not_searched_without_replays(
@@ -230,7 +230,7 @@ def test_a_named_folder_of_many_sizes(tmp_path: Path) -> None:
     names = [str(save(tmp_path / f"{n}.json", SERVER.capture(n))) for n in (1, 2, 4, 8)]
     trace, joins = with_captures(trace, names, open_trace)
     assert [os.path.basename(one.path) for one in joins] == ["4.json"]
-    assert said(joins) == []
+    assert join_sentences(joins) == []
 
 
 def test_named_from_within_their_folder(
@@ -263,7 +263,7 @@ def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:
         open_trace,
     )
     assert [one.replays for one in joins] == [0, 1]
-    assert said(joins) == []
+    assert join_sentences(joins) == []
 
 
 def test_many_named_captures_that_do_not_fit(tmp_path: Path) -> None:
@@ -273,5 +273,5 @@ def test_many_named_captures_that_do_not_fit(tmp_path: Path) -> None:
         for n in range(4, 11)
     ]
     _, joins = with_captures(trace, names, open_trace)
-    assert len(said(joins)) == 5
-    assert said(joins)[-1] == "... and 3 more reasons."
+    assert len(join_sentences(joins)) == 5
+    assert join_sentences(joins)[-1] == "... and 3 more reasons."

@@ -11,7 +11,7 @@ from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
 from fusetui.analysis.serving.config import NoConfigError, config_of, read_config
-from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of
+from fusetui.analysis.serving.kv_cache import KeyValueCache, key_value_cache
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.products import WeightShape
@@ -107,9 +107,11 @@ def test_a_cache_without_room_for_the_tokens_is_not_one(tmp_path: Path) -> None:
 
 def cache_by(
     tmp_path: Path, shapes: list[WeightShape], **changed: Any
-) -> KeysAndValues:
+) -> KeyValueCache:
     trace = opened(tmp_path / "a.json", mm(1))
-    return cache_of(trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed}))
+    return key_value_cache(
+        trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed})
+    )
 
 
 def test_kv_bytes_follow_from_the_configuration(tmp_path: Path) -> None:
@@ -162,7 +164,9 @@ def test_traffic_that_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
 
 
 def test_peaks_that_the_user_gives(tmp_path: Path) -> None:
-    found = limit(opened(tmp_path / "a.json", mm(1)), given={"bandwidth": 1e12})
+    found = limit(
+        opened(tmp_path / "a.json", mm(1)), peak_overrides={"bandwidth": 1e12}
+    )
     assert found.memory_ns == K * N * 2 * 10**9 // 10**12
 
 

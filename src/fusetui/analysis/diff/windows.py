@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fusetui import Error
 from fusetui.analysis.questions.server_steps import server_steps
-from fusetui.analysis.serving.passes import Pass, interval_of, passes
+from fusetui.analysis.serving.passes import Pass, busy_interval, passes
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import (
     MIN_SHARE_OF_WORK,
@@ -189,7 +189,7 @@ def _do_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
 def _window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
     """Return the window of the only step of a server, from the begin of its model."""
     begin_ns = model_pass(trace, step.model).begin_ns
-    end_ns = interval_of(trace, step.rows).end_ns
+    end_ns = busy_interval(trace, step.rows).end_ns
     what = "the pass of the model, with all that follows in its step,"
     return Windows(
         start=np.array([begin_ns], dtype=np.int64),

@@ -22,7 +22,8 @@ MAX_OPERATIONS: Final = 4_000_000
 MAX_INTEGER_BITS: Final = 64
 
 _MARK: Final = object()
-"""What MARK puts on the stack: later operations take what lies above it."""
+"""What the operation MARK puts on the stack. Later operations take all values above
+it."""
 
 _PUSHES_ARGUMENT: Final = frozenset(
     {
@@ -56,18 +57,23 @@ _FRAMING: Final = ("PROTO", "FRAME")
 
 
 class _RefusedError(Exception):
-    """The file has something that annotations do not have; the text says what."""
+    """A file has something that annotations do not have; the text says what."""
 
 
 def read_annotations(path: str) -> dict[int, Any]:
-    """What a file annotates, by (graph id << 32) | node id.
+    """Read a file in which torch.cuda.graph_annotations is kept.
 
-    Raises CannotReadError, with one sentence, for a file that cannot be read, is
-    damaged or holds anything else."""
+    Returns:
+        What each node is annotated with, by (graph id << 32) | node id.
+
+    Raises:
+        CannotReadError: The file cannot be read, is damaged or holds anything else. The
+            text is one sentence.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        return _annotations_in(data)
+        return _decoded_annotations(data)
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
@@ -87,11 +93,16 @@ def read_annotations(path: str) -> dict[int, Any]:
         ) from None
 
 
-def _annotations_in(data: bytes) -> dict[int, Any]:
-    """What the bytes of a file annotate; see `read_annotations`. Raises _RefusedError,
-    and for damaged bytes ValueError, TypeError, LookupError and others."""
+def _decoded_annotations(data: bytes) -> dict[int, Any]:
+    """Decode the bytes of a file of annotations, which is JSON or a pickle.
+
+    Raises:
+        _RefusedError: The bytes are no annotations.
+        ValueError, TypeError, LookupError and others: The bytes are damaged.
+    """
     if len(data) > MAX_FILE_BYTES:
         raise _RefusedError(f"it is larger than {size(MAX_FILE_BYTES)}")
+
     is_json = data[:1] == b"{"
     annotations = msgspec.json.decode(data) if is_json else _unpickled(data)
     if not isinstance(annotations, dict):
@@ -100,16 +111,24 @@ def _annotations_in(data: bytes) -> dict[int, Any]:
 
 
 def _unpickled(data: bytes) -> Any:
-    """The value that a pickle builds. Raises _RefusedError, ValueError, TypeError or
-    LookupError."""
+    """Build the value that a pickle describes, without running any code of it.
+
+    A pickle is a list of operations on a stack. The *memo* keeps values that later
+    operations use again, by their numbers.
+
+    Raises:
+        _RefusedError: The pickle has an operation that does not build a plain value, or
+            takes too many steps.
+        ValueError, TypeError, LookupError: The pickle is damaged.
+    """
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
+    for step, (operation, argument, _) in enumerate(pickletools.genops(data)):
         name = operation.name
-        if count >= MAX_OPERATIONS:
+        if step >= MAX_OPERATIONS:
             raise _RefusedError(f"it takes more than {MAX_OPERATIONS:,} steps")
         if name in _PUSHES_ARGUMENT:
-            stack.append(_limited(argument))
+            stack.append(_checked_size(argument))
         elif name in _PUSHES_NEW:
             stack.append(_PUSHES_NEW[name]())
         elif name == "MARK":
@@ -122,13 +141,20 @@ def _unpickled(data: bytes) -> Any:
         elif name == "STOP":
             return stack.pop()
         elif name not in _FRAMING:
-            _collect(name, stack)
+            _build_container(name, stack)
     raise _RefusedError("it ends early")
 
 
-def _collect(name: str, stack: list[Any]) -> None:
-    """Carries out an operation that puts values on the stack into a tuple, a list or a
-    mapping. Raises _RefusedError for any other operation."""
+def _build_container(name: str, stack: list[Any]) -> None:
+    """Carry out an operation that collects values in a tuple, a list or a mapping.
+
+    Args:
+        name: The name of the operation.
+        stack: The values that were built so far; it is changed in place.
+
+    Raises:
+        _RefusedError: It is any other operation.
+    """
     if name in _TUPLE_LENGTHS:
         length = _TUPLE_LENGTHS[name]
         stack[-length:] = [tuple(stack[-length:])]
@@ -137,9 +163,10 @@ def _collect(name: str, stack: list[Any]) -> None:
     elif name == "LIST":
         stack.append(_pop_to_mark(stack))
     elif name == "DICT":
-        stack.append(dict(_pairs(_pop_to_mark(stack))))
+        stack.append(dict(_key_value_pairs(_pop_to_mark(stack))))
     elif name == "APPEND":
         value = stack.pop()
+        # Calling the method of the class refuses everything that is not a list.
         list.append(stack[-1], value)
     elif name == "APPENDS":
         values = _pop_to_mark(stack)
@@ -147,32 +174,40 @@ def _collect(name: str, stack: list[Any]) -> None:
     elif name == "SETITEM":
         value = stack.pop()
         key = stack.pop()
-        dict.update(stack[-1], _pairs([key, value]))
+        dict.update(stack[-1], _key_value_pairs([key, value]))
     elif name == "SETITEMS":
-        pairs = _pairs(_pop_to_mark(stack))
+        pairs = _key_value_pairs(_pop_to_mark(stack))
         dict.update(stack[-1], pairs)
     else:
         raise _RefusedError(f"it has more than plain values ({name})")
 
 
 def _pop_to_mark(stack: list[Any]) -> list[Any]:
-    """Takes the values above the last mark, and the mark, from the stack."""
+    """Remove the last mark and the values above it from the stack; return these."""
+    # The two-argument iter calls stack.pop until it returns the mark.
     values = list(iter(stack.pop, _MARK))
     values.reverse()
     return values
 
 
-def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Keys and values by turns as pairs. Keys are numbers or texts: to compare others
-    may take as long as their author likes."""
+def _key_value_pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Pair a list in which keys and values alternate.
+
+    Keys must be numbers or texts. To compare others may take as long as the author of
+    the file likes.
+
+    Raises:
+        _RefusedError: A key is neither a number nor a text.
+    """
     keys = items[::2]
+    values = items[1::2]
     if not all(isinstance(key, int | str) for key in keys):
         raise _RefusedError("its keys are neither numbers nor texts")
-    return zip(keys, items[1::2], strict=True)
+    return zip(keys, values, strict=True)
 
 
-def _limited(value: Any) -> Any:
-    """A number or a text, unless the number is too large."""
+def _checked_size(value: Any) -> Any:
+    """Return a number or a text unchanged. Raises _RefusedError for a huge number."""
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
         raise _RefusedError(f"it has a number of more than {MAX_INTEGER_BITS} bits")
     return value

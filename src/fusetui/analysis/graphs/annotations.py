@@ -47,13 +47,13 @@ PATH_FIELDS: Final = ("module_name", "name", "str")
 MAX_PATH_CHARACTERS: Final = 1 << 10
 MAX_ANNOTATIONS_OF_NODE: Final = 64
 MAX_LEVELS: Final = 32
-"""Dots of a path at which slices are nested."""
+"""A path is split into nested slices at no more dots than this."""
 
 _NESTED_PATH = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
-"""Only such paths are nested at their dots."""
+"""Matches the paths that are split into nested slices at their dots."""
 
 BY_ANNOTATIONS: Final = "annotations:"
-"""Stands before the name of a file of annotations among captures."""
+"""Marks the name of a file of annotations in a list of captures."""
 
 _FILE_ENDING: Final = ".annotations.pkl"
 _TRACE_ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
@@ -67,67 +67,81 @@ _NO_PATH_CATEGORY: Final = "graph_node"
 
 
 class _NamedPath(NamedTuple):
-    """The path that the annotation of a node names, "" for none; and where it stands:
-    _IN_FILE or _IN_ARGS."""
+    """The module path that the annotation of a node names."""
 
-    path: str
-    source: str
+    path: str  # "" for none
+    source: str  # where the annotation stands: _IN_FILE or _IN_ARGS
 
 
 class _PathsOfNodes(msgspec.Struct, frozen=True, eq=False):
-    """What annotations name."""
+    """The module paths of all annotated nodes."""
 
-    paths: tuple[str, ...]  # the first is "": no path
-    of_row: Rows  # for each row of the trace the index of its path
+    paths: tuple[str, ...]  # distinct; the first is "": no path
+    of_row: Rows  # per row of the trace: the index of its path in `paths`
     sources: frozenset[str]  # _IN_FILE, _IN_ARGS, both or none
 
 
 def with_annotations(
     trace: Trace, files: Sequence[str]
 ) -> tuple[Trace, tuple[Join, ...]]:
-    """The trace with the modules of nodes that were not joined before. `files`: of
-    annotations, those that a user names; else there may be one beside the trace. What
-    they do not name, args may. Reads nothing unless a graph was replayed.
+    """Give replayed kernels the modules that annotations of their nodes name.
 
-    Raises TraceError if a named file cannot be read.
+    Only replays that were not joined with a capture before get modules. What files of
+    annotations do not name, the args of kernels may. Nothing is read unless the trace
+    replays a graph.
+
+    Args:
+        trace: The trace.
+        files: The files of annotations that a user named. If there are none, the file
+            of annotations in the folder of the trace is used, if there is one.
+
+    Returns:
+        The trace with modules, and a record of what was joined.
+
+    Raises:
+        TraceError: A file that the user named cannot be read.
     """
     replays = _replays_without_op(trace)
     if not replays:
         return trace, ()
-    paths = list(files) or _file_beside(trace)
+
+    paths = list(files) or _default_annotation_files(trace)
     problems: list[str] = []
     if paths and _process_count(trace, replays) > 1:
         problems.append(f"{paths[0]} is left out: {_OF_SEVERAL_PROCESSES}.")
         paths = []
-    by_node: dict[int, Any] = {}
+
+    annotation_by_node: dict[int, Any] = {}
     for path in paths:
         try:
-            by_node |= read_annotations(path)
+            annotation_by_node |= read_annotations(path)
         except TraceError as error:
-            if files:
+            is_named_by_user = bool(files)
+            if is_named_by_user:
                 raise
             problems.append(str(error))
-    return _join_modules(trace, replays, by_node, paths, problems)
+    return _join_modules(trace, replays, annotation_by_node, paths, problems)
 
 
 def _replays_without_op(trace: Trace) -> list[Rows]:
-    """The nodes of each replay that was not joined before."""
+    """Return the nodes of each replay that was not joined with a capture before."""
     if not wants_capture(trace):
         return []
     replays = nodes_of_replays(trace)
     if not isinstance(trace, Joined):
         return replays
+    # A row that was not joined has no captured call, which is -1.
     return [rows for rows in replays if (trace.captured[rows] < 0).all()]
 
 
-def _file_beside(trace: Trace) -> list[str]:
-    """The file of annotations in the folder of the trace, if there is one."""
+def _default_annotation_files(trace: Trace) -> list[str]:
+    """Return the file of annotations that is named after the trace, if it exists."""
     path = _TRACE_ENDING.sub(_FILE_ENDING, trace.report.path, count=1)
     return [path] if os.path.isfile(path) else []
 
 
 def _process_count(trace: Trace, replays: Sequence[Rows]) -> int:
-    """How many processes launch these replays."""
+    """Count the processes that launch these replays."""
     calls = [int(trace.launch[rows[0]]) for rows in replays]
     return len({trace.track_of(call).pid for call in calls})
 
@@ -135,23 +149,36 @@ def _process_count(trace: Trace, replays: Sequence[Rows]) -> int:
 def _join_modules(
     trace: Trace,
     replays: list[Rows],
-    by_node: dict[int, Any],
+    annotation_by_node: dict[int, Any],
     paths: list[str],
     problems: list[str],
 ) -> tuple[Trace, tuple[Join, ...]]:
-    """The trace with modules for all nodes of the replays of which a node is annotated,
-    and a record of that; without one, the same trace, and a record only if there are
-    problems. `paths`: of the files that `by_node` is from; `problems`: what is wrong
-    with them, to which it is added if they name no node."""
-    named = _paths_of_nodes(trace, replays, by_node)
+    """Give the nodes of annotated replays their modules, and record what was done.
+
+    A replay is annotated if one of its nodes is.
+
+    Args:
+        trace: The trace.
+        replays: The nodes of each replay.
+        annotation_by_node: The annotations of files, by (graph id << 32) | node id.
+        paths: The files that these annotations are from.
+        problems: What is wrong with the files. It is added to if they name no node.
+
+    Returns:
+        If no replay is annotated, the same trace, with a record only if there are
+        problems.
+    """
+    named = _paths_of_nodes(trace, replays, annotation_by_node)
     annotated = [rows for rows in replays if named.of_row[rows].any()]
-    has_file = _IN_FILE in named.sources
-    if paths and not has_file and not problems:
+    file_names_nodes = _IN_FILE in named.sources
+    if paths and not file_names_nodes and not problems:
         problems.append(
             f"{paths[0]} names no node of the graphs that {trace.report.file} replays."
         )
+
     rows = np.concatenate([np.empty(0, np.intp), *annotated])
-    unnamed = int((named.of_row[rows] == 0).sum())
+    is_unnamed = named.of_row[rows] == 0
+    unnamed = int(is_unnamed.sum())
     record = Join(
         path=_sources_text(trace, paths, named.sources),
         replays=len(annotated),
@@ -169,8 +196,13 @@ def _join_modules(
 
 
 def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> str:
-    """`x.annotations.pkl and x.json`: where the annotations of nodes stand; "" if no
-    node has any. `paths`: of the files of annotations."""
+    """Say where the annotations of nodes stand, as `x.annotations.pkl and x.json`.
+
+    Args:
+        trace: The trace, whose file stands for annotations in args.
+        paths: The files of annotations.
+        sources: What was used; "" is returned for nothing.
+    """
     texts = list(paths) if _IN_FILE in sources else []
     if _IN_ARGS in sources:
         texts.append(trace.report.file)
@@ -178,8 +210,11 @@ def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> st
 
 
 def _grafted(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Trace:
-    """The trace in which each of these nodes is in the module that it is annotated
-    with. No node gets an op."""
+    """Place each of these nodes in the module that it is annotated with.
+
+    The modules become slices of a capture that is made up, as if the nodes had been
+    captured in them. Unlike after a real capture, no node gets an op.
+    """
     capture_trace, row_of_path = _as_capture(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
     grafted = graft(trace, capture_trace, rows, calls, record)
@@ -188,74 +223,103 @@ def _grafted(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Tr
 
 
 def _paths_of_nodes(
-    trace: Trace, replays: list[Rows], by_node: Mapping[int, Any]
+    trace: Trace, replays: list[Rows], annotation_by_node: Mapping[int, Any]
 ) -> _PathsOfNodes:
-    """The paths that annotations name. Reads the args of all nodes, once, in files that
-    number them."""
-    of_row = np.zeros(len(trace), dtype=np.intp)
+    """Find out which module path the annotation of each node names.
+
+    The args of all nodes are read once, and only in files that number their nodes:
+    without numbers a node cannot be found among the annotations.
+    """
+    path_index_of_row = np.zeros(len(trace), dtype=np.intp)
     if not numbers_nodes(trace):
-        return _PathsOfNodes(paths=("",), of_row=of_row, sources=frozenset())
+        return _PathsOfNodes(paths=("",), of_row=path_index_of_row, sources=frozenset())
+
     nodes, node_arguments = node_args(trace)
-    named = _named_paths(node_arguments, by_node)
+    named = _named_paths(node_arguments, annotation_by_node)
     with_path = [name for name in named if name.path]
     distinct_paths = {name.path for name in with_path}
     paths = ("", *sorted(distinct_paths, key=_levels))
     index_of_path = {path: index for index, path in enumerate(paths)}
-    index_of_distinct = [index_of_path[name.path] for name in named]
-    index_of_distinct.append(0)  # no path, of a node without args
-    of_distinct = np.array(index_of_distinct, dtype=np.intp)
-    of_row[nodes] = of_distinct[node_arguments.number]
+
+    # Equal args have one number. A node without args has -1, which reads the last
+    # entry: no path.
+    path_index_of_args = [index_of_path[name.path] for name in named]
+    path_index_of_args.append(0)
+    path_indices = np.array(path_index_of_args, dtype=np.intp)
+    path_index_of_row[nodes] = path_indices[node_arguments.number]
+
     sources = frozenset(name.source for name in with_path)
-    return _PathsOfNodes(paths=paths, of_row=of_row, sources=sources)
+    return _PathsOfNodes(paths=paths, of_row=path_index_of_row, sources=sources)
 
 
 def _named_paths(
-    node_arguments: Arguments, by_node: Mapping[int, Any]
+    node_arguments: Arguments, annotation_by_node: Mapping[int, Any]
 ) -> list[_NamedPath]:
-    """The path that each of the distinct args of nodes names."""
+    """Return the module path of each distinct set of args that nodes have."""
     named = []
     for texts in node_arguments.distinct:
         values = [parsed(text) for text in texts]
         args = dict(zip(NODE_ARGS, values, strict=True))
-        named.append(_named_by(args, by_node))
+        named.append(_path_of_node(args, annotation_by_node))
     return named
 
 
 def path_named(annotation: Any) -> str:
-    """The path that an annotation names; "" if it names none. Of several the last one
-    counts, as in torch, and a text only where no field names a path."""
+    """Return the module path that an annotation names.
+
+    If there are several annotations, the last one counts, as in torch. A plain text
+    counts only where no field of a mapping names a path.
+
+    Args:
+        annotation: What torch wrote of a node: a mapping, a text, or a list of such.
+
+    Returns:
+        "" if it names no path.
+    """
     if isinstance(annotation, list | tuple):
         latest_first = annotation[-MAX_ANNOTATIONS_OF_NODE:][::-1]
     else:
         latest_first = [annotation]
-    mappings = [part for part in latest_first if isinstance(part, dict)]
+
+    mappings = [mark for mark in latest_first if isinstance(mark, dict)]
     for field in PATH_FIELDS:
         for mapping in mappings:
             path = _path_text(mapping.get(field))
             if path:
                 return path
-    for part in latest_first:
-        path = _path_text(part)
+    for mark in latest_first:
+        path = _path_text(mark)
         if path:
             return path
     return ""
 
 
 def _path_text(value: Any) -> str:
-    """A text as a path, as far as it may be long; "" for anything else."""
+    """Return a text as a path, cut to the longest that is used; "" if it is no text."""
     if not isinstance(value, str):
         return ""
-    return value[:MAX_PATH_CHARACTERS].strip().encode(errors="replace").decode()
+    shortened = value[:MAX_PATH_CHARACTERS].strip()
+    # Replaces lone surrogates, which cannot be written.
+    return shortened.encode(errors="replace").decode()
 
 
-def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> _NamedPath:
-    """The path of a node with these args: as the file has it, else as the args do."""
-    path = path_named(by_node.get(_node_key(args)))
+def _path_of_node(
+    args: dict[str, Any], annotation_by_node: Mapping[int, Any]
+) -> _NamedPath:
+    """Return the module path of a node: as a file has it, else as its args do.
+
+    Args:
+        args: The args of the node, by NODE_ARGS.
+        annotation_by_node: The annotations of files, by (graph id << 32) | node id.
+    """
+    path = path_named(annotation_by_node.get(_node_key(args)))
     if path:
         return _NamedPath(path, _IN_FILE)
+
     path = path_named({name: args[name] for name in PATH_FIELDS})
     if path:
         return _NamedPath(path, _IN_ARGS)
+
     annotation = args[SOME_ANNOTATION]
     is_json = isinstance(annotation, str) and annotation.startswith(("[", "{"))
     if is_json:  # a list or a mapping as text
@@ -265,13 +329,17 @@ def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> _NamedPath:
 
 
 def _node_key(args: dict[str, Any]) -> int:
-    """(graph id << 32) | node id: in one arg, or in two; -1 if they are not
-    recorded."""
+    """Return the key of a node in files of annotations: (graph id << 32) | node id.
+
+    Some files have both numbers in one arg, some in two. Returns -1 if they are not
+    recorded.
+    """
     node = args[NODE_ID]
     graph = args[GRAPH_ID]
     if type(node) is not int or node < 0:
         return -1
-    if node >> _NODE_ID_BITS:
+    has_graph_id = node >> _NODE_ID_BITS
+    if has_graph_id:
         return node
     if type(graph) is not int or graph < 0:
         return -1
@@ -279,32 +347,47 @@ def _node_key(args: dict[str, Any]) -> int:
 
 
 def _levels(path: str) -> tuple[str, ...]:
-    """The names of a path from the outermost one; a text that is none is one name."""
+    """Split a module path at its dots, the outermost module first.
+
+    A text that is no path of modules stays one name.
+    """
     if _NESTED_PATH.fullmatch(path):
         return tuple(path.split(".", MAX_LEVELS))
     return (path,)
 
 
 class _PathRange(NamedTuple):
-    """The places of the paths, in their order, that begin with the same levels."""
+    """The sorted paths that begin with the same levels, as indices; both included."""
 
     first: int
     last: int
 
 
 def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
-    """A trace with a slice for each path, inside those of the levels above it; and the
-    row of each path. The first path is "", which is in no other slice. Each path begins
-    1 us after the one before, so `paths` are sorted by their levels."""
+    """Make up a trace with a slice for each path, nested as their modules are.
+
+    Each path begins 1 us after the previous one. The slice of a module lasts as long as
+    all paths within it, which are neighbors, as `paths` are sorted by their levels.
+
+    Args:
+        paths: The paths; the first is "", which is in no other slice.
+        source: What the trace is said to be read from.
+
+    Returns:
+        The trace, and for each path the row of its slice.
+    """
     levels_of_paths = [_levels(path) for path in paths]
     ranges = _ranges_of_levels(levels_of_paths)
     events = []
     for levels, path_range in ranges.items():
         events.append(_event(levels, path_range))
+
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
         file.flush()
         trace = build(read(stored_in(source, file), Callbacks(alone=True)))
+
+    # `order` has for each row the event in the file; argsort inverts it.
     row_of_event = np.argsort(trace.order).tolist()
     row_of_levels = dict(zip(ranges, row_of_event, strict=True))
     rows = [row_of_levels[levels] for levels in levels_of_paths]
@@ -314,19 +397,25 @@ def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
 def _ranges_of_levels(
     levels_of_paths: Sequence[tuple[str, ...]],
 ) -> dict[tuple[str, ...], _PathRange]:
-    """For the levels of each path, and for each beginning of them, which paths begin
-    with these levels."""
+    """Tell for each module which of the sorted paths lie in it.
+
+    Args:
+        levels_of_paths: The levels of each path, in order.
+
+    Returns:
+        The range of the paths that begin with the same levels, by these levels.
+    """
     ranges: dict[tuple[str, ...], _PathRange] = {}
-    for place, levels in enumerate(levels_of_paths):
+    for path_index, levels in enumerate(levels_of_paths):
         for depth in range(1, len(levels) + 1):
             prefix = levels[:depth]
-            first = ranges[prefix].first if prefix in ranges else place
-            ranges[prefix] = _PathRange(first=first, last=place)
+            first = ranges[prefix].first if prefix in ranges else path_index
+            ranges[prefix] = _PathRange(first=first, last=path_index)
     return ranges
 
 
 def _event(levels: tuple[str, ...], path_range: _PathRange) -> dict[str, Any]:
-    """A slice with the name of these levels that lasts 1 us for each of the paths."""
+    """Return the trace event of a module, which lasts 1 us for each path within it."""
     return {
         "ph": "X",
         "cat": GRAPH_ANNOTATION if levels[0] else _NO_PATH_CATEGORY,

@@ -1,9 +1,9 @@
-"""Which capture each replay replays.
+"""Chooses for each replay of a graph the capture that it replays.
 
-The nodes of a replay must be the calls of the capture: one for one, in order. HIP's
-launch calls record the name of their kernel, which must be that of the node. CUDA's do
-not: there the kind of work that the captured op implies must be that which the node's
-name tells.
+The nodes of a replay must be the calls of the capture: one for one, in order. Launch
+calls of HIP record the name of their kernel, which must be that of the node. Those of
+CUDA do not. There the name of the node must tell a kind of work that the captured op
+may launch.
 
 Replays with equal kernels fit the same captures. If several fit, the batch decides: a
 server pads a step to the next size that it captured, in requests or in tokens. If
@@ -44,7 +44,7 @@ _KINDS_OF_INDEXING: Final = frozenset({"index", "embedding"})
 _SOFTMAX: Final = frozenset({"softmax"})
 _REDUCTION: Final = frozenset({"reduction"})
 _KINDS_OF_CONCATENATION: Final = frozenset({"copy", "memcpy"})
-_KINDS: Final[Mapping[str, frozenset[str]]] = {
+_KINDS_OF_OP: Final[Mapping[str, frozenset[str]]] = {
     "mm": _KINDS_OF_PRODUCTS,
     "addmm": _KINDS_OF_PRODUCTS,
     "bmm": _KINDS_OF_PRODUCTS,
@@ -96,57 +96,65 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "cat": _KINDS_OF_CONCATENATION,
     "stack": _KINDS_OF_CONCATENATION,
 }
-"""The kinds of kernels (`KernelName.op`) that each of these ops of aten:: launches."""
+"""The kinds of kernels (`KernelName.op`) that each op of aten:: may launch."""
 
 
 class _Transfer(NamedTuple):
-    """What a captured copy or set becomes when the graph is replayed."""
+    """What a captured copy or set may become when the graph is replayed."""
 
     role: Role  # of the event
-    kinds: tuple[str, ...]  # of a kernel in its place
+    kinds: tuple[str, ...]  # of a kernel that does the same work instead
 
 
 _TRANSFERS: Final = {
     "Memcpy": _Transfer(Role.MEMCPY, ("copy", "memcpy")),
     "Memset": _Transfer(Role.MEMSET, ("fill", "memset")),
 }
-"""By a word that the name of the call contains; see `_transfer_of`."""
+"""The copies and sets, by a word that the name of the call contains."""
 
 _NODES_PER_CONFIRMATION: Final = 10
 """Without names of kernels, at least one node in this many must be confirmed by its
 kind."""
 
 _MAX_NAME_CHARACTERS: Final = 60
-"""Of a name in a message."""
+"""A longer name is cut in a message."""
 
 
 class CaptureMatch(msgspec.Struct, frozen=True):
-    """How a replay agrees with a capture."""
+    """How the nodes of a replay agree with the calls of a capture."""
 
-    problem: str = ""  # why it does not; "" if it does
-    at: int = -1  # the node that differs first
-    by_name: bool = True  # every kernel by its name
+    problem: str = ""  # why they do not agree; "" if they do
+    first_difference: int = -1  # index of the first node that differs; -1 if none does
+    by_name: bool = True  # every kernel agrees by its name
     kernels_only: bool = False  # copies and sets differ
     forks: bool = False  # it ran on several streams whose order is not recorded
 
 
 class _Agreement(NamedTuple):
-    """How a node agrees with a captured call."""
+    """How one node agrees with one captured call."""
 
-    agrees: bool | None  # None: nothing tells
-    by_name: bool
-    captured: str  # what the capture has
+    agrees: bool | None  # None if nothing tells
+    by_name: bool  # the names were compared, not only kinds of work
+    captured: str  # the name of what the capture has
 
 
-def kernels_alone(
+def without_transfers(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> tuple[Nodes, Capture]:
-    """`nodes` and `capture` without copies and sets: of the nodes only kernels are
-    left, of the captured calls only those that launch one. A graph may copy and set in
-    other ways than its capture did, or not at all. `trace` has the rows of the nodes,
-    `capture_trace` those of the calls."""
+    """Remove copies and sets from a replay and from a capture.
+
+    A graph may copy and set in other ways than its capture did, or not at all. What is
+    left are the nodes that are kernels and the calls that launch one.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        nodes: The replay.
+        capture: The capture.
+        capture_trace: The trace that has the rows of the captured calls.
+    """
     is_kernel = trace.role[nodes.rows] == Role.KERNEL
     kernels = replace(nodes, rows=nodes.rows[is_kernel])
+
     call_names = _names(capture_trace, capture.calls)
     is_launch = [_transfer_of(name) is None for name in call_names]
     launches = replace(
@@ -158,71 +166,83 @@ def kernels_alone(
 
 
 def _names(trace: Trace, rows: Rows) -> list[str]:
-    """The name of the slice at each row of a trace."""
+    """Return the name of the slice at each of these rows."""
     return [trace.name_of(row) for row in rows.tolist()]
 
 
 def _transfer_of(call_name: str) -> _Transfer | None:
-    """What a call of this name copies or sets; None if it launches a kernel."""
+    """Return what a call copies or sets, by its name; None if it launches a kernel."""
     for word, transfer in _TRANSFERS.items():
         if word in call_name:
             return transfer
     return None
 
 
-def fit(
+def match_capture(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> CaptureMatch:
-    """How the nodes of a replay agree with the calls of a capture, one by one in their
-    order. Where there are more nodes than calls, or fewer, kernels alone are compared
-    with the calls that launch one (`kernels_only`); if there are more of these too, or
-    fewer, the two do not agree, and `problem` says the counts."""
+    """Compare the nodes of a replay with the calls of a capture, one by one in order.
+
+    If there are more nodes than calls, or fewer, only kernels are compared with the
+    calls that launch one. If their numbers differ too, the replay does not match.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        nodes: The replay.
+        capture: The capture.
+        capture_trace: The trace that has the rows of the captured calls.
+    """
     if len(nodes) == len(capture):
         return _compared(trace, nodes, capture, capture_trace)
-    kernels, launches = kernels_alone(trace, nodes, capture, capture_trace)
+
+    kernels, launches = without_transfers(trace, nodes, capture, capture_trace)
     if len(kernels) and len(kernels) == len(launches):
-        without_transfers = _compared(trace, kernels, launches, capture_trace)
+        match = _compared(trace, kernels, launches, capture_trace)
         # Kinds of kernels alone prove too little where copies and sets differ: then
         # every kernel must agree by its name.
-        if without_transfers.problem or without_transfers.by_name:
-            return replace(without_transfers, kernels_only=True)
+        if match.problem or match.by_name:
+            return replace(match, kernels_only=True)
     return CaptureMatch(
         problem=f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls",
-        at=min(len(nodes), len(capture)),
+        first_difference=min(len(nodes), len(capture)),
     )
 
 
 def _compared(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> CaptureMatch:
-    """How as many nodes as calls agree, the n-th node with the n-th call. `problem` is
-    set at the first node that is not what was captured; where names of kernels are
-    missing, also if fewer than one node in _NODES_PER_CONFIRMATION is confirmed by its
-    kind, or if the order of several streams is not known."""
+    """Compare the n-th node of a replay with the n-th call of a capture.
+
+    There are as many nodes as calls. They do not match if a node is not what was
+    captured. Where names of kernels are missing, they do not match either if fewer than
+    one node in _NODES_PER_CONFIRMATION is confirmed by its kind, or if the order of
+    several streams is not known.
+    """
     is_by_name = True
-    confirmed = 0
+    confirmed_nodes = 0
     rows = nodes.rows.tolist()
     calls = capture.calls.tolist()
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         agreement = _agreement(
-            trace, row, capture_trace, calls[at], capture.kernels[at]
+            trace, row, capture_trace, calls[index], capture.kernels[index]
         )
         if agreement.agrees is False:
-            problem = _difference(trace, nodes, at, agreement.captured)
-            return CaptureMatch(problem=problem, at=at)
+            problem = _difference(trace, nodes, index, agreement.captured)
+            return CaptureMatch(problem=problem, first_difference=index)
         is_by_name &= agreement.by_name
         if agreement.agrees:
-            confirmed += 1
+            confirmed_nodes += 1
+
     has_unknown_order = capture.forks and not nodes.numbered
-    is_confirmed = confirmed * _NODES_PER_CONFIRMATION >= len(rows)
+    is_confirmed = confirmed_nodes * _NODES_PER_CONFIRMATION >= len(rows)
     if not is_by_name and not is_confirmed:
-        return CaptureMatch(problem=_FEW_KINDS, at=0)
+        return CaptureMatch(problem=_TOO_FEW_KINDS, first_difference=0)
     if not is_by_name and has_unknown_order:
-        return CaptureMatch(problem=_UNKNOWN_ORDER, at=0)
+        return CaptureMatch(problem=_UNKNOWN_ORDER, first_difference=0)
     return CaptureMatch(by_name=is_by_name, forks=has_unknown_order)
 
 
-_FEW_KINDS: Final = (
+_TOO_FEW_KINDS: Final = (
     "the capture does not name its kernels, and too few are of a known kind"
 )
 _UNKNOWN_ORDER: Final = (
@@ -230,13 +250,19 @@ _UNKNOWN_ORDER: Final = (
 )
 
 
-def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
-    """The problem that the node `at` (an index) is not what was captured, as the end of
-    a sentence; `captured` is the name of that."""
-    node_name = trace.name_of(int(nodes.rows[at]))
+def _difference(trace: Trace, nodes: Nodes, node_index: int, captured: str) -> str:
+    """Say that a node is not what was captured, as the end of a sentence.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        nodes: The replay.
+        node_index: The index of the node among `nodes`.
+        captured: The name of what was captured.
+    """
+    node_name = trace.name_of(int(nodes.rows[node_index]))
     text = (
-        f"node {at + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the capture has"
-        f" {clip(captured, _MAX_NAME_CHARACTERS, '...')}"
+        f"node {node_index + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the"
+        f" capture has {clip(captured, _MAX_NAME_CHARACTERS, '...')}"
     )
     streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
     if streams > 1:
@@ -247,48 +273,63 @@ def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
 def _agreement(
     trace: Trace, row: int, capture_trace: Trace, call: int, kernel: str
 ) -> _Agreement:
-    """Whether a node is what a captured call launches, as far as names tell. `row` is
-    the node, a row of `trace`; `call` is a row of `capture_trace`; `kernel` is the name
-    of the kernel that the call launches, "" if it is not recorded."""
+    """Decide whether a node is what a captured call launches, as far as names tell.
+
+    Args:
+        trace: The trace of the replay.
+        row: The node, a row of `trace`.
+        capture_trace: The trace of the capture.
+        call: The captured call, a row of `capture_trace`.
+        kernel: The name of the kernel that the call launches; "" if it is not recorded.
+    """
     name = trace.name_of(row)
     role = Role(int(trace.role[row]))
     if kernel:
-        # .kd is the suffix of the descriptor of a kernel on AMD devices
+        # .kd is the suffix of the descriptor of a kernel on AMD devices.
         is_same = kernel.removesuffix(".kd") == name.removesuffix(".kd")
         return _Agreement(agrees=is_same, by_name=True, captured=kernel)
+
     call_name = capture_trace.name_of(call)
     transfer = _transfer_of(call_name)
     if transfer is not None:
-        is_same = role == transfer.role or _kind(name) in transfer.kinds
+        is_same = role == transfer.role or _kind_of_work(name) in transfer.kinds
         return _Agreement(agrees=is_same, by_name=True, captured=call_name)
     if role != Role.KERNEL:
         return _Agreement(agrees=False, by_name=False, captured=call_name)
+
     op = int(capture_trace.op[call])
-    if op < 0:  # the call has no op around it, so its kind of kernel is not known
+    has_op = op >= 0
+    if not has_op:  # then the kind of its kernel is not known
         return _Agreement(agrees=None, by_name=False, captured=call_name)
     return _agreement_with_op(capture_trace.name_of(op), name)
 
 
 @lru_cache(maxsize=4096)
-def _agreement_with_op(op: str, name: str) -> _Agreement:
-    """Whether a kernel of this name may be the work of an op of this name. A Triton
-    kernel must have the name of its op; else the kind of work must be one that the op
-    launches; nothing tells (None) where that is not known of either of the two."""
-    if op.startswith("triton_"):
-        if name.startswith("triton_"):
-            return _Agreement(agrees=op == name, by_name=True, captured=op)
-        return _Agreement(agrees=None, by_name=False, captured=op)
+def _agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
+    """Decide by their names whether a kernel may be the work of an op.
+
+    A Triton kernel must have the name of its op. For others the kind of work must be
+    one that the op launches; nothing tells where that is not known.
+    """
+    if op_name.startswith("triton_"):
+        if kernel_name.startswith("triton_"):
+            is_same = op_name == kernel_name
+            return _Agreement(agrees=is_same, by_name=True, captured=op_name)
+        return _Agreement(agrees=None, by_name=False, captured=op_name)
+
     agrees = None
-    kind = _kind(name)
-    kinds_of_op = _KINDS.get(stem(op)) if op.startswith("aten::") else None
+    kind = _kind_of_work(kernel_name)
+    kinds_of_op = None
+    if op_name.startswith("aten::"):
+        kinds_of_op = _KINDS_OF_OP.get(stem(op_name))
     if kind is not None and kinds_of_op is not None:
         agrees = kind in kinds_of_op
-    return _Agreement(agrees=agrees, by_name=False, captured=op)
+    return _Agreement(agrees=agrees, by_name=False, captured=op_name)
 
 
-def _kind(name: str) -> str | None:
-    """The kind of work of a kernel; None if its name does not tell."""
-    kernel = decode(name)
+def _kind_of_work(kernel_name: str) -> str | None:
+    """Return the kind of work of a kernel; None if its name does not tell."""
+    kernel = decode(kernel_name)
     return kernel.op if kernel else None
 
 
@@ -307,20 +348,19 @@ FORKED: Final = (
 IN_TURN: Final = "equal parts of a graph are told apart by their order"
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """The capture of a replay, an index (-1: none); why it is only likely, or why there
-    is none."""
+class CaptureChoice(msgspec.Struct, frozen=True):
+    """The capture that was chosen for a replay, or why none was."""
 
-    capture: int = -1
-    likely: str = ""
-    problem: str = ""
+    capture: int = -1  # its index; -1 if there is none
+    likely: str = ""  # why the choice is only likely; "" if it is certain
+    problem: str = ""  # why there is no capture
     kernels_only: bool = False  # copies and sets of the graph have no call
 
 
 class _ComparableSizes(NamedTuple):
-    """Sizes in one unit, None for what is not known."""
+    """The sizes of captures and of a step in one unit; None for what is not known."""
 
-    captures: Sequence[int | None]
+    captures: Sequence[int | None]  # one per capture
     batch: int | None  # of the step
 
 
@@ -331,82 +371,118 @@ class _ChosenSize(NamedTuple):
     problem: str = ""
 
 
-def choose(
+def choose_captures(
     trace: Trace,
     capture_trace: Trace,
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
     sizes: Sequence[CaptureSize],
     steps: Sequence[tuple[int, CaptureSize]],
-) -> list[Chosen]:
-    """For each replay its capture, an index in `captures`, or why it has none. `trace`
-    has the rows of the replays, `capture_trace` those of the captures. `sizes`: of each
-    capture; `steps`: of each replay the number of its step (-1: none), and what was
-    asked of it."""
-    chosen = [Chosen()] * len(replays)
+) -> list[CaptureChoice]:
+    """Choose for each replay the capture that it replays.
+
+    Args:
+        trace: The trace that has the rows of the replays.
+        capture_trace: The trace that has the rows of the captures.
+        replays: The replays.
+        captures: The captures to choose from.
+        sizes: For how much work each capture is.
+        steps: Per replay, the index of the step of the server in which it ran (-1 for
+            none), and how much work that step had.
+
+    Returns:
+        One choice per replay.
+    """
+    choices = [CaptureChoice()] * len(replays)
     # Replays with equal names of nodes, in order, fit the same captures.
     names = [trace.name[nodes.rows].tobytes() for nodes in replays]
     for same_names in by_key(range(len(replays)), names.__getitem__).values():
         nodes = replays[same_names[0]]
-        matches = [fit(trace, nodes, capture, capture_trace) for capture in captures]
+        matches = [
+            match_capture(trace, nodes, capture, capture_trace) for capture in captures
+        ]
         matching = _without_problems(matches)
         if not matching:
             problem = _refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
-                chosen[replay] = Chosen(problem=problem)
+                choices[replay] = CaptureChoice(problem=problem)
             continue
+
         replays_of_steps = by_key(same_names, steps.__getitem__)
-        for (_, asked), replays_of_step in replays_of_steps.items():
-            count = len(replays_of_step)
-            choices = _choose_in_step(count, matching, sizes, asked)
-            for replay, choice in zip(replays_of_step, choices, strict=True):
-                chosen[replay] = choice
-    return chosen
+        for (_, step_size), replays_of_step in replays_of_steps.items():
+            choices_of_step = _choose_in_step(
+                len(replays_of_step), matching, sizes, step_size
+            )
+            for replay, choice in zip(replays_of_step, choices_of_step, strict=True):
+                choices[replay] = choice
+    return choices
 
 
 def _without_problems(matches: Sequence[CaptureMatch]) -> dict[int, CaptureMatch]:
-    """The matches without a problem, by their indices."""
+    """Return the matches that have no problem, by the indices of their captures."""
     matching = {}
-    for n, match in enumerate(matches):
+    for capture_index, match in enumerate(matches):
         if not match.problem:
-            matching[n] = match
+            matching[capture_index] = match
     return matching
 
 
 def _choose_in_step(
-    count: int,
+    replay_count: int,
     matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
-    asked: CaptureSize,
-) -> list[Chosen]:
-    """The captures of `count` replays of one step whose kernels are equal, one for each
-    in their order. `matching`: by their index, the captures whose kernels agree. Of
-    these, the ones of the size that the step replays are chosen: one for all replays,
-    or several in turn if there are as many as replays; else all get the same problem.
-    `sizes`: of all captures; `asked`: what was asked of the step."""
-    comparable = _comparable_sizes(matching, sizes, asked)
+    step_size: CaptureSize,
+) -> list[CaptureChoice]:
+    """Choose the captures of those replays of one step whose kernels are equal.
+
+    Of the captures whose kernels agree, those of the size that the step replays fit. If
+    one fits, it is that of all replays. If as many fit as there are replays, they are
+    taken in turn. Otherwise all replays have the same problem.
+
+    Args:
+        replay_count: How many replays there are.
+        matching: The captures whose kernels agree, by their indices.
+        sizes: For how much work each of all captures is.
+        step_size: How much work the step had.
+
+    Returns:
+        One choice per replay, in their order.
+    """
+    comparable = _comparable_sizes(matching, sizes, step_size)
     size, problem = _size_of_step(matching, comparable)
-    fitting = [n for n in matching if comparable.captures[n] == size]
-    # as the pieces of a graph that was captured in parts
+    fitting = [index for index in matching if comparable.captures[index] == size]
+
+    # Several fit equally, for instance, if a graph was captured in pieces.
     are_several = len(fitting) > 1
-    if are_several and count != len(fitting) and not problem:
+    if are_several and replay_count != len(fitting) and not problem:
         graphs = plural(len(fitting), "graph")
-        problem = f"{graphs} of the capture fit equally, and the step replays {count}"
+        problem = (
+            f"{graphs} of the capture fit equally, and the step replays {replay_count}"
+        )
     if problem:
-        return [Chosen(problem=problem)] * count
-    likely = _doubts([matching[n] for n in fitting], size, comparable.batch)
+        return [CaptureChoice(problem=problem)] * replay_count
+
+    likely = _doubts([matching[index] for index in fitting], size, comparable.batch)
+    capture_of_replay = fitting if are_several else fitting * replay_count
     choices = []
-    for n in fitting if are_several else fitting * count:
-        kernels_only = matching[n].kernels_only
-        choices.append(Chosen(capture=n, likely=likely, kernels_only=kernels_only))
+    for index in capture_of_replay:
+        kernels_only = matching[index].kernels_only
+        choices.append(
+            CaptureChoice(capture=index, likely=likely, kernels_only=kernels_only)
+        )
     return choices
 
 
 def _doubts(
     matches: Sequence[CaptureMatch], size: int | None, batch: int | None
 ) -> str:
-    """Why it is only likely that these captures, of this size, are what a step of this
-    batch replays; "" if it is certain."""
+    """Say why the choice of captures is only likely; "" if it is certain.
+
+    Args:
+        matches: How the replays agree with the chosen captures.
+        size: The size of these captures; None if it is not known.
+        batch: The batch of the step; None if it is not known.
+    """
     reasons = []
     if not all(match.by_name for match in matches):
         reasons.append(BY_KIND)
@@ -422,34 +498,52 @@ def _doubts(
 def _comparable_sizes(
     matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
-    asked: CaptureSize,
+    step_size: CaptureSize,
 ) -> _ComparableSizes:
-    """The sizes of all captures and the batch of the step in one unit: in tokens, if
-    the batch and the sizes of all that match are known so, else in requests. Where
-    neither is possible, the batch is None, and each size is in tokens, or where these
-    are not known in requests: then sizes can only be told apart."""
+    """Express the sizes of all captures and of the step in one unit.
+
+    The unit is tokens, if the step and all matching captures tell them, else requests.
+    Where neither is possible, the batch is None, and a size is in tokens, or where
+    these are not known in requests: such sizes can only be told apart.
+
+    Args:
+        matching: The captures whose kernels agree, by their indices.
+        sizes: For how much work each of all captures is.
+        step_size: How much work the step had.
+    """
     tokens = [size.tokens for size in sizes]
-    if asked.tokens is not None and _are_known(tokens, matching):
-        return _ComparableSizes(captures=tokens, batch=asked.tokens)
+    if step_size.tokens is not None and _are_known(tokens, matching):
+        return _ComparableSizes(captures=tokens, batch=step_size.tokens)
+
     requests = [size.requests for size in sizes]
-    if asked.requests is not None and _are_known(requests, matching):
-        return _ComparableSizes(captures=requests, batch=asked.requests)
-    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
-    return _ComparableSizes(captures=either, batch=None)
+    if step_size.requests is not None and _are_known(requests, matching):
+        return _ComparableSizes(captures=requests, batch=step_size.requests)
+
+    either_unit = [
+        size.requests if size.tokens is None else size.tokens for size in sizes
+    ]
+    return _ComparableSizes(captures=either_unit, batch=None)
 
 
-def _are_known(sizes: Sequence[int | None], which: Iterable[int]) -> bool:
-    """Whether the sizes at these indices are all known."""
-    return all(sizes[n] is not None for n in which)
+def _are_known(sizes: Sequence[int | None], indices: Iterable[int]) -> bool:
+    """Decide whether the sizes at these indices are all known."""
+    return all(sizes[index] is not None for index in indices)
 
 
 def _size_of_step(
     matching: Mapping[int, CaptureMatch], comparable: _ComparableSizes
 ) -> _ChosenSize:
-    """The size of the captures that a step of this batch replays: the smallest that is
-    not below the batch. Without a batch, or where the size of a matching capture is not
-    known, it is the only size there is (which may be None). Else why none fits."""
-    sizes = {comparable.captures[n] for n in matching}
+    """Decide which size of captures a step replays.
+
+    It is the smallest size that is not below the batch. If the batch, or the size of a
+    matching capture, is not known, all matching captures must have one size, which may
+    be None.
+
+    Args:
+        matching: The captures whose kernels agree, by their indices.
+        comparable: The sizes of all captures and the batch of the step.
+    """
+    sizes = {comparable.captures[index] for index in matching}
     batch = comparable.batch
     if batch is None or None in sizes:
         if len(sizes) == 1:
@@ -459,6 +553,7 @@ def _size_of_step(
             reason = "the step does not say its batch"
         problem = f"captures of {len(sizes)} sizes fit equally: {reason}"
         return _ChosenSize(problem=problem)
+
     known_sizes = [size for size in sizes if size is not None]
     return _size_for_batch(known_sizes, comparable, batch)
 
@@ -466,13 +561,22 @@ def _size_of_step(
 def _size_for_batch(
     sizes: Sequence[int], comparable: _ComparableSizes, batch: int
 ) -> _ChosenSize:
-    """The smallest of these sizes that is not below the batch; else why none fits: all
-    are smaller, or it is far larger, though no smaller capture exists at all."""
+    """Choose the smallest size that is not below the batch, as servers pad.
+
+    None fits if all are smaller, or if the size is far larger though no smaller capture
+    exists at all.
+
+    Args:
+        sizes: The sizes of the captures whose kernels agree.
+        comparable: The sizes of all captures.
+        batch: The batch of the step.
+    """
     large_enough = [size for size in sizes if size >= batch]
     size = min(large_enough, default=max(sizes))
     padded = PADDED.format(size=size, batch=batch)
     if size < batch:
         return _ChosenSize(problem=padded)
+
     all_sizes = [other for other in comparable.captures if other is not None]
     has_smaller = any(other < batch for other in all_sizes)
     if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
@@ -490,21 +594,34 @@ def _refusal(
     matches: Sequence[CaptureMatch],
     captures: Sequence[Capture],
 ) -> str:
-    """Why none of the captures fits, as the end of a sentence. The first of these that
-    is true: there is no capture; the problem of the capture with as many nodes that
-    agrees longest; the nodes are only the first or the last ones of a capture; the
-    numbers of nodes differ. `matches`: how the nodes agree with each capture."""
+    """Say why none of the captures matches a replay, as the end of a sentence.
+
+    The first of these reasons that is true is given: there is no capture; of those with
+    as many nodes, the problem of the one that agrees longest; the nodes are only the
+    first or the last ones of a capture; the numbers of nodes differ.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        capture_trace: The trace that has the rows of the captured calls.
+        nodes: The replay.
+        matches: How the replay agrees with each capture.
+        captures: All captures.
+    """
     if not matches:
         return "the other trace captures no graph"
-    of_same_length: list[CaptureMatch] = []
+
+    matches_of_same_length: list[CaptureMatch] = []
     for match, capture in zip(matches, captures, strict=True):
         if len(capture) == len(nodes):
-            of_same_length.append(match)
-    if of_same_length:
-        agrees_longest = max(of_same_length, key=lambda match: match.at)
+            matches_of_same_length.append(match)
+    if matches_of_same_length:
+        agrees_longest = max(
+            matches_of_same_length, key=lambda match: match.first_difference
+        )
         return agrees_longest.problem
+
     for capture in captures:
-        which = _which_part(trace, nodes, capture, capture_trace)
+        which = _first_or_last(trace, nodes, capture, capture_trace)
         if which:
             return (
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture."
@@ -514,8 +631,10 @@ def _refusal(
 
 
 def _lengths(captures: Sequence[Capture]) -> str:
-    """`12, 40, 41`: the numbers of nodes of these captures, ascending, `...` in place of
-    those beyond _MAX_LENGTHS_SHOWN."""
+    """List the distinct numbers of nodes of these captures, as `12, 40, 41`.
+
+    They are ascending. `...` stands for those beyond _MAX_LENGTHS_SHOWN.
+    """
     lengths = sorted({len(capture) for capture in captures})
     shown = [str(length) for length in lengths[:_MAX_LENGTHS_SHOWN]]
     if len(lengths) > _MAX_LENGTHS_SHOWN:
@@ -523,26 +642,29 @@ def _lengths(captures: Sequence[Capture]) -> str:
     return ", ".join(shown)
 
 
-def _which_part(
+def _first_or_last(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> str:
-    """`first` or `last` if the nodes are these calls of a longer capture; "" for
-    neither."""
+    """Tell whether a replay is only the beginning or the end of a longer capture.
+
+    Returns:
+        "first" or "last": these calls of the capture match the nodes; "" if neither do.
+    """
     count = len(nodes)
     if count >= len(capture):
         return ""
-    parts = {"first": slice(count), "last": slice(len(capture) - count, None)}
-    for which, part in parts.items():
-        part_of_capture = replace(
-            capture, calls=capture.calls[part], kernels=capture.kernels[part]
+    calls_of_end = {"first": slice(count), "last": slice(len(capture) - count, None)}
+    for which, calls in calls_of_end.items():
+        cut_capture = replace(
+            capture, calls=capture.calls[calls], kernels=capture.kernels[calls]
         )
-        if not fit(trace, nodes, part_of_capture, capture_trace).problem:
+        if not match_capture(trace, nodes, cut_capture, capture_trace).problem:
             return which
     return ""
 
 
-def counted(problems: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for each distinct problem, with the number of replays that have it."""
+def problem_sentences(problems: Sequence[str]) -> tuple[str, ...]:
+    """Say for each distinct problem how many replays have it."""
     sentences = []
     for problem, count in sorted(Counter(problems).items()):
         replays = plural(count, "graph replay")

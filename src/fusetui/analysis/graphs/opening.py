@@ -1,19 +1,21 @@
-"""From the trace of replays to one that is joined with its captures, named or found.
+"""Joins a trace that is opened with captures that a user named or that are found.
 
-They are found by what is in them, only for a trace with graph replays that have no op.
-The files of its folder, and of folders in it that servers write captures to, are looked
-at in this order:
+Captures are searched only for a trace with graph replays that have no op. They are
+recognized by their contents. The files of the folder of the trace, and of folders in it
+to which servers write captures, are looked at in this order:
 
-1. the beginning of each, once: only those in which the process of the replays appears
-   may hold the capture, as a graph lives in the process that captured it;
-2. of these the bytes, once, up to MAX_SEARCHED_BYTES: for the begin of a stream capture, for
-   annotations that say for how many requests it is, and for the names of kernels, which
-   must be those of the replays where the calls have any;
-3. at most MAX_CANDIDATES of those left are read as captures, those of the right size first.
+1. The beginning of each file is read, once. Only files in which the process of the
+   replays appears may hold the capture, as a graph lives in the process that captured
+   it.
+2. Of these files the bytes are searched, once, up to MAX_SEARCHED_BYTES: for the begin
+   of a stream capture, for annotations that say for how many requests it is, and for
+   the names of kernels, which must be those of the replays where the calls have any.
+3. At most _MAX_CANDIDATES of the files that are left are read as captures, those of the
+   right size first.
 
-What was found out about a file is remembered in the cache, in one record for each
-folder, and used while its size, time of change and inode are the same: to find nothing
-again costs one listing and one small file.
+The cache remembers what is known about each file, in one record for each folder, as
+long as the size, the time of change and the inode of the file are the same. A second
+search that finds nothing then costs one listing and one small file.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ _SIZE_ANNOTATION = re.compile(
 )
 _KERNEL_ARG = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
 _PLAIN_NAME = re.compile(r'[^"\\]{1,8000}', re.ASCII)
-"""Names that stand in JSON as they are."""
+"""Matches names that need no escapes in JSON."""
 
 _HASH_BYTES: Final = 8
 _KERNELS_COMPARED: Final = 8
@@ -81,17 +83,19 @@ FileState = tuple[int, int, int]
 
 
 class Graphs(msgspec.Struct, frozen=True):
-    """What a search of a file found."""
+    """What a search of the bytes of a file says about captures of graphs."""
 
-    captures: bool
+    captures: bool  # whether a capture begins in it
     sizes: tuple[int, ...] = ()  # requests or tokens, as annotations say
     # hashes of the names of the kernels that calls launch
     kernels: tuple[bytes, ...] = ()
 
 
 class ScannedFile(msgspec.Struct, frozen=True):
-    """What is known of a file in that state; None: it was not looked at, or not
-    searched."""
+    """What is known of the contents of a file in a certain state.
+
+    A field is None if the file was not read for it so far.
+    """
 
     state: FileState
     pids: tuple[str, ...] | None = None  # the processes of its first events
@@ -99,7 +103,7 @@ class ScannedFile(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file beside a trace."""
+    """A trace file in the folder of another trace, or in a folder within that."""
 
     folder: str
     name: str
@@ -112,20 +116,20 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """The record of a folder, by the names of its files."""
+    """The record of a folder in the cache, with what is known of its files."""
 
-    files: dict[str, ScannedFile]
+    files: dict[str, ScannedFile]  # by name
 
 
 class _Listing(NamedTuple):
-    """What is in a folder."""
+    """The contents of a folder, as far as they matter."""
 
     files: list[File]  # traces
-    folders: list[str]  # the names of those of captures
+    folders: list[str]  # names of those folders to which servers write captures
 
 
 class _SearchedFile(NamedTuple):
-    """A file whose bytes were searched."""
+    """A file, with what a search of its bytes says about captures."""
 
     path: str
     graphs: Graphs
@@ -136,36 +140,51 @@ def _scanned(
     field: Literal["pids", "graphs"],
     scan: Callable[[File], object],
 ) -> list[ScannedFile]:
-    """What is known of each file, from the records of their folders in the cache. Where
-    `field` is not known, or the file has changed, `scan` looks it up (None: it cannot),
-    and the record of its folder is written again."""
+    """Return what is known of each file, and find out what is not known yet.
+
+    The cache has one record for each folder. It is written again if a file of the
+    folder was scanned.
+
+    Args:
+        files: The files.
+        field: The field of ScannedFile that the caller needs.
+        scan: Computes this field for a file that is new or has changed; None if it
+            cannot.
+
+    Returns:
+        One per file, in their order.
+    """
     folders = {file.folder for file in files}
     records = {folder: record_for(folder, _RECORD_NAME) for folder in folders}
-    known: dict[str, dict[str, ScannedFile]] = {}
+    known_files: dict[str, dict[str, ScannedFile]] = {}  # by folder, then by name
     for folder, record in records.items():
         index = record.load(Index) if record else None
-        known[folder] = index.files if index else {}
+        known_files[folder] = index.files if index else {}
+
     scanned_files = []
     changed_folders = set()
     for file in files:
-        scanned = known[file.folder].get(file.name)
+        scanned = known_files[file.folder].get(file.name)
         if scanned is None or scanned.state != file.state:
             scanned = ScannedFile(file.state)
         if getattr(scanned, field) is None:
             value = scan(file)
             if value is not None:
                 scanned = replace(scanned, **{field: value})
-                known[file.folder][file.name] = scanned
+                known_files[file.folder][file.name] = scanned
                 changed_folders.add(file.folder)
         scanned_files.append(scanned)
+
     for folder in changed_folders:
-        _store(records[folder], known[folder])
+        _store(records[folder], known_files[folder])
     return scanned_files
 
 
 def _store(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
-    """Writes the record of a folder, the last _MAX_ENTRIES of its files; nothing
-    without a cache."""
+    """Write the record of a folder to the cache, with the last _MAX_ENTRIES files.
+
+    Nothing is written if there is no cache.
+    """
     if record is None:
         return
     latest = list(files.items())[-_MAX_ENTRIES:]
@@ -175,90 +194,116 @@ def _store(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
 def with_captures(
     trace: Trace, named: Sequence[str], open_trace: Open
 ) -> tuple[Trace, tuple[Join, ...]]:
-    """The trace, joined with the captures that are named; or if none is, with those in
-    the trace itself, and then with those found in its folder. What is left gets the
-    modules that annotations name (see annotations.py); `named` may have files of
-    annotations, after BY_ANNOTATIONS.
+    """Join the replays of a trace with the captures of their graphs.
 
-    Raises TraceError if a named file cannot be read.
+    If the user named no capture, those in the trace itself are used, and then those
+    that are found in its folder. Replays that are left get the modules that annotations
+    of their nodes name (see annotations.py).
+
+    Args:
+        trace: The trace of the replays.
+        named: The files that the user named. Files of annotations have BY_ANNOTATIONS
+            before their paths.
+        open_trace: Opens the trace of a path.
+
+    Returns:
+        The joined trace, and a record of each join that was tried.
+
+    Raises:
+        TraceError: A file that the user named cannot be read.
     """
     is_part = trace.report.prefix is not None
     if not named and (is_part or not wants_capture(trace)):
         return trace, ()
+
     annotation_files = []
-    captures = []
+    named_captures = []
     for name in named:
         if name.startswith(BY_ANNOTATIONS):
             annotation_files.append(name.removeprefix(BY_ANNOTATIONS))
         else:
-            captures.append(name)
+            named_captures.append(name)
+
     joins: list[Join] = []
-    if not captures and has_captures(trace):
+    if not named_captures and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    paths = _in_order(captures, trace) if captures else _files_found(trace)
+
+    if named_captures:
+        paths = _likely_first(named_captures, trace)
+    else:
+        paths = _capture_files_nearby(trace)
     for path in paths:
         if joins and not wants_capture(trace):
             break
         try:
-            trace, record = join(trace, open_trace(path), found=not captures)
+            trace, record = join(trace, open_trace(path), found=not named_captures)
         except TraceError:
-            if captures:
+            if named_captures:
                 raise
-            continue  # nobody asked for this file
+            continue  # the user did not name this file, and does not miss it
         joins.append(record)
-    trace, of_annotations = with_annotations(trace, annotation_files)
-    return trace, (*joins, *of_annotations)
+
+    trace, annotation_joins = with_annotations(trace, annotation_files)
+    return trace, (*joins, *annotation_joins)
 
 
-def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
-    """The files that a user names, those first that are likely to fit."""
+def _likely_first(named: Sequence[str], trace: Trace) -> list[str]:
+    """Sort the files that a user named, those first that are likely to match."""
     if len(named) < 2:
         return list(named)
+
     files = []
     for path in named:
         with suppress(OSError):
             folder, name = os.path.split(path)
             state = _state(os.stat(path))
             files.append(File(folder=folder or ".", name=name, state=state))
-    likely = {os.path.realpath(path) for path in _likely(files, trace)}
-    return sorted(named, key=lambda path: os.path.realpath(path) not in likely)
+    likely_paths = {os.path.realpath(path) for path in _likely_captures(files, trace)}
+    return sorted(named, key=lambda path: os.path.realpath(path) not in likely_paths)
 
 
-def _files_found(trace: Trace) -> list[str]:
-    """The files beside the trace that may hold what it replays. Only processes that
-    launch graphs count: other tracks have names that are in every trace."""
+def _capture_files_nearby(trace: Trace) -> list[str]:
+    """Find the files beside the trace that may hold what it replays.
+
+    Only files with a process that launches graphs in the trace count. Other tracks have
+    names that are in every trace.
+    """
     if not wants_capture(trace):
         return []
     tracks = np.unique(trace.track[graph_calls(trace)]).tolist()
     pids = {trace.tracks[track].pid for track in tracks}
     files = same_process(trace.report.path, pids)
-    return _likely(files, trace) if files else []
+    return _likely_captures(files, trace) if files else []
 
 
-def _likely(files: Sequence[File], trace: Trace) -> list[str]:
-    """The paths of the files that may hold the captures of what the trace replays, the
-    likeliest first: by the sizes of its steps, in requests and in tokens, as captures
-    count either, and by the names of its first kernels."""
+def _likely_captures(files: Sequence[File], trace: Trace) -> list[str]:
+    """Return the paths of files that may hold the captures of what a trace replays.
+
+    The likeliest file comes first. Sizes of captures are compared with the batches of
+    steps, and names of captured kernels with those of the first replayed ones.
+    """
     kernels = _first_kernels(trace)[:_KERNELS_COMPARED]
     return candidates(files, _sizes_of_steps(trace), kernels)
 
 
 def _sizes_of_steps(trace: Trace) -> list[int]:
-    """The batches of the steps of a server, in requests and in tokens, each once, in
-    the order of the steps."""
+    """List the distinct batches of the steps of a server, in the order of the steps.
+
+    They are in requests and in tokens, because captures count either.
+    """
     sizes: dict[int, None] = {}  # an ordered set
-    for asked in server_steps(trace).asked:
-        if asked is None:
+    for requested in server_steps(trace).asked:
+        if requested is None:
             continue
-        for size in (asked.batch, asked.new_tokens):
+        for size in (requested.batch, requested.new_tokens):
             if size:
                 sizes[size] = None
     return list(sizes)
 
 
 def _first_kernels(trace: Trace) -> list[str]:
-    """The names of the kernels among the first nodes of each replay, each once."""
+    """List the distinct names of the kernels among the first nodes of each replay."""
     kernels: dict[str, None] = {}  # an ordered set
     for nodes in replays(trace):
         for row in nodes.rows[:_KERNELS_COMPARED].tolist():
@@ -267,45 +312,60 @@ def _first_kernels(trace: Trace) -> list[str]:
     return list(kernels)
 
 
-def said(joins: Sequence[Join]) -> list[str]:
-    """Sentences for a user who opened the trace: why what was not joined in the end was
-    not, at most _MAX_REASONS reasons. A capture that nobody named and that fits nothing
-    is not worth a word, nor is one of several where all replays are joined."""
-    captures = [join for join in joins if join.joined_by == CAPTURE]
-    joined = sum(join.replays for join in captures)
-    is_complete = bool(captures) and joined == captures[0].of_replays
+def join_sentences(joins: Sequence[Join]) -> list[str]:
+    """Say why replays were not joined, for a user who opened the trace.
+
+    At most _MAX_REASONS reasons are given. A capture that the user did not name and
+    that matches nothing is not mentioned. Nor is one of several where all replays are
+    joined.
+
+    Args:
+        joins: The records of all joins that were tried.
+    """
+    capture_joins = [record for record in joins if record.joined_by == CAPTURE]
+    joined_replays = sum(record.replays for record in capture_joins)
+    is_complete = bool(capture_joins) and joined_replays == capture_joins[0].of_replays
+
     reasons: dict[str, None] = {}  # an ordered set
-    for join_ in joins:
-        is_of_interest = not join_.found and not is_complete
-        if join_.replays or is_of_interest:
-            reasons |= dict.fromkeys(join_.refused)
+    for record in joins:
+        is_of_interest = not record.found and not is_complete
+        if record.replays or is_of_interest:
+            reasons |= dict.fromkeys(record.refused)
+
     sentences = list(reasons)[:_MAX_REASONS]
-    more = len(reasons) - _MAX_REASONS
-    if more > 0:
-        sentences.append(f"... and {more} more reasons.")
+    omitted_reasons = len(reasons) - _MAX_REASONS
+    if omitted_reasons > 0:
+        sentences.append(f"... and {omitted_reasons} more reasons.")
     return sentences
 
 
 def files_beside(path: str) -> list[File]:
-    """Other traces in the folder of a trace, and in folders in it that are named after
-    captures: the nearest in time of each folder, _MAX_NEIGHBORS at most. [] if the
-    trace is no file."""
+    """List other traces in the folder of a trace and in its folders of captures.
+
+    Of each folder the _MAX_NEIGHBORS files are listed that are the nearest in time.
+    Returns [] if the trace is no file.
+    """
     try:
         state = _state(os.stat(path))
     except OSError:
         return []
+
     folder = os.path.dirname(path) or "."
     listing = _listed(folder)
-    neighbors = _nearest(listing.files, state)
+    neighbors = _nearest_in_time(listing.files, state)
     for name in sorted(listing.folders)[:_MAX_FOLDERS]:
-        inner = _listed(os.path.join(folder, name))
-        neighbors += _nearest(inner.files, state)
+        inner_listing = _listed(os.path.join(folder, name))
+        neighbors += _nearest_in_time(inner_listing.files, state)
     return neighbors
 
 
-def _nearest(files: Sequence[File], state: FileState) -> list[File]:
-    """The _MAX_NEIGHBORS files whose times are the nearest to those of another file,
-    the nearest first; that other one (`state`) is left out."""
+def _nearest_in_time(files: Sequence[File], state: FileState) -> list[File]:
+    """Return the _MAX_NEIGHBORS files that were changed nearest to another file.
+
+    Args:
+        files: The files to choose from.
+        state: The state of the other file, which is left out if it is among them.
+    """
     _, own_time_ns, _ = state
 
     def distance(file: File) -> tuple[int, str]:
@@ -317,12 +377,15 @@ def _nearest(files: Sequence[File], state: FileState) -> list[File]:
 
 
 def _state(state: os.stat_result) -> FileState:
-    """The FileState of what os.stat says."""
+    """Return the FileState of a result of os.stat."""
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
 def _listed(folder: str) -> _Listing:
-    """What is in a folder; nothing if it cannot be read."""
+    """List the traces and the folders of captures in a folder.
+
+    Nothing is listed if the folder cannot be read.
+    """
     files = []
     folders = []
     try:
@@ -339,8 +402,17 @@ def _listed(folder: str) -> _Listing:
 
 
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
-    """The files beside a trace that events of these processes are in, the nearest in
-    time first."""
+    """Find the files beside a trace that have events of the same processes.
+
+    A graph lives in the process that captured it, so only these may hold the capture.
+
+    Args:
+        path: The path of the trace.
+        pids: The processes of the trace that replay graphs.
+
+    Returns:
+        The files, the nearest in time first.
+    """
     pid_texts = {str(pid) for pid in pids}
     files = files_beside(path)
     scanned_files = _scanned(files, "pids", lambda file: _first_processes(file.path))
@@ -352,19 +424,23 @@ def same_process(path: str, pids: Collection[Id]) -> list[File]:
 
 
 class _Search:
-    """Searches the bytes of documents, as far as the budget goes."""
+    """Searches the bytes of documents, until MAX_SEARCHED_BYTES were searched."""
 
     def __init__(self) -> None:
         self._bytes_left = MAX_SEARCHED_BYTES
 
     def graphs_in(self, file: File) -> Graphs | None:
-        """What a file says about captures; None if it is too large for what is left."""
+        """Find out what a file says about captures of graphs.
+
+        Returns None if the file is larger than what may still be searched.
+        """
         size, _, _ = file.state
         if file.name.endswith(_COMPRESSED_ENDINGS):
             size *= _USUAL_COMPRESSION
         if size > self._bytes_left:
             return None
         self._bytes_left -= size
+
         text = beginning(file.path, MAX_SEARCHED_BYTES)
         if _CAPTURE_CALL not in text:
             return Graphs(captures=False)
@@ -378,15 +454,24 @@ class _Search:
 def candidates(
     files: Sequence[File], batches: Sequence[int], kernels: Sequence[str] = ()
 ) -> list[str]:
-    """The paths of the files that capture graphs, at most _MAX_CANDIDATES: first those
-    of the smallest size that is enough for each of the batches, then those that do not
-    say their size. `kernels`: names of some that are replayed; a file that names other
-    kernels is left out."""
+    """Choose the files that may hold the captures of what a trace replays.
+
+    Args:
+        files: The files to choose from.
+        batches: The batches of the steps, in requests and in tokens.
+        kernels: Names of some replayed kernels. A file that names only other kernels is
+            left out.
+
+    Returns:
+        At most _MAX_CANDIDATES paths: first those with the smallest size that is enough
+        for one of the batches, then those that do not say their size.
+    """
     capturing = _capturing(files, kernels)
     sizes: set[int] = set()
     for file in capturing:
         sizes.update(file.graphs.sizes)
     wanted_sizes = {_smallest_size(sizes, batch) for batch in batches}
+
     right_size = []
     unknown_size = []
     for path, graphs in capturing:
@@ -394,15 +479,19 @@ def candidates(
             right_size.append(path)
         if not graphs.sizes or not batches:
             unknown_size.append(path)
+
     paths = dict.fromkeys((*right_size, *unknown_size))  # an ordered set
     return list(paths)[:_MAX_CANDIDATES]
 
 
 def _capturing(files: Sequence[File], kernels: Sequence[str]) -> list[_SearchedFile]:
-    """The files that capture graphs, and name either all of these kernels or none at
-    all."""
+    """Return the files that capture graphs with these kernels.
+
+    A file must name all of the kernels, or none at all, as CUDA's calls do not.
+    """
     plain_kernels = [name for name in kernels if _PLAIN_NAME.fullmatch(name)]
     kernel_hashes = {_hash(name.encode()) for name in plain_kernels}
+
     scanned_files = _scanned(files, "graphs", _Search().graphs_in)
     capturing = []
     for file, scanned in zip(files, scanned_files, strict=True):
@@ -415,13 +504,16 @@ def _capturing(files: Sequence[File], kernels: Sequence[str]) -> list[_SearchedF
 
 
 def _smallest_size(sizes: Iterable[int], batch: int) -> int:
-    """The smallest of these sizes that is not below the batch, -1 for none."""
+    """Return the smallest of these sizes that is not below the batch; -1 for none."""
     return min((size for size in sizes if size >= batch), default=-1)
 
 
 def _first_processes(path: str) -> tuple[str, ...]:
-    """The processes that the beginning of a file names, sorted; of a file whose head
-    names none a longer beginning is read. () if that names none either."""
+    """Return the processes that the beginning of a file names, sorted.
+
+    If the head of the file names none, a longer beginning is read. Returns () if that
+    names none either.
+    """
     head = glimpse(path, _HEAD_BYTES)
     pids = _pids_in(head)
     is_longer = len(head) >= _HEAD_BYTES
@@ -431,11 +523,11 @@ def _first_processes(path: str) -> tuple[str, ...]:
 
 
 def _pids_in(text: bytes) -> tuple[str, ...]:
-    """The processes that a part of a document names, sorted."""
+    """Return the processes that a part of a document names, sorted."""
     pids = set(_PROCESS.findall(text))
     return tuple(sorted(pid.decode(errors="replace") for pid in pids))
 
 
 def _hash(name: bytes) -> bytes:
-    """A short hash of the name of a kernel."""
+    """Return a short hash of the name of a kernel."""
     return blake2b(name, digest_size=_HASH_BYTES).digest()

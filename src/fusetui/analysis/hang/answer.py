@@ -1,15 +1,15 @@
-"""Follows who waits for whom to its origin."""
+"""Answers why a job hangs, by following who waits for whom to its origin."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.groups import Recorded
+from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.messages import Message, Messages, unmatched_messages
 from fusetui.analysis.hang.mismatches import mismatches
 from fusetui.analysis.hang.model import (
@@ -26,14 +26,15 @@ from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, GroupName
 
 
 def why_it_hangs(dumps: FlightDumps) -> HangAnswer:
-    """Which rank is missing where, and who waits for it."""
-    return answer_of(Recorded(dumps))
+    """Find out which ranks of a job are missing where, and who waits for them."""
+    return answer_of(JobDumps(dumps))
 
 
-def answer_of(recorded: Recorded) -> HangAnswer:
-    """The same, of dumps about which other questions are asked too."""
-    search = _Search(recorded)
-    dumps = recorded.dumps
+def answer_of(job: JobDumps) -> HangAnswer:
+    """Answer why a job hangs, from dumps about which other questions are asked too."""
+    search = _Search(job)
+    dumps = job.dumps
+    unread = [UnreadDump(file.path, file.rank, file.reason) for file in dumps.unread]
     return HangAnswer(
         verdict=search.verdict,
         ranks=tuple(dump.rank for dump in dumps.ranks),
@@ -44,56 +45,69 @@ def answer_of(recorded: Recorded) -> HangAnswer:
         waits=search.waits,
         mismatches=search.mismatches,
         unmatched=search.unmatched,
-        groups=recorded.groups,
+        groups=job.groups,
         doubts=search.doubts,
-        unread=tuple(
-            UnreadDump(file.path, file.rank, file.reason) for file in dumps.unread
-        ),
+        unread=tuple(unread),
     )
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Ranks that cannot go on before others come: `ranks` wait for each of `others`."""
+    """Ranks that cannot go on before certain other ranks come.
+
+    Each of `ranks` waits for each of `awaited`.
+    """
 
     ranks: tuple[int, ...]
-    others: tuple[int, ...]
+    awaited: tuple[int, ...]
 
 
 class _Search:
-    """The parts of the answer, each worked out once."""
+    """Works out the parts of the answer, each of them once.
 
-    def __init__(self, recorded: Recorded) -> None:
-        """`recorded`: the dumps of a job."""
-        self.recorded = recorded
+    Args:
+        job: The dumps of all ranks.
+    """
+
+    def __init__(self, job: JobDumps) -> None:
+        self.job = job
 
     @cached_property
     def mismatches(self) -> tuple[Mismatch, ...]:
-        return mismatches(self.recorded)
+        """The collectives that ranks issued in different ways."""
+        return mismatches(self.job)
 
     @cached_property
     def open_collectives(self) -> dict[tuple[int, int], list[int]]:
-        """The rows of entries that are not over, by group and number: one for each
-        rank."""
-        entries = self.recorded.entries
-        rows = np.flatnonzero(~self.recorded.is_over & ~entries.is_p2p)
+        """The collectives that are not over on some rank, by group index and number.
+
+        Each has one row of an entry for each rank on which it is not over.
+        """
+        entries = self.job.entries
+        rows = np.flatnonzero(~self.job.is_over & ~entries.is_p2p)
+        # A coalesced operation has several entries on one rank: the first one counts.
         row_of_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for row in rows.tolist():
             group = int(entries.group[row])
             sequence = int(entries.sequence[row])
             dump = int(entries.dump[row])
             row_of_dump[group, sequence].setdefault(dump, row)
-        by_number = {}
-        for group_and_sequence in sorted(row_of_dump):
-            by_number[group_and_sequence] = [*row_of_dump[group_and_sequence].values()]
-        return by_number
+
+        rows_by_collective = {}
+        for collective in sorted(row_of_dump):
+            rows_by_collective[collective] = [*row_of_dump[collective].values()]
+        return rows_by_collective
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
-        """Open collectives that some member did not issue, or may not have; then
-        messages without a counterpart, then those of which that is not known."""
+        """All waits for ranks.
+
+        First come the open collectives that some member did not issue, or may not have
+        issued; then messages without a counterpart; then messages of which it is not
+        known whether they have one.
+        """
         waits = []
-        for (group, sequence), rows in self.open_collectives.items():
-            wait = self._wait(group, sequence, rows)
+        for (group_index, sequence), rows in self.open_collectives.items():
+            wait = self._collective_wait(group_index, sequence, rows)
             if wait.lacking or wait.without_dump or wait.unknown:
                 waits.append(wait)
         waits += map(self._message_wait, self._messages.unmatched)
@@ -106,17 +120,20 @@ class _Search:
         messages = []
         for message in self._messages.unmatched:
             unmatched = UnmatchedMessage(
-                issued=self.recorded.issued(message.row),
+                issued=self.job.issued(message.row),
                 peer=message.peer,
-                peer_last=self.recorded.last_of(message.peer),
+                peer_last=self.job.last_of(message.peer),
             )
             messages.append(unmatched)
         return tuple(messages)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What the whole answer comes to, in one word: of what was found the first in
-        the order in which one can be the cause of another."""
+        """The whole answer in one word.
+
+        If several things are wrong, the one is named that can be the cause of the
+        others.
+        """
         if any(not mismatch.is_over for mismatch in self.mismatches):
             return "mismatch"
         if any(culprit.has_dump for culprit in self.culprits):
@@ -131,22 +148,24 @@ class _Search:
 
     @cached_property
     def culprits(self) -> tuple[Culprit, ...]:
-        """Ranks that are waited for, and wait for nobody."""
-        first_wait: dict[int, Wait] = {}
+        """The ranks that others wait for and that wait for nobody themselves."""
+        first_wait_for_rank: dict[int, Wait] = {}
         for wait in self.waits:
             for rank in (*wait.without_dump, *wait.lacking):
                 if rank not in self._held_up:
-                    first_wait.setdefault(rank, wait)
+                    first_wait_for_rank.setdefault(rank, wait)
+
         culprits = []
-        for rank, wait in first_wait.items():
+        for rank, wait in first_wait_for_rank.items():
+            waiting_ranks = self._with_all_waiting_for({rank}) - {rank}
             culprit = Culprit(
                 rank=rank,
-                has_dump=rank in self.recorded.dump_of_rank,
-                last=self.recorded.last_of(rank),
+                has_dump=rank in self.job.dump_of_rank,
+                last=self.job.last_of(rank),
                 group=wait.group,
                 sequence=self._first_lacking(rank, wait),
-                waiting=len(self._behind({rank})) - 1,
-                now=self.recorded.place_now(rank),
+                waiting=len(waiting_ranks),
+                now=self.job.frame_at_dump(rank),
             )
             culprits.append(culprit)
         culprits.sort(key=_by_importance)
@@ -154,43 +173,50 @@ class _Search:
 
     @cached_property
     def cycle(self) -> tuple[int, ...]:
-        """Ranks that wait for each other, if a rank waits for no culprit; () for
-        none."""
+        """Ranks that wait for each other in a circle; () if there is no circle.
+
+        Only ranks are considered that wait for no culprit, directly or through others.
+        """
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
-        explained = self._behind(origins)
-        successor: dict[int, int] = {}  # for whom each rank waits
+        explained_ranks = self._with_all_waiting_for(origins)
+
+        awaited_by_rank: dict[int, int] = {}
         for blocked in self._blocked:
-            others = [rank for rank in blocked.others if rank not in explained]
+            awaited = [rank for rank in blocked.awaited if rank not in explained_ranks]
             for rank in blocked.ranks:
-                if rank not in explained and others:
-                    successor.setdefault(rank, others[0])
+                if rank not in explained_ranks and awaited:
+                    awaited_by_rank.setdefault(rank, awaited[0])
+
+        # Follow who waits for whom. The circle closes where a rank comes up again.
         path: list[int] = []
-        rank = min(successor, default=UNKNOWN)
-        while rank in successor and rank not in path:
+        rank = min(awaited_by_rank, default=UNKNOWN)
+        while rank in awaited_by_rank and rank not in path:
             path.append(rank)
-            rank = successor[rank]
+            rank = awaited_by_rank[rank]
         return tuple(path[path.index(rank) :]) if rank in path else ()
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What the dumps leave open, the ranks without a dump first."""
-        recorded = self.recorded
+        """What the dumps leave open, beginning with the ranks without a dump."""
+        job = self.job
         doubts = []
-        absent = self._everybody.difference(recorded.dump_of_rank)
-        if absent:
-            doubts.append(Doubt("no_dump", tuple(sorted(absent))))
+
+        ranks_without_dump = self._named_ranks.difference(job.dump_of_rank)
+        if ranks_without_dump:
+            doubts.append(Doubt("no_dump", tuple(sorted(ranks_without_dump))))
         doubts += self._stuck
         for wait in self.waits:
             if wait.unknown:
                 lost = Doubt("lost", wait.unknown, wait.group, wait.sequence)
                 doubts.append(lost)
-        for number, progress in enumerate(recorded.groups):
-            if not recorded.members_known(number):
+        for group_index, progress in enumerate(job.groups):
+            if not job.members_known(group_index):
                 unknown = Doubt("members_unknown", progress.members, progress.group)
                 doubts.append(unknown)
-        versions = {dump.version for dump in recorded.dumps.ranks}
+
+        versions = {dump.version for dump in job.dumps.ranks}
         if len(versions) > 1:
-            ranks = tuple(dump.rank for dump in recorded.dumps.ranks)
+            ranks = tuple(dump.rank for dump in job.dumps.ranks)
             doubts.append(Doubt("versions", ranks))
         if self._has_gloo:
             doubts.append(Doubt("sends_not_recorded", ()))
@@ -198,39 +224,45 @@ class _Search:
 
     @cached_property
     def _messages(self) -> Messages:
-        return unmatched_messages(self.recorded)
+        """The sends and receives without a counterpart."""
+        return unmatched_messages(self.job)
 
     @cached_property
-    def _everybody(self) -> set[int]:
+    def _named_ranks(self) -> set[int]:
         """All ranks that the dumps name in any way."""
-        everybody = set(self.recorded.world)
-        for group in self.recorded.groups:
-            everybody.update(group.members)
-        return everybody
+        named_ranks = set(self.job.ranks_of_job)
+        for group in self.job.groups:
+            named_ranks.update(group.members)
+        return named_ranks
 
     @cached_property
     def _has_gloo(self) -> bool:
-        names = self.recorded.dumps.operations
+        """Whether any operation is one of gloo."""
+        names = self.job.dumps.operations
         return any(name.startswith("gloo:") for name in names)
 
     @cached_property
     def _only_messages_wait(self) -> bool:
+        """Whether ranks wait in sends and receives only, not in collectives."""
         return all(wait.is_p2p for wait in self.waits)
 
     @cached_property
     def _mismatched(self) -> set[tuple[GroupName, int]]:
+        """The group and the number of each collective that is a mismatch."""
         return {(mismatch.group, mismatch.sequence) for mismatch in self.mismatches}
 
     @cached_property
     def _stuck(self) -> tuple[Doubt, ...]:
-        """Collectives that all members issued in the same way, and that are over on
-        some of them only: a root that differs would do this, and dumps do not hold
-        it."""
-        recorded = self.recorded
+        """The collectives that are stuck though all members issued them alike.
+
+        They are over on some members, which went on, and not on others. A root that
+        differs between ranks would do this, and dumps do not hold the root.
+        """
+        job = self.job
         stuck = []
-        for (number, sequence), rows in self.open_collectives.items():
-            progress = recorded.groups[number]
-            wait = self._wait(number, sequence, rows)
+        for (group_index, sequence), rows in self.open_collectives.items():
+            progress = job.groups[group_index]
+            wait = self._collective_wait(group_index, sequence, rows)
             is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
             is_over_somewhere = len(wait.waiting) < len(progress.members)
             is_mismatch = (progress.group, sequence) in self._mismatched
@@ -250,11 +282,12 @@ class _Search:
 
     @cached_property
     def _stuck_ranks(self) -> set[int]:
+        """The ranks that wait in a collective of `_stuck`."""
         return {rank for doubt in self._stuck for rank in doubt.ranks}
 
     @cached_property
     def _in_mismatch(self) -> set[int]:
-        """Ranks that have not left a collective which others issued differently."""
+        """The ranks that have not left a collective which others issued differently."""
         ranks: set[int] = set()
         for mismatch in self.mismatches:
             if not mismatch.is_over:
@@ -264,67 +297,76 @@ class _Search:
 
     @cached_property
     def _blocked(self) -> tuple[Blocked, ...]:
-        """Who cannot go on before others come, of each wait."""
+        """For each wait, who cannot go on and who is awaited."""
         every_blocked = []
         for wait in self.waits:
-            others = (*wait.lacking, *wait.without_dump)
-            every_blocked.append(Blocked(ranks=wait.waiting, others=others))
+            awaited = (*wait.lacking, *wait.without_dump)
+            every_blocked.append(Blocked(ranks=wait.waiting, awaited=awaited))
         return tuple(every_blocked)
 
     @cached_property
     def _held_up(self) -> set[int]:
-        """Ranks that something keeps from going on, as far as the dumps show."""
+        """The ranks that something keeps from going on, as far as the dumps show."""
         held_up = self._stuck_ranks | self._in_mismatch
         for blocked in self._blocked:
-            if blocked.others:
+            if blocked.awaited:
                 held_up.update(blocked.ranks)
         return held_up
 
-    def _behind(self, origins: set[int]) -> set[int]:
-        """The origins and all who wait for them, directly or through others."""
+    def _with_all_waiting_for(self, origins: set[int]) -> set[int]:
+        """Return some ranks and all that wait for them, directly or through others."""
         reached = set(origins)
         grows = True
         while grows:
-            before = len(reached)
+            ranks_before = len(reached)
             for blocked in self._blocked:
-                if not reached.isdisjoint(blocked.others):
+                if not reached.isdisjoint(blocked.awaited):
                     reached.update(blocked.ranks)
-            grows = len(reached) > before
+            grows = len(reached) > ranks_before
         return reached
 
-    def _wait(self, number: int, sequence: int, rows: Sequence[int]) -> Wait:
-        """Who waits in an open collective, and for whom. `number`: of its group;
-        `rows`: its entries that are not over."""
-        recorded = self.recorded
-        progress = recorded.groups[number]
+    def _collective_wait(
+        self, group_index: int, sequence: int, rows: Sequence[int]
+    ) -> Wait:
+        """Describe who waits in an open collective, and for whom.
+
+        Args:
+            group_index: The index of its group in the dumps.
+            sequence: The number of the collective in the group.
+            rows: The rows of its entries that are not over.
+        """
+        job = self.job
+        progress = job.groups[group_index]
         lacking = []
         without_dump = []
         unknown = []
         for rank, newest in zip(progress.members, progress.newest, strict=True):
-            if rank not in recorded.dump_of_rank:
+            if rank not in job.dump_of_rank:
                 without_dump.append(rank)
             elif newest == UNKNOWN:
                 unknown.append(rank)
             elif newest < sequence:
                 lacking.append(rank)
-        dumps = recorded.entries.dump[list(rows)]
-        example = recorded.issued(rows[0])
+
+        dumps = job.entries.dump[list(rows)]
+        waiting_ranks = sorted(job.rank_of_dump[dumps].tolist())
+        example = job.issued(rows[0])
         return Wait(
             group=progress.group,
             sequence=sequence,
             is_p2p=False,
-            waiting=_ranks(recorded.rank_of_dump[dumps].tolist()),
+            waiting=tuple(waiting_ranks),
             lacking=tuple(lacking),
             without_dump=tuple(without_dump),
             unknown=tuple(unknown),
             example=example,
-            now=recorded.place_now(example.rank),
+            now=job.frame_at_dump(example.rank),
         )
 
     def _message_wait(self, message: Message) -> Wait:
-        """Who waits in a send or receive, and for whom."""
-        issued = self.recorded.issued(message.row)
-        has_dump = message.peer in self.recorded.dump_of_rank
+        """Describe who waits in a send or receive without counterpart, and for whom."""
+        issued = self.job.issued(message.row)
+        has_dump = message.peer in self.job.dump_of_rank
         peer = () if message.peer == UNKNOWN else (message.peer,)
         return Wait(
             group=issued.group,
@@ -335,35 +377,38 @@ class _Search:
             without_dump=() if has_dump else peer,
             unknown=(),
             example=issued,
-            now=self.recorded.place_now(issued.rank),
+            now=self.job.frame_at_dump(issued.rank),
         )
 
     def _undecided_wait(self, message: Message) -> Wait:
-        """As `_message_wait`, where the ring may have lost what the peer issued."""
+        """Describe who waits in a send or receive whose counterpart may have been lost.
+
+        Unlike in `_message_wait`, it is not known whether the peer issued it.
+        """
         wait = self._message_wait(message)
         peer = (*wait.lacking, *wait.without_dump)
         return msgspec.structs.replace(wait, lacking=(), without_dump=(), unknown=peer)
 
     def _first_lacking(self, rank: int, wait: Wait) -> int:
-        """The number of the first collective that a rank did not issue in the group of
-        a wait, behind the newest one that it issued there. It is the number of the wait
-        itself if the newest one is not known, and for a send or receive."""
+        """Return the number of the first collective that a rank did not issue.
+
+        It is the one after the newest that the rank issued in the group of the wait. If
+        that is not known, and for a send or receive, it is the number of the wait.
+        """
         if wait.is_p2p:
             return wait.sequence
-        number_of_group = self.recorded.dumps.groups.index(wait.group)
-        progress = self.recorded.groups[number_of_group]
-        place_of_rank = progress.members.index(rank)
-        newest = progress.newest[place_of_rank]
+        group_index = self.job.dumps.groups.index(wait.group)
+        progress = self.job.groups[group_index]
+        member_index = progress.members.index(rank)
+        newest = progress.newest[member_index]
         if newest == UNKNOWN:
             return wait.sequence
         return newest + 1
 
 
 def _by_importance(culprit: Culprit) -> tuple[bool, int, int]:
-    """A key that sorts culprits: those without a dump first, then those for whom most
-    ranks wait."""
+    """Return the sort key of a culprit.
+
+    Those without a dump come first, then those for whom most ranks wait.
+    """
     return culprit.has_dump, -culprit.waiting, culprit.rank
-
-
-def _ranks(numbers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(numbers))

@@ -1,4 +1,4 @@
-"""The collectives of a group by rank and number: how far each call of each rank came."""
+"""Tells how far each rank came with each collective of a group, by rank and number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.answer import answer_of
-from fusetui.analysis.hang.groups import Recorded
+from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.model import (
     Call,
     CallState,
@@ -30,51 +30,64 @@ NO_ENTRY = -1
 
 
 class NumberRange(msgspec.Struct, frozen=True):
-    """The numbers of the collectives of a group: from the lowest that a ring still has
-    to the highest that was issued or is waited for; both included."""
+    """The numbers of the collectives of a group that are shown; both ends included.
+
+    They go from the lowest that a ring still has to the highest that was issued or is
+    waited for.
+    """
 
     first: int
     last: int
 
     def nearest(self, number: int) -> int:
-        """The number itself, or the end of the range that is nearest to it."""
+        """Return the number itself, or the end of the range that is nearest to it."""
         return max(self.first, min(self.last, number))
 
 
-class _Window(msgspec.Struct, frozen=True, eq=False):
+class _EntriesOfRank(msgspec.Struct, frozen=True, eq=False):
     """The entries of one rank in one group, in order of their numbers."""
 
     rows: Rows  # of FlightEntries
-    numbers: Int64s
+    numbers: Int64s  # one per row
 
 
 class CollectiveGrid:
-    """What the dumps say of every rank and number, looked up where it is asked for: a
-    large job has millions of them."""
+    """What the dumps say of every rank and every number of a group.
 
-    def __init__(self, recorded: Recorded, answer: HangAnswer) -> None:
-        self.recorded = recorded
+    A large job has millions of such pairs. They are looked up only when asked for.
+
+    Args:
+        job: The dumps of all ranks.
+        answer: The answer why the job hangs.
+    """
+
+    def __init__(self, job: JobDumps, answer: HangAnswer) -> None:
+        self.job = job
         self.answer = answer
 
     @property
     def groups(self) -> tuple[GroupProgress, ...]:
+        """The groups of the job; all methods take an index into these."""
         return self.answer.groups
 
     def index_of(self, group: GroupName) -> int:
-        """Its index in `groups`."""
-        return self._index_of[group]
+        """Return the index of a group in `groups`."""
+        return self._index_of_group[group]
 
     def numbers(self, group: int) -> NumberRange:
-        """Of a group, by its index in `groups`; 1 to 1 where it has no collective."""
+        """Return the numbers of the collectives of a group.
+
+        They are 1 to 1 if the group has no collective.
+        """
         return self._numbers.get(group, NumberRange(first=1, last=1))
 
     def calls(self, group: int, rank: int, numbers: range) -> list[Call]:
-        """The calls of one rank, in the order of these numbers."""
+        """Tell how far the calls of one rank came, in the order of these numbers."""
         entries = self._entries_of(group, rank)
         newest = self._newest.get((group, rank), UNKNOWN)
         calls = []
         for number in numbers:
-            row = self._row_among(entries, number)
+            row = self._row_of_number(entries, number)
             if row != NO_ENTRY:
                 state = self._state_of_entry(row)
             elif rank in self._awaited.get((group, number), frozenset()):
@@ -87,39 +100,43 @@ class CollectiveGrid:
         return calls
 
     def issued(self, group: int, rank: int, number: int) -> Issued | None:
-        """What a rank issued under this number; None where no entry says it."""
-        row = self._row_among(self._entries_of(group, rank), number)
-        return None if row == NO_ENTRY else self.recorded.issued(row)
+        """Return what a rank issued under a number; None if no entry tells it."""
+        row = self._row_of_number(self._entries_of(group, rank), number)
+        return None if row == NO_ENTRY else self.job.issued(row)
 
     def stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
-        """Where it did, the innermost frame first; () where that was not recorded."""
-        row = self._row_among(self._entries_of(group, rank), number)
+        """Return the stack at which a rank issued a collective.
+
+        The innermost frame comes first. Returns () if the stack was not recorded.
+        """
+        row = self._row_of_number(self._entries_of(group, rank), number)
         if row == NO_ENTRY:
             return ()
-        stack = int(self.recorded.entries.stack[row])
-        return self.recorded.dumps.stacks[stack] if stack != UNKNOWN else ()
+        stack = int(self.job.entries.stack[row])
+        return self.job.dumps.stacks[stack] if stack != UNKNOWN else ()
 
     def is_known(self, group: int, rank: int, number: int) -> bool:
-        """Whether the dumps say if a rank issued this collective."""
+        """Decide whether the dumps tell if a rank issued this collective."""
         (call,) = self.calls(group, rank, range(number, number + 1))
         return call.state is not CallState.UNKNOWN
 
     def wait(self, group: int, number: int) -> Wait | None:
-        """The wait in this collective, if ranks wait in it for others."""
+        """Return the wait for ranks in a collective; None if nobody waits in it."""
         return self._waits.get((group, number))
 
     def last_of(self, rank: int) -> Issued | None:
-        """The newest of all that a rank issued, in any group."""
-        return self.recorded.last_of(rank)
+        """Return the newest of all that a rank issued, in any group."""
+        return self.job.last_of(rank)
 
     @cached_property
     def _sorted(self) -> _SortedEntries:
-        """The entries of collectives by group, dump and number."""
-        entries = self.recorded.entries
+        """The entries of collectives, sorted by group, dump and number."""
+        entries = self.job.entries
         rows = np.flatnonzero(~entries.is_p2p)
         group = entries.group[rows].astype(np.int64)
         dump = entries.dump[rows].astype(np.int64)
         number = entries.sequence[rows]
+        # np.lexsort sorts by its last key first.
         order = np.lexsort((number, dump, group))
         return _SortedEntries(
             row=rows[order],
@@ -131,34 +148,38 @@ class CollectiveGrid:
     @property
     def _dump_count(self) -> int:
         """How many dumps there are, at least 1."""
-        return max(1, len(self.recorded.dumps.ranks))
+        return max(1, len(self.job.dumps.ranks))
 
-    def _entries_of(self, group: int, rank: int) -> _Window:
-        """The entries of a rank in a group; none if it wrote no dump."""
-        dump = self.recorded.dump_of_rank.get(rank)
+    def _entries_of(self, group: int, rank: int) -> _EntriesOfRank:
+        """Return the entries of a rank in a group; none if the rank wrote no dump."""
+        dump = self.job.dump_of_rank.get(rank)
         if dump is None:
             no_entries = np.zeros(0, np.int64)
-            return _Window(rows=no_entries, numbers=no_entries)
+            return _EntriesOfRank(rows=no_entries, numbers=no_entries)
+
+        sorted_keys = self._sorted.group_and_dump
         group_and_dump = group * self._dump_count + dump
-        begin = int(np.searchsorted(self._sorted.group_and_dump, group_and_dump))
-        end = int(np.searchsorted(self._sorted.group_and_dump, group_and_dump, "right"))
-        return _Window(
+        begin = int(np.searchsorted(sorted_keys, group_and_dump))
+        end = int(np.searchsorted(sorted_keys, group_and_dump, "right"))
+        return _EntriesOfRank(
             rows=self._sorted.row[begin:end], numbers=self._sorted.number[begin:end]
         )
 
-    def _row_among(self, entries: _Window, number: int) -> int:
-        """The row of the first of these entries with this number, NO_ENTRY for none: a
-        coalesced operation has several."""
-        place = int(np.searchsorted(entries.numbers, number))
-        if place < len(entries.numbers) and entries.numbers[place] == number:
-            return int(entries.rows[place])
+    def _row_of_number(self, entries: _EntriesOfRank, number: int) -> int:
+        """Return the row of the first entry with a number; NO_ENTRY if there is none.
+
+        A coalesced operation has several entries.
+        """
+        index = int(np.searchsorted(entries.numbers, number))
+        if index < len(entries.numbers) and entries.numbers[index] == number:
+            return int(entries.rows[index])
         return NO_ENTRY
 
     def _state_of_entry(self, row: int) -> CallState:
-        """The state of an entry."""
-        if self.recorded.is_over[row]:
+        """Return how far the call of an entry came."""
+        if self.job.is_over[row]:
             return CallState.OVER
-        state = int(self.recorded.entries.state[row])
+        state = int(self.job.entries.state[row])
         if state == EntryState.SCHEDULED:
             return CallState.SCHEDULED
         if state == EntryState.STARTED:
@@ -167,20 +188,24 @@ class CollectiveGrid:
 
     @cached_property
     def _numbers(self) -> dict[int, NumberRange]:
-        """The range of each group that has a collective."""
+        """The numbers of each group that has a collective, by its index."""
         lowest: dict[int, int] = {}
         highest: dict[int, int] = {}
-        by_group = self._sorted.group
-        for group in np.unique(by_group).tolist():
-            begin, end = np.searchsorted(by_group, [group, group + 1]).tolist()
+
+        # Numbers that rings still have.
+        group_of_entry = self._sorted.group
+        for group in np.unique(group_of_entry).tolist():
+            begin, end = np.searchsorted(group_of_entry, [group, group + 1]).tolist()
             numbers = self._sorted.number[begin:end]
             lowest[group] = int(numbers.min())
             highest[group] = int(numbers.max())
+        # Numbers that were issued, or are waited for, without an entry in a ring.
         for (group, _), newest in self._newest.items():
             if newest != UNKNOWN:
                 highest[group] = max(highest.get(group, 1), newest)
         for group, number in self._waits:
             highest[group] = max(highest.get(group, 1), number)
+
         ranges = {}
         for group, last in highest.items():
             if last:
@@ -189,13 +214,16 @@ class CollectiveGrid:
         return ranges
 
     @cached_property
-    def _index_of(self) -> dict[GroupName, int]:
-        """The index of each group by its name."""
+    def _index_of_group(self) -> dict[GroupName, int]:
+        """The index of each group in `groups`, by its name."""
         return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
     def _newest(self) -> dict[tuple[int, int], int]:
-        """The newest number of each group and rank, UNKNOWN where it is not known."""
+        """The newest number that each rank issued, by group index and rank.
+
+        It is UNKNOWN where it is not known.
+        """
         newest = {}
         for group, progress in enumerate(self.groups):
             for rank, number in zip(progress.members, progress.newest, strict=True):
@@ -204,7 +232,7 @@ class CollectiveGrid:
 
     @cached_property
     def _waits(self) -> dict[tuple[int, int], Wait]:
-        """The waits in collectives, by the index of the group and the number."""
+        """The waits in collectives, by group index and number."""
         waits = {}
         for wait in self.answer.waits:
             if not wait.is_p2p:
@@ -213,38 +241,41 @@ class CollectiveGrid:
 
     @cached_property
     def _awaited(self) -> dict[tuple[int, int], frozenset[int]]:
-        """The ranks that others wait for, by group and number."""
+        """The ranks that others wait for, by group index and number."""
         awaited = {}
-        for place, wait in self._waits.items():
-            awaited[place] = frozenset((*wait.lacking, *wait.without_dump))
+        for collective, wait in self._waits.items():
+            awaited[collective] = frozenset((*wait.lacking, *wait.without_dump))
         return awaited
 
     @cached_property
     def _sides(self) -> dict[tuple[int, int, int], int]:
-        """On which side of a mismatch a rank is, by group, number and rank."""
+        """On which side of a mismatch a rank is, by group index, number and rank."""
         sides = {}
         for mismatch in self.answer.mismatches:
             group = self.index_of(mismatch.group)
-            for number_of_side, side in enumerate(mismatch.sides):
+            for side_index, side in enumerate(mismatch.sides):
                 for rank in side.ranks:
-                    sides[group, mismatch.sequence, rank] = number_of_side
+                    sides[group, mismatch.sequence, rank] = side_index
         return sides
 
     def _side_of(self, group: int, number: int, rank: int) -> int:
-        """On which side of a mismatch a rank is, UNKNOWN for none."""
+        """Tell on which side of a mismatch a rank is; UNKNOWN if it is on none."""
         return self._sides.get((group, number, rank), UNKNOWN)
 
 
 class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [entries of collectives]."""
+    """The entries of collectives, sorted by group, dump and number.
+
+    All arrays have one element per entry.
+    """
 
     row: Rows  # of FlightEntries
     group: Int64s  # index into FlightDumps.groups
     number: Int64s
-    group_and_dump: Int64s  # one number for both, in ascending order
+    group_and_dump: Int64s  # both combined in one number; ascending
 
 
 def grid_of(dumps: FlightDumps) -> CollectiveGrid:
-    """The grid of a job, with the answer why it hangs."""
-    recorded = Recorded(dumps)
-    return CollectiveGrid(recorded, answer_of(recorded))
+    """Answer why a job hangs, and return the answer with the grid of collectives."""
+    job = JobDumps(dumps)
+    return CollectiveGrid(job, answer_of(job))

@@ -1,4 +1,4 @@
-"""Who belongs to a group, and how far each member came."""
+"""Finds out from dumps which ranks belong to a group, and how far each of them came."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fusetui.trace.flight.entries import ALL_RANKS
 from fusetui.trace.model.arrays import Flags, Int64s, begins_runs
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
-"""In the path of a file of torch itself."""
+"""Matches the path of a file of torch itself."""
 ALL_GATHERS = ("all_gather", "_allgather_base", "all_gather_into_tensor")
 STATE_NAMES: dict[int, State] = {
     EntryState.OTHER: "other",
@@ -33,18 +33,23 @@ STATE_NAMES: dict[int, State] = {
 
 
 class _Gather(NamedTuple):
-    """An all_gather: the numbers of its group and of its tensors."""
+    """What an all_gather tells about the size of its group."""
 
-    group: int
-    inputs: int
+    group: int  # index into FlightDumps.groups
+    inputs: int  # indices into FlightDumps.tensors
     outputs: int
 
 
-class Recorded:
-    """The dumps of a job with what every question asks of them."""
+class JobDumps:
+    """The dumps of all ranks of a job, with what every question needs of them.
+
+    Groups are given by their indices into `dumps.groups`, entries by their rows.
+
+    Args:
+        dumps: The dumps.
+    """
 
     def __init__(self, dumps: FlightDumps) -> None:
-        """`dumps`: those of all ranks."""
         self.dumps = dumps
         self.entries = dumps.entries
         ranks = [dump.rank for dump in dumps.ranks]
@@ -53,42 +58,57 @@ class Recorded:
 
     @cached_property
     def is_over(self) -> Flags:
-        """Of each entry, whether it is no longer waited for: NCCL says `completed`, gloo
-        only takes it off its list."""
+        """One flag per entry: whether nobody waits for it any longer.
+
+        NCCL marks such an entry as completed. Gloo only takes it off its list.
+        """
         is_completed = self.entries.state == EntryState.COMPLETED
         is_over: Flags = self.entries.is_retired | is_completed
         return is_over
 
     @cached_property
-    def world(self) -> tuple[int, ...]:
-        """All ranks of the job, as far as the dumps show: those that dumps list, else
-        all up to the highest that a file, or the size of an all_gather, shows."""
-        listed: set[int] = set()
+    def ranks_of_job(self) -> tuple[int, ...]:
+        """All ranks of the job, as far as the dumps show.
+
+        They are those that dumps list. If none does, they are all ranks up to the
+        highest one that the name of a file, or the size of an all_gather, shows.
+        """
+        listed_ranks: set[int] = set()
         for dump in self.dumps.ranks:
             for group, ranks in dump.members.items():
                 if group.description == ALL_RANKS.description:
-                    listed.update(ranks)
-        if listed:
-            return tuple(sorted(listed.union(self.dump_of_rank)))
-        named = [*self.dump_of_rank, *(file.rank for file in self.dumps.unread)]
-        count = max(named, default=UNKNOWN) + 1
-        for number, group in enumerate(self.dumps.groups):
+                    listed_ranks.update(ranks)
+        if listed_ranks:
+            return tuple(sorted(listed_ranks.union(self.dump_of_rank)))
+
+        ranks_of_files = [
+            *self.dump_of_rank,
+            *(file.rank for file in self.dumps.unread),
+        ]
+        count = max(ranks_of_files, default=UNKNOWN) + 1
+        for group_index, group in enumerate(self.dumps.groups):
             if group.description == ALL_RANKS.description:
-                count = max(count, self._gathered_size(number))
+                count = max(count, self._gathered_size(group_index))
         return tuple(range(count))
 
     @cached_property
     def groups(self) -> tuple[GroupProgress, ...]:
-        """In the order in which the dumps name them."""
+        """How far the members of each group came, in the order of `dumps.groups`."""
         return tuple(map(self._progress, range(len(self.dumps.groups))))
 
     @cached_property
     def newest(self) -> dict[tuple[int, int], int]:
-        """The highest number of a collective by group and rank."""
+        """The highest number of a collective in the entries, by group index and rank.
+
+        Groups and ranks without an entry are not in it. It is sorted by its keys.
+        """
         entries = self.entries
         rows = np.flatnonzero(~entries.is_p2p)
         if not len(rows):
             return {}
+
+        # Sort by group, then by rank (np.lexsort sorts by its last key first), and take
+        # the highest number of each run of equal pairs.
         ranks = self.rank_of_dump[entries.dump[rows]]
         groups = entries.group[rows].astype(np.int64)
         order = np.lexsort((ranks, groups))
@@ -96,24 +116,31 @@ class Recorded:
         groups = groups[order]
         starts = np.flatnonzero(begins_runs(groups, ranks))
         highest = np.maximum.reduceat(entries.sequence[rows][order], starts)
+
         keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
         return dict(zip(keys, highest.tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
-        """Whether the ring of one of these ranks has lost its first entries; that of a
-        rank without a dump has not."""
+        """Decide whether the ring of one of these ranks has lost its first entries.
+
+        A rank without a dump has no ring, and lost nothing.
+        """
         for rank in ranks:
             dump = self.dump_of_rank.get(rank)
             if dump is not None and self.dumps.ranks[dump].lost_beginning:
                 return True
         return False
 
-    def members_known(self, number: int) -> bool:
-        """Whether no all_gather of a group shows more members than are known."""
-        return self._gathered_size(number) <= len(self.groups[number].members)
+    def members_known(self, group_index: int) -> bool:
+        """Decide whether all members of a group are known.
+
+        They are not if an all_gather of the group shows that it has more.
+        """
+        known_members = len(self.groups[group_index].members)
+        return self._gathered_size(group_index) <= known_members
 
     def issued(self, row: int) -> Issued:
-        """What an entry says."""
+        """Return what an entry says about the operation that was issued."""
         dumps = self.dumps
         entries = self.entries
         return Issued(
@@ -121,7 +148,7 @@ class Recorded:
             group=dumps.groups[entries.group[row]],
             sequence=int(entries.sequence[row]),
             operation=dumps.operations[entries.operation[row]],
-            place=self._place_of(int(entries.stack[row])),
+            place=self._frame_of_stack(int(entries.stack[row])),
             inputs=dumps.tensors[entries.inputs[row]],
             outputs=dumps.tensors[entries.outputs[row]],
             state=STATE_NAMES[int(entries.state[row])],
@@ -130,47 +157,64 @@ class Recorded:
         )
 
     def last_of(self, rank: int) -> Issued | None:
-        """The newest of all that a rank issued."""
+        """Return the newest of all that a rank issued, in any group.
+
+        Returns None if the rank wrote no dump or issued nothing.
+        """
         dump = self.dump_of_rank.get(rank)
         if dump is None:
             return None
-        after = int(np.searchsorted(self.entries.dump, dump, "right"))
-        if not after or self.entries.dump[after - 1] != dump:
+        # Entries are sorted by dump: the last one of a dump is its newest.
+        after_last = int(np.searchsorted(self.entries.dump, dump, "right"))
+        if not after_last or self.entries.dump[after_last - 1] != dump:
             return None
-        return self.issued(after - 1)
+        return self.issued(after_last - 1)
 
-    def place_now(self, rank: int) -> Frame | None:
-        """Where the main thread of a rank was when its dump was taken; None where the
-        dump has no stack of it."""
+    def frame_at_dump(self, rank: int) -> Frame | None:
+        """Return where the main thread of a rank was when its dump was taken.
+
+        Returns None if the dump has no stack of it.
+        """
         dump = self.dump_of_rank.get(rank)
-        return None if dump is None else _outside_torch(self.dumps.ranks[dump].now)
+        if dump is None:
+            return None
+        return _innermost_user_frame(self.dumps.ranks[dump].now)
 
-    def _place_of(self, stack: int) -> Frame | None:
-        """Where an entry was issued; None where no stack was recorded."""
+    def _frame_of_stack(self, stack: int) -> Frame | None:
+        """Return the line of a stack that a user knows; None if none was recorded."""
         frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
-        return _outside_torch(frames)
+        return _innermost_user_frame(frames)
 
-    def _progress(self, number: int) -> GroupProgress:
-        """How far the members of the group with this number came: those that a dump
-        lists, or all ranks, or those whose entries name the group."""
-        group = self.dumps.groups[number]
-        listed = self._listed.get(group, ())
-        if listed:
-            members = listed
+    def _progress(self, group_index: int) -> GroupProgress:
+        """Tell how far the members of a group came.
+
+        The members are those that a dump lists; of the group of all ranks, all; else
+        the ranks whose entries name the group.
+        """
+        group = self.dumps.groups[group_index]
+        listed_members = self._listed.get(group, ())
+        if listed_members:
+            members = listed_members
         elif group.description == ALL_RANKS.description:
-            members = self.world
+            members = self.ranks_of_job
         else:
-            members = self._named_by.get(number, ())
-        newest = tuple(self._newest_of(number, rank) for rank in members)
-        return GroupProgress(group, members, bool(listed), newest)
+            members = self._ranks_with_entries.get(group_index, ())
+
+        newest = tuple(self._newest_of(group_index, rank) for rank in members)
+        return GroupProgress(
+            group=group,
+            members=members,
+            members_are_listed=bool(listed_members),
+            newest=newest,
+        )
 
     @cached_property
-    def _named_by(self) -> dict[int, tuple[int, ...]]:
-        """The ranks whose entries name each group, in ascending order."""
+    def _ranks_with_entries(self) -> dict[int, tuple[int, ...]]:
+        """The ranks whose entries name each group, ascending, by group index."""
         ranks: dict[int, list[int]] = defaultdict(list)
-        for group, rank in self.newest:  # by group, then by rank
-            ranks[group].append(rank)
-        return {group: tuple(members) for group, members in ranks.items()}
+        for group_index, rank in self.newest:  # sorted by group, then by rank
+            ranks[group_index].append(rank)
+        return {group_index: tuple(members) for group_index, members in ranks.items()}
 
     @cached_property
     def _listed(self) -> dict[GroupName, tuple[int, ...]]:
@@ -181,51 +225,61 @@ class Recorded:
                 ranks[group].update(members)
         return {group: tuple(sorted(members)) for group, members in ranks.items()}
 
-    def _newest_of(self, number: int, rank: int) -> int:
-        """The highest number of a collective that a rank issued in a group: 0 for none,
-        UNKNOWN where the rank wrote no dump, or where its ring may have lost it and its
-        status does not say it."""
-        recorded = self.newest.get((number, rank))
+    def _newest_of(self, group_index: int, rank: int) -> int:
+        """Return the highest number of a collective that a rank issued in a group.
+
+        Returns:
+            0 if it issued none. UNKNOWN if the rank wrote no dump, or if its ring may
+            have lost the number and its status does not tell it.
+        """
+        recorded = self.newest.get((group_index, rank))
         if recorded is not None:
             return recorded
-        place = self.dump_of_rank.get(rank)
-        if place is None:
+
+        dump_index = self.dump_of_rank.get(rank)
+        if dump_index is None:
             return UNKNOWN
-        dump = self.dumps.ranks[place]
-        status = dump.status.get(self.dumps.groups[number])
+        dump = self.dumps.ranks[dump_index]
+        status = dump.status.get(self.dumps.groups[group_index])
         if status is not None and status.last_enqueued != UNKNOWN:
             return status.last_enqueued
         return UNKNOWN if dump.lost_beginning else 0
 
-    def _gathered_size(self, number: int) -> int:
-        """How many members a group has by the sizes of its all_gathers: output by
-        input; 0 without one."""
-        return self._gathered_sizes.get(number, 0)
+    def _gathered_size(self, group_index: int) -> int:
+        """Return how many members a group has by its all_gathers; 0 if it has none."""
+        return self._gathered_sizes.get(group_index, 0)
 
     @cached_property
     def _gathered_sizes(self) -> dict[int, int]:
-        """How many members each group has by its all_gathers, the most of several; none
-        for a group without any whose sizes are known."""
+        """How many members each group has by the sizes of its all_gathers.
+
+        The output of an all_gather is as many times larger than its input as the group
+        has members. If several differ, the most counts. Groups without an all_gather of
+        known size are not in it.
+        """
         sizes: dict[int, int] = {}
         for gather in self._gathers():
-            taken = self.dumps.tensors[gather.inputs].element_count
-            given = self.dumps.tensors[gather.outputs].element_count
-            if taken and given % taken == 0:
-                members = given // taken
+            input_elements = self.dumps.tensors[gather.inputs].element_count
+            output_elements = self.dumps.tensors[gather.outputs].element_count
+            if input_elements and output_elements % input_elements == 0:
+                members = output_elements // input_elements
                 sizes[gather.group] = max(sizes.get(gather.group, 0), members)
         return sizes
 
     def _gathers(self) -> set[_Gather]:
-        """The distinct all_gathers of all entries."""
+        """Return the distinct all_gathers among all entries."""
         entries = self.entries
         if not len(entries):
             return set()
-        is_gather = []
+
+        # One flag per name of an operation: whether it is an all_gather.
+        is_gather_name = []
         for name in self.dumps.operations:
-            is_gather.append(name.partition(":")[2] in ALL_GATHERS)
-        rows = np.flatnonzero(np.array(is_gather, np.bool_)[entries.operation])
+            is_gather_name.append(name.partition(":")[2] in ALL_GATHERS)
+        is_gather = np.array(is_gather_name, np.bool_)[entries.operation]
+
         gathers = set()
-        for row in rows.tolist():
+        for row in np.flatnonzero(is_gather).tolist():
             gather = _Gather(
                 group=int(entries.group[row]),
                 inputs=int(entries.inputs[row]),
@@ -235,9 +289,15 @@ class Recorded:
         return gathers
 
 
-def _outside_torch(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame outside of torch; the innermost of all if there is none. The
-    frames come innermost first."""
+def _innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame outside of torch, which is a line that the user knows.
+
+    If all frames are in torch, the innermost of all is returned; None if there are no
+    frames.
+
+    Args:
+        frames: A stack, the innermost frame first.
+    """
     for frame in frames:
         if not OF_TORCH.search(frame.file.replace("\\", "/")):
             return frame

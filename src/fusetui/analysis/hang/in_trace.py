@@ -1,4 +1,4 @@
-"""Where in a trace of the same job the collective is at which the dumps stop."""
+"""Finds the collective at which the dumps stop in an earlier trace of the same job."""
 
 from __future__ import annotations
 
@@ -24,53 +24,73 @@ from fusetui.trace.model.columns import Trace
 
 UNKNOWN_BYTES = -1
 SIZED_BY_OUTPUT = ("all_gather", "gather")
-"""Collectives whose size in a trace is that of the output; see `collectives_of`."""
+"""A trace records the size of the output of these collectives, and of the input of all
+others; see `collectives_of`."""
 
 Reason = Literal[
     "",  # it was found
     "no_group",  # the trace has no collective of the group
     "not_recorded",  # no collective of the group in the trace is like it
-    "several_places",  # the collectives before it do not tell these apart
+    "several_places",  # the collectives before it do not tell several places apart
 ]
 
 
-class _Collective(msgspec.Struct, frozen=True):
-    """A collective of a dump."""
+class _DumpedCollective(msgspec.Struct, frozen=True):
+    """A collective as a dump records it."""
 
     operation: str  # all_reduce
     moved_bytes: int  # UNKNOWN_BYTES where it is not known
 
 
 class _Signatures(msgspec.Struct, frozen=True, eq=False):
-    """What a dump and a trace both say of collectives, in the order in which they were
-    issued; arrays of shape [collectives]."""
+    """What both a dump and a trace say of collectives, in the order of their issue.
 
-    operation: Int64s  # a number for each name, the same in the dump and in the trace
+    Both arrays have one element per collective.
+    """
+
+    operation: Int64s  # an index for each name, the same in the dump and in the trace
     moved_bytes: Int64s  # UNKNOWN_BYTES where it is not known
 
     def __len__(self) -> int:
         return len(self.operation)
 
-    def are_like(self, places: Rows, other: _Signatures, place: int) -> Flags:
-        """Which of these collectives can be the one at `place` of others; shape
-        [places]."""
-        moved_bytes = self.moved_bytes[places]
-        other_bytes = other.moved_bytes[place]
+    def are_like(self, indices: Rows, other: _Signatures, other_index: int) -> Flags:
+        """Decide which of these collectives may be a certain other one.
+
+        The operation must be the same, and the size too where both are known.
+
+        Args:
+            indices: The indices of the collectives to compare.
+            other: The signatures of other collectives.
+            other_index: The index of the one in `other` to compare with.
+
+        Returns:
+            One flag for each of `indices`.
+        """
+        moved_bytes = self.moved_bytes[indices]
+        other_bytes = other.moved_bytes[other_index]
         is_same_size = moved_bytes == other_bytes
         is_same_size |= (moved_bytes == UNKNOWN_BYTES) | (other_bytes == UNKNOWN_BYTES)
-        return np.asarray(
-            is_same_size & (self.operation[places] == other.operation[place])
-        )
+        is_same_operation = self.operation[indices] == other.operation[other_index]
+        return np.asarray(is_same_size & is_same_operation)
 
 
 def _signatures(
-    collectives: Sequence[_Collective | _Traced], numbers: dict[str, int]
+    collectives: Sequence[_DumpedCollective | _TracedCollective],
+    operation_indices: dict[str, int],
 ) -> _Signatures:
-    """The signatures of collectives; `numbers` gets those of further names."""
-    operations = [
-        numbers.setdefault(_plain(collective.operation), len(numbers))
-        for collective in collectives
-    ]
+    """Return the signatures of collectives.
+
+    Args:
+        collectives: The collectives.
+        operation_indices: The index of each operation name. Names that are not in it
+            are added, in place.
+    """
+    operations = []
+    for collective in collectives:
+        name = _without_underscores(collective.operation)
+        next_index = len(operation_indices)
+        operations.append(operation_indices.setdefault(name, next_index))
     moved_bytes = [collective.moved_bytes for collective in collectives]
     return _Signatures(
         operation=np.array(operations, dtype=np.int64),
@@ -78,23 +98,30 @@ def _signatures(
     )
 
 
-def _plain(operation: str) -> str:
-    """`allgatherbase` for both `_allgather_base` and `_all_gather_base`, which torch
-    calls it in different places."""
+def _without_underscores(operation: str) -> str:
+    """Return one spelling for a name that torch spells in several ways.
+
+    `allgatherbase` stands for both `_allgather_base` and `_all_gather_base`.
+    """
     return operation.replace("_", "")
 
 
 class CollectiveInStep(msgspec.Struct, frozen=True):
-    """A place of the program: the `number`-th, from 1, of the `of` collectives of a group
-    that are issued in a step. Without steps, in the whole trace."""
+    """A place of the program: one of the collectives of a group in a step.
+
+    It is the `number`-th, from 1, of the `of` collectives that are issued in the step.
+    In a trace without steps the whole trace counts as one.
+    """
 
     number: int
     of: int
 
 
 class InTrace(msgspec.Struct, frozen=True):
-    """The collective in which ranks wait, in an earlier step. `row` is that slice,
-    -1 if none was found, and `reason` the reason."""
+    """The collective in which ranks wait, as it ran in an earlier step of a trace.
+
+    `row` is that slice. If none was found, it is -1, and `reason` says why.
+    """
 
     path: str  # of the trace
     group: GroupName
@@ -109,8 +136,8 @@ class InTrace(msgspec.Struct, frozen=True):
     issued_by: tuple[str, ...] = ()  # calls, ops, annotations; innermost first
 
 
-class _Traced(msgspec.Struct, frozen=True):
-    """A collective of the group in the trace."""
+class _TracedCollective(msgspec.Struct, frozen=True):
+    """A collective of the group as a trace records it."""
 
     row: int
     operation: str
@@ -122,60 +149,85 @@ class _Traced(msgspec.Struct, frozen=True):
 def in_trace(
     answer: HangAnswer, dumps: FlightDumps, trace: Trace, path: str
 ) -> InTrace | None:
-    """The first collective of the answer in which ranks wait, in a trace of the same
-    job; None if they wait in none.
+    """Find the collective in which ranks wait in a trace of the same job.
 
     A trace and a dump rarely cover the same time, so the numbers of the collectives do
     not help. What does is their order: the collectives of the group that a waiting rank
     issued last are compared with those in the trace before each place of a step. A
     place is ruled out if one of them differs before the trace or the dump begins; the
     only place that is left is the answer.
+
+    Args:
+        answer: Why the job hangs. The first collective in which ranks wait is searched.
+        dumps: The dumps of the job.
+        trace: The trace.
+        path: The path of the trace.
+
+    Returns:
+        None if ranks wait in no collective.
     """
     wait = next((wait for wait in answer.waits if not wait.is_p2p), None)
     if wait is None:
         return None
-    absent = InTrace(path=path, group=wait.group, sequence=wait.sequence)
-    traced = _of_group(trace, wait.group)
+    not_in_trace = InTrace(path=path, group=wait.group, sequence=wait.sequence)
+
+    traced = _collectives_of_group(trace, wait.group)
     if not traced:
-        return msgspec.structs.replace(absent, reason="no_group")
-    numbers: dict[str, int] = {}
-    issued = _signatures(_issued_up_to(dumps, wait), numbers)
-    runs = _agreeing_runs(issued, _signatures(traced, numbers))
-    left = _places_left(traced, runs)
-    if not left:
-        return msgspec.structs.replace(absent, reason="not_recorded")
-    agreeing = min(int(runs.length[index]) for index in left)
-    if len(left) > 1:
+        return msgspec.structs.replace(not_in_trace, reason="no_group")
+
+    operation_indices: dict[str, int] = {}
+    issued = _signatures(_issued_up_to(dumps, wait), operation_indices)
+    runs = _agreeing_runs(issued, _signatures(traced, operation_indices))
+    candidates = _possible_collectives(traced, runs)
+    if not candidates:
+        return msgspec.structs.replace(not_in_trace, reason="not_recorded")
+    agreeing = min(int(runs.length[index]) for index in candidates)
+    if len(candidates) > 1:
         return msgspec.structs.replace(
-            absent, reason="several_places", places=len(left), agreeing=agreeing
+            not_in_trace,
+            reason="several_places",
+            places=len(candidates),
+            agreeing=agreeing,
         )
-    last = traced[left[0]]
+
+    (only_index,) = candidates
+    collective = traced[only_index]
     return msgspec.structs.replace(
-        absent,
-        row=last.row,
-        name=trace.name_of(last.row),
-        step=_label(trace, last.step),
-        place=last.place,
+        not_in_trace,
+        row=collective.row,
+        name=trace.name_of(collective.row),
+        step=_label(trace, collective.step),
+        place=collective.place,
         places=1,
         agreeing=agreeing,
-        issued_by=_around(trace, last.row),
+        issued_by=_issuers(trace, collective.row),
     )
 
 
 class _AgreeingRuns(msgspec.Struct, frozen=True, eq=False):
-    """For each collective in the trace, how many in a row up to it agree with the last
-    of the dump, and whether the one before these differs, rather than that there is
-    none; arrays of shape [collectives]."""
+    """For each collective in a trace, how well it fits the end of a dump.
 
-    length: Int64s
+    Both arrays have one element per collective in the trace.
+    """
+
+    length: Int64s  # how many in a row up to it agree with the last ones of the dump
+    # whether the one before these differs, rather than that there is none
     differs: Flags
 
 
 def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
-    """Compares all places of the trace at once, from the last collective of the dump
-    back to its first."""
+    """Compare the end of a dump with the collectives before each place of a trace.
+
+    All places are compared at once, going back from the last collective of the dump.
+
+    Args:
+        issued: The collectives of the dump, up to the one in which ranks wait.
+        traced: The collectives in the trace.
+    """
     length = np.zeros(len(traced), dtype=np.int64)
     differs = np.zeros(len(traced), dtype=np.bool_)
+
+    # Indices into `traced` of the places at which all compared so far agree.
     agreeing = np.arange(len(traced))
     for back in range(len(issued)):
         agreeing = agreeing[agreeing >= back]
@@ -188,49 +240,66 @@ def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     return _AgreeingRuns(length=length, differs=differs)
 
 
-def _places_left(traced: Sequence[_Traced], runs: _AgreeingRuns) -> list[int]:
-    """Of each place of a step that is not ruled out, its last occurrence, as an index
-    into `traced`; steps are taken to be alike. If all places are ruled out, as where
-    steps differ, those with the longest run."""
-    last_of_place: dict[int, int] = {}
+def _possible_collectives(
+    traced: Sequence[_TracedCollective], runs: _AgreeingRuns
+) -> list[int]:
+    """Return one collective for each place of a step that is not ruled out.
+
+    Steps are taken to be alike, so only the last step in which a place occurs counts.
+    If all places are ruled out, as where steps differ, those with the longest agreeing
+    run are returned.
+
+    Returns:
+        Indices into `traced`.
+    """
+    last_by_number: dict[int, int] = {}  # by the number of the place in its step
     for index, collective in enumerate(traced):
         if collective.step >= 0 and runs.length[index]:
-            last_of_place[collective.place.number] = index
+            last_by_number[collective.place.number] = index
         elif collective.step >= 0:
-            last_of_place.pop(collective.place.number, None)
-    last = list(last_of_place.values())
-    not_ruled_out = [index for index in last if not runs.differs[index]]
-    if not_ruled_out or not last:
+            last_by_number.pop(collective.place.number, None)
+
+    last_indices = list(last_by_number.values())
+    not_ruled_out = [index for index in last_indices if not runs.differs[index]]
+    if not_ruled_out or not last_indices:
         return not_ruled_out
-    longest = max(int(runs.length[index]) for index in last)
-    return [index for index in last if runs.length[index] == longest]
+    longest = max(int(runs.length[index]) for index in last_indices)
+    return [index for index in last_indices if runs.length[index] == longest]
 
 
-def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_Collective]:
-    """What the first waiting rank issued in the group, up to the collective in which it
-    waits."""
+def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective]:
+    """Return what the first waiting rank issued in the group of a wait, in order.
+
+    The last one is the collective in which the rank waits.
+    """
     entries = dumps.entries
     ranks = np.array([dump.rank for dump in dumps.ranks])
     is_wanted = ranks[entries.dump] == wait.example.rank
     is_wanted &= entries.group == dumps.groups.index(wait.group)
     is_wanted &= ~entries.is_p2p & (entries.sequence <= wait.sequence)
+
     rows = np.flatnonzero(is_wanted)
     in_order = rows[np.argsort(entries.sequence[rows], kind="stable")]
     return [_collective_in_dump(dumps, row) for row in in_order.tolist()]
 
 
-def _collective_in_dump(dumps: FlightDumps, row: int) -> _Collective:
-    """What an entry says of its collective."""
+def _collective_in_dump(dumps: FlightDumps, row: int) -> _DumpedCollective:
+    """Return the operation and the size of the collective of an entry."""
     entries = dumps.entries
     operation = kind_of(dumps.operations[entries.operation[row]])
-    side = entries.outputs if operation in SIZED_BY_OUTPUT else entries.inputs
-    return _Collective(
-        operation=operation, moved_bytes=_bytes_of(dumps.tensors[side[row]])
+    is_sized_by_output = operation in SIZED_BY_OUTPUT
+    tensors_of_entry = entries.outputs if is_sized_by_output else entries.inputs
+    return _DumpedCollective(
+        operation=operation,
+        moved_bytes=_bytes_of(dumps.tensors[tensors_of_entry[row]]),
     )
 
 
 def _bytes_of(tensors: Tensors) -> int:
-    """UNKNOWN_BYTES where the tensors are of several dtypes, or of an unknown one."""
+    """Return how many bytes tensors have.
+
+    Returns UNKNOWN_BYTES if they are of several dtypes, or of an unknown one.
+    """
     if len(set(tensors.dtypes)) != 1:
         return UNKNOWN_BYTES
     element_bytes = scalar_bytes(tensors.dtypes[0])
@@ -239,57 +308,71 @@ def _bytes_of(tensors: Tensors) -> int:
     return tensors.element_count * element_bytes
 
 
-def _of_group(trace: Trace, group: GroupName) -> list[_Traced]:
-    """The collectives of a group in the order in which they were issued."""
+def _collectives_of_group(trace: Trace, group: GroupName) -> list[_TracedCollective]:
+    """Return the collectives of a group in a trace, in the order of their issue."""
     issued = collectives_of(trace)
-    indices = [
-        index
-        for index, known in enumerate(issued.told)
-        if _is_of_group(known, group) and not known.name.startswith(("send", "recv"))
-    ]
+    indices = []
+    for index, collective in enumerate(issued.told):
+        is_message = collective.name.startswith(("send", "recv"))
+        if _is_of_group(collective, group) and not is_message:
+            indices.append(index)
+
     steps = steps_of(trace)
     if len(steps):
-        step_of = steps.at(issued.issued[indices]).tolist()
+        step_of_collective = steps.at(issued.issued[indices]).tolist()
     else:
-        step_of = [0] * len(indices)
-    return list(_numbered(issued, indices, step_of))
+        step_of_collective = [0] * len(indices)
+    return list(_with_places(issued, indices, step_of_collective))
 
 
-def _numbered(
-    issued: IssuedCollectives, indices: Sequence[int], step_of: Sequence[int]
-) -> Iterable[_Traced]:
-    """These collectives with their places in their steps."""
-    counts: dict[int, int] = {}
-    for step in step_of:
-        counts[step] = counts.get(step, 0) + 1
-    seen: dict[int, int] = {}
-    for index, step in zip(indices, step_of, strict=True):
-        seen[step] = seen.get(step, 0) + 1
-        known = issued.told[index]
-        yield _Traced(
+def _with_places(
+    issued: IssuedCollectives, indices: Sequence[int], step_of_collective: Sequence[int]
+) -> Iterable[_TracedCollective]:
+    """Yield collectives with their places in their steps.
+
+    Args:
+        issued: All collectives of the trace.
+        indices: The indices of some of these, in order.
+        step_of_collective: For each of `indices` the index of its step.
+    """
+    total_in_step: dict[int, int] = {}
+    for step in step_of_collective:
+        total_in_step[step] = total_in_step.get(step, 0) + 1
+
+    number_in_step: dict[int, int] = {}
+    for index, step in zip(indices, step_of_collective, strict=True):
+        number_in_step[step] = number_in_step.get(step, 0) + 1
+        collective = issued.told[index]
+        yield _TracedCollective(
             row=int(issued.rows[index]),
-            operation=known.name,
-            moved_bytes=known.bytes,
+            operation=collective.name,
+            moved_bytes=collective.bytes,
             step=step,
-            place=CollectiveInStep(number=seen[step], of=counts[step]),
+            place=CollectiveInStep(number=number_in_step[step], of=total_in_step[step]),
         )
 
 
-def _is_of_group(known: KnownCollective, group: GroupName) -> bool:
-    """By its name, which all ranks agree on, else by its description."""
-    if known.group.name:
-        return known.group.name == group.name
-    return bool(group.description) and known.group.description == group.description
+def _is_of_group(collective: KnownCollective, group: GroupName) -> bool:
+    """Decide whether a collective in a trace is of a group.
+
+    The name of the group decides, which all ranks agree on, or if the trace does not
+    have it, the description.
+    """
+    if collective.group.name:
+        return collective.group.name == group.name
+    return bool(group.description) and collective.group.description == group.description
 
 
 def _label(trace: Trace, step: int) -> str:
-    """The label of a step; "" in a trace without steps."""
+    """Return the label of a step; "" in a trace without steps."""
     names = steps_of(trace).names
     return labels_of(names)[step] if names else ""
 
 
-def _around(trace: Trace, row: int) -> tuple[str, ...]:
-    """The names of what issued a collective and of what is around that, innermost first,
-    each once."""
-    names = (trace.name_of(each) for each in launch_chain(trace, row))
+def _issuers(trace: Trace, row: int) -> tuple[str, ...]:
+    """Name what issued a collective and what is around that, the innermost first.
+
+    Each name stands once.
+    """
+    names = (trace.name_of(issuer) for issuer in launch_chain(trace, row))
     return tuple(dict.fromkeys(names))

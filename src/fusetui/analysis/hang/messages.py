@@ -1,4 +1,4 @@
-"""Sends and receives: which have no counterpart."""
+"""Finds the sends and receives that have no counterpart."""
 
 from __future__ import annotations
 
@@ -8,87 +8,94 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.groups import Recorded
+from fusetui.analysis.hang.groups import JobDumps
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.flight.columns import UNKNOWN
 
-MESSAGE = lazy_pattern(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
-"""nccl:send 0->1, nccl:recv 1<-0: the first number is the rank that issued it. Both are
-places in the group (ProcessGroupNCCL.cpp, `pointToPoint`)."""
+MESSAGE_NAME = lazy_pattern(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
+"""Matches nccl:send 0->1 and nccl:recv 1<-0. The first number is the rank that issued
+it, the second its peer. Both are indices of members of the group
+(ProcessGroupNCCL.cpp, `pointToPoint`)."""
 
 
 class Channel(NamedTuple):
-    """The sends, or the receives, from one rank to another in a group."""
+    """All sends, or all receives, from one rank to another in a group."""
 
-    group: int
+    group: int  # index into FlightDumps.groups
     source: int  # rank
     target: int  # rank
     is_send: bool
 
     def counterpart(self) -> Channel:
-        """The receives of these sends, or the other way round."""
+        """Return the receives of these sends, or the sends of these receives."""
         return self._replace(is_send=not self.is_send)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A send or receive that is not over; `row` is that of its entry, `peer` the rank of
-    the other side, UNKNOWN if the members of the group are not."""
+    """A send or a receive."""
 
-    row: int
-    rank: int
-    peer: int
+    row: int  # of its entry
+    rank: int  # that issued it
+    peer: int  # the other rank; UNKNOWN if the members of the group are not known
     channel: Channel
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """Those without a counterpart, and those of which a ring may have lost it."""
+    """The sends and receives that are not over and lack a counterpart."""
 
-    unmatched: tuple[Message, ...]
-    undecided: tuple[Message, ...]
+    unmatched: tuple[Message, ...]  # whose counterpart was not issued
+    undecided: tuple[Message, ...]  # whose counterpart a ring may have lost
 
 
-def unmatched_messages(recorded: Recorded) -> Messages:
-    """Sends and receives that are not over and whose counterpart was not issued.
+def unmatched_messages(job: JobDumps) -> Messages:
+    """Find the sends and receives that are not over and whose counterpart is missing.
 
     The k-th send from one rank to another in a group belongs to the k-th receive there.
     That can be counted only where neither ring has lost its beginning.
     """
-    issued: Counter[Channel] = Counter()
+    messages_in_channel: Counter[Channel] = Counter()
     waiting: list[Message] = []
-    for row in np.flatnonzero(recorded.entries.is_p2p).tolist():
-        message = _message(recorded, row)
+    for row in np.flatnonzero(job.entries.is_p2p).tolist():
+        message = _message_of_entry(job, row)
         if message is None:
             continue
-        issued[message.channel] += 1
-        if not recorded.is_over[row]:
+        messages_in_channel[message.channel] += 1
+        if not job.is_over[row]:
             waiting.append(message)
+
+    # The newest messages of the longer side are those without a counterpart.
     unmatched = []
     undecided = []
     for message in reversed(waiting):
         channel = message.channel
-        if issued[channel] <= issued[channel.counterpart()]:
+        counterparts = messages_in_channel[channel.counterpart()]
+        if messages_in_channel[channel] <= counterparts:
             continue
-        issued[channel] -= 1  # the newest has no counterpart
-        if recorded.lost_beginning(message.rank, message.peer):
+        messages_in_channel[channel] -= 1
+        if job.lost_beginning(message.rank, message.peer):
             undecided.append(message)
         else:
             unmatched.append(message)
-    return Messages(tuple(reversed(unmatched)), tuple(reversed(undecided)))
+    return Messages(
+        unmatched=tuple(reversed(unmatched)), undecided=tuple(reversed(undecided))
+    )
 
 
-def _message(recorded: Recorded, row: int) -> Message | None:
-    """The send or receive of an entry; None if its name is not that of one."""
-    entries = recorded.entries
-    name = MESSAGE.search(recorded.dumps.operations[entries.operation[row]])
-    if name is None:
+def _message_of_entry(job: JobDumps, row: int) -> Message | None:
+    """Return the send or receive of an entry; None if its name is not that of one."""
+    entries = job.entries
+    match = MESSAGE_NAME.search(job.dumps.operations[entries.operation[row]])
+    if match is None:
         return None
+    operation = match[1]
+    peer_index = int(match[3])
+
     group = int(entries.group[row])
-    rank = int(recorded.rank_of_dump[entries.dump[row]])
-    members = recorded.groups[group].members
-    place_of_peer = int(name[3])
-    peer = members[place_of_peer] if place_of_peer < len(members) else UNKNOWN
-    if name[1] == "send":
+    rank = int(job.rank_of_dump[entries.dump[row]])
+    members = job.groups[group].members
+    peer = members[peer_index] if peer_index < len(members) else UNKNOWN
+    if operation == "send":
         channel = Channel(group, source=rank, target=peer, is_send=True)
     else:
         channel = Channel(group, source=peer, target=rank, is_send=False)
-    return Message(row, rank, peer, channel)
+    return Message(row=row, rank=rank, peer=peer, channel=channel)

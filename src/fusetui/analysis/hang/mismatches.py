@@ -1,4 +1,4 @@
-"""Collectives that the members of a group issued in different ways under one number."""
+"""Finds the collectives that ranks issued in different ways under one number."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.hang.groups import Recorded
+from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.model import Mismatch, MismatchKind, Side
 from fusetui.trace.flight.columns import FlightEntries, Tensors
 from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, ends_runs
 
-SAME_INPUT = frozenset(
+OPERATIONS_WITH_EQUAL_INPUTS = frozenset(
     {
         "all_reduce",
         "allreduce",
@@ -28,51 +28,66 @@ SAME_INPUT = frozenset(
         "gather",
     }
 )
-"""Operations whose inputs have as many elements on every rank; those of all_to_all and
+"""Operations whose inputs have as many elements on every rank. Those of all_to_all and
 scatter may differ."""
-SAME_OUTPUT = frozenset({"scatter"})
+
+OPERATIONS_WITH_EQUAL_OUTPUTS = frozenset({"scatter"})
+"""Operations whose outputs have as many elements on every rank, though their inputs may
+differ."""
 
 
-def mismatches(recorded: Recorded) -> tuple[Mismatch, ...]:
-    """All mismatches, in the order of groups and numbers."""
+def mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
+    """Find the collectives that ranks issued in different ways under one number.
+
+    They come in the order of groups and numbers.
+    """
     every_mismatch = []
-    for rows in _suspicious(recorded):
-        mismatch = _mismatch(recorded, rows)
+    for rows in _suspicious_collectives(job):
+        mismatch = _mismatch(job, rows)
         if mismatch is not None:
             every_mismatch.append(mismatch)
     return tuple(every_mismatch)
 
 
 def kind_of(operation: str) -> str:
-    """The name of an operation without that of the library: all_reduce."""
+    """Return the name of an operation without that of the library, as all_reduce."""
     return operation.partition(":")[2] or operation
 
 
-def _suspicious(recorded: Recorded) -> Iterator[Int64s]:
-    """The rows of each collective whose entries are not all equal, or that has several
-    for a rank."""
-    collectives = _collectives(recorded.entries)
+def _suspicious_collectives(job: JobDumps) -> Iterator[Int64s]:
+    """Yield the rows of each collective that may be a mismatch.
+
+    Most collectives have equal entries, one for each rank. This sorts them out for all
+    collectives at once, so that only the others have to be looked at in detail.
+    """
+    collectives = _entries_by_collective(job.entries)
     if not len(collectives.first):
         return
-    suspicious = _has_differing_entries(recorded.entries, collectives)
-    # coalesced: one rank has several
-    dumps = _dump_counts(recorded.entries, collectives)
-    suspicious |= dumps != collectives.stop - collectives.first
-    for place in np.flatnonzero(suspicious):
-        yield collectives.order[collectives.first[place] : collectives.stop[place]]
+
+    is_suspicious = _has_differing_entries(job.entries, collectives)
+    # A coalesced operation has several entries of one rank.
+    dump_counts = _dump_counts(job.entries, collectives)
+    entry_counts = collectives.stop - collectives.first
+    is_suspicious |= dump_counts != entry_counts
+    for index in np.flatnonzero(is_suspicious):
+        yield collectives.order[collectives.first[index] : collectives.stop[index]]
 
 
 class _Collectives(NamedTuple):
-    """Entries by collective; those of one are `order[first:stop]`."""
+    """The entries of all collectives; those of one are `order[first:stop]`."""
 
-    order: Int64s  # rows of entries; shape [entries of collectives]
-    first: Int64s  # shape [collectives]
-    stop: Int64s
+    order: Int64s  # rows of entries, sorted by collective
+    first: Int64s  # per collective: its first index in `order`
+    stop: Int64s  # per collective: the index after its last one in `order`
 
 
-def _collectives(entries: FlightEntries) -> _Collectives:
-    """The entries of collectives by group and number, those of one in their order."""
+def _entries_by_collective(entries: FlightEntries) -> _Collectives:
+    """Sort the entries of collectives by group and number.
+
+    Those of one collective keep their order.
+    """
     rows = np.flatnonzero(~entries.is_p2p)
+    # np.lexsort sorts by its last key first.
     order = rows[np.lexsort((rows, entries.sequence[rows], entries.group[rows]))]
     group = entries.group[order]
     sequence = entries.sequence[order]
@@ -82,10 +97,15 @@ def _collectives(entries: FlightEntries) -> _Collectives:
 
 
 def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) -> Flags:
-    """Which collectives have entries that differ in operation, inputs or outputs."""
+    """Decide which collectives have entries of different operations, inputs or outputs.
+
+    Returns:
+        One flag per collective.
+    """
     differs = np.zeros(len(collectives.first), np.bool_)
     for column in (entries.operation, entries.inputs, entries.outputs):
         values = column[collectives.order]
+        # All values of a collective are equal if its lowest is its highest.
         lowest = np.minimum.reduceat(values, collectives.first)
         highest = np.maximum.reduceat(values, collectives.first)
         differs |= lowest != highest
@@ -93,58 +113,77 @@ def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) ->
 
 
 def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
-    """How many dumps have entries of each collective; those of one are neighbors."""
+    """Count the dumps that have entries of each collective.
+
+    The entries of one dump are neighbors within a collective.
+    """
     is_new_dump = begins_runs(entries.dump[collectives.order])
     is_new_dump[collectives.first] = True
+    # Adds up the flags of each collective.
     return np.add.reduceat(is_new_dump.astype(np.int64), collectives.first)
 
 
-def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:
-    """The mismatch of one collective, None if what must agree does."""
+def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
+    """Compare what the ranks issued as one collective.
+
+    Args:
+        job: The dumps of all ranks.
+        rows: The rows of the entries of the collective.
+
+    Returns:
+        None if everything that must agree does.
+    """
     rows_of_rank: dict[int, list[int]] = {}
     for row in rows.tolist():
-        rank = int(recorded.rank_of_dump[recorded.entries.dump[row]])
+        rank = int(job.rank_of_dump[job.entries.dump[row]])
         rows_of_rank.setdefault(rank, []).append(row)
-    ranks_of: dict[tuple[_Signature, ...], list[int]] = {}
+
+    # Ranks with equal signatures are on the same side.
+    ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
     for rank, rank_rows in sorted(rows_of_rank.items()):
-        signatures = tuple(_signature(recorded, row) for row in rank_rows)
-        ranks_of.setdefault(signatures, []).append(rank)
-    if len(ranks_of) < 2:
+        signatures = tuple(_signature(job, row) for row in rank_rows)
+        ranks_by_signatures.setdefault(signatures, []).append(rank)
+    if len(ranks_by_signatures) < 2:
         return None
-    largest_first = sorted(ranks_of.values(), key=lambda ranks: (-len(ranks), ranks))
+
+    largest_first = sorted(
+        ranks_by_signatures.values(), key=lambda ranks: (-len(ranks), ranks)
+    )
     sides = []
     for ranks in largest_first:
-        issued = [recorded.issued(row) for row in rows_of_rank[ranks[0]]]
+        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
         sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
-    first = sides[0].issued[0]
+
+    example = sides[0].issued[0]
     return Mismatch(
-        group=first.group,
-        sequence=first.sequence,
+        group=example.group,
+        sequence=example.sequence,
         kind=_difference(sides[0], sides[1]),
-        is_over=bool(recorded.is_over[rows].all()),
+        is_over=bool(job.is_over[rows].all()),
         sides=tuple(sides),
     )
 
 
 class _Signature(NamedTuple):
-    """What must agree of the entries of one collective on all ranks."""
+    """What must be the same on all ranks for an entry of a collective.
+
+    `element_count` and `dtypes` are those of the tensors that must agree, or None if
+    none must.
+    """
 
     kind: str  # the operation, as all_reduce
-    # of the tensors that must have as many elements everywhere; None if none must
     element_count: int | None
     dtypes: tuple[str, ...] | None
 
 
-def _signature(recorded: Recorded, row: int) -> _Signature:
-    """The operation of an entry, with the size and the types of those of its tensors
-    that must agree with the other ranks: of the inputs, or of the outputs, or of
-    none."""
-    entries = recorded.entries
-    dumps = recorded.dumps
+def _signature(job: JobDumps, row: int) -> _Signature:
+    """Return what must agree with the other ranks for an entry of a collective."""
+    entries = job.entries
+    dumps = job.dumps
     kind = kind_of(dumps.operations[entries.operation[row]])
     inputs = dumps.tensors[entries.inputs[row]]
     outputs = dumps.tensors[entries.outputs[row]]
-    tensors = _compared(kind, inputs, outputs)
+    tensors = _tensors_that_must_agree(kind, inputs, outputs)
     if tensors is None:
         return _Signature(kind=kind, element_count=None, dtypes=None)
     return _Signature(
@@ -152,29 +191,31 @@ def _signature(recorded: Recorded, row: int) -> _Signature:
     )
 
 
-def _compared(kind: str, inputs: Tensors, outputs: Tensors) -> Tensors | None:
-    """The tensors of an operation that must agree, if any."""
-    if kind in SAME_INPUT:
+def _tensors_that_must_agree(
+    kind: str, inputs: Tensors, outputs: Tensors
+) -> Tensors | None:
+    """Return those tensors of an operation that must be alike on all ranks, if any."""
+    if kind in OPERATIONS_WITH_EQUAL_INPUTS:
         return inputs
-    if kind in SAME_OUTPUT:
+    if kind in OPERATIONS_WITH_EQUAL_OUTPUTS:
         return outputs
     return None
 
 
-def _difference(one: Side, other: Side) -> MismatchKind:
-    """What two sides of a mismatch differ in."""
-    if len(one.issued) != len(other.issued):
+def _difference(side: Side, other_side: Side) -> MismatchKind:
+    """Tell in what two sides of a mismatch differ first."""
+    if len(side.issued) != len(other_side.issued):
         return "coalesced"
-    for left, right in zip(one.issued, other.issued, strict=True):
-        kind = kind_of(left.operation)
-        if kind != kind_of(right.operation):
+    for issued, other in zip(side.issued, other_side.issued, strict=True):
+        kind = kind_of(issued.operation)
+        if kind != kind_of(other.operation):
             return "operation"
-        left_tensors = _compared(kind, left.inputs, left.outputs)
-        right_tensors = _compared(kind, right.inputs, right.outputs)
-        if left_tensors is None or right_tensors is None:
+        tensors = _tensors_that_must_agree(kind, issued.inputs, issued.outputs)
+        other_tensors = _tensors_that_must_agree(kind, other.inputs, other.outputs)
+        if tensors is None or other_tensors is None:
             continue
-        if left_tensors.element_count != right_tensors.element_count:
+        if tensors.element_count != other_tensors.element_count:
             return "sizes"
-        if left_tensors.dtypes != right_tensors.dtypes:
+        if tensors.dtypes != other_tensors.dtypes:
             return "dtypes"
     return "operation"

@@ -32,12 +32,13 @@ State = Literal["other", "scheduled", "started", "completed"]
 class Issued(msgspec.Struct, frozen=True):
     """A collective, send or receive that a rank issued.
 
-    `place` is the innermost line outside of torch, None if no stack was recorded.
-    `created_ns` is Unix time by the clock of the rank's host."""
+    `place` is the innermost line outside of torch; None if no stack was recorded.
+    `created_ns` is Unix time by the clock of the rank's host.
+    """
 
     rank: int
     group: GroupName
-    sequence: int
+    sequence: int  # its number in the group
     operation: str  # nccl:all_reduce
     place: Frame | None
     inputs: Tensors
@@ -50,11 +51,12 @@ class Issued(msgspec.Struct, frozen=True):
 class Culprit(msgspec.Struct, frozen=True):
     """A rank that others wait for and that does not wait itself.
 
-    `last` is the last operation that it issued, in any group; None if it wrote no
-    dump or issued nothing. `now` is the line outside of torch of its main thread at
-    the time of the dump; None if the dump has no stack, as in torch's own dumps.
-    `group` and `sequence` are of the first collective that it lacks. `waiting`
-    counts the ranks that wait for it, directly or through others."""
+    `last` is the last operation that it issued, in any group; None if it wrote no dump
+    or issued nothing. `group` and `sequence` are those of the first collective that it
+    lacks. `waiting` counts the ranks that wait for it, directly or through others.
+    `now` is where its main thread was outside of torch at the time of the dump; None if
+    the dump has no stack, as in torch's own dumps.
+    """
 
     rank: int
     has_dump: bool
@@ -66,9 +68,11 @@ class Culprit(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """An unfinished collective that some members issued and others did not. `now`:
-    the place of the first of `waiting` at the time of its dump, None if the dump has
-    no stack."""
+    """An unfinished collective or message that some ranks issued and others did not.
+
+    `now` is where the first of `waiting` was at the time of its dump; None if the dump
+    has no stack.
+    """
 
     group: GroupName
     sequence: int
@@ -82,16 +86,17 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The ranks that issued the same under one number, and the entry of the first
-    one."""
+    """The ranks that issued the same under one number, and what they issued."""
 
     ranks: tuple[int, ...]
-    issued: tuple[Issued, ...]  # several, if they are coalesced
+    issued: tuple[Issued, ...]  # by the first rank; several, if they are coalesced
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A collective that the members of a group issued in different ways. The larger
-    side comes first; it may be the wrong one."""
+    """A collective that the members of a group issued in different ways.
+
+    The larger side comes first; it may be the wrong one.
+    """
 
     group: GroupName
     sequence: int
@@ -101,16 +106,19 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class UnmatchedMessage(msgspec.Struct, frozen=True):
-    """A send whose receive was not issued, or vice versa."""
+    """A send whose receive was not issued, or a receive whose send was not."""
 
     issued: Issued
     peer: int  # rank; UNKNOWN where the members of the group are not known
-    peer_last: Issued | None
+    peer_last: Issued | None  # the last operation that the peer issued
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """The progress of the members of a group: `newest[i]` is the number of the last
-    collective that `members[i]` issued, 0 for none, -1 for unknown."""
+    """How far the members of a group came.
+
+    `newest[i]` is the number of the last collective that `members[i]` issued: 0 if it
+    issued none, -1 if that is not known.
+    """
 
     group: GroupName
     members: tuple[int, ...]
@@ -119,7 +127,7 @@ class GroupProgress(msgspec.Struct, frozen=True):
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """An open question of the dumps."""
+    """A question that the dumps leave open."""
 
     kind: DoubtKind
     ranks: tuple[int, ...]
@@ -129,18 +137,24 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class UnreadDump(msgspec.Struct, frozen=True):
+    """A file of a dump that could not be read."""
+
     path: str
     rank: int  # by its name, -1 without one
     reason: str  # a sentence
 
 
 class HangAnswer(msgspec.Struct, frozen=True):
-    """`culprits` come in the order of how many ranks wait for them, those without a dump
-    first; `cycle` are ranks each of which waits for the next, the last for the first."""
+    """The answer why a job hangs.
+
+    `culprits` come in the order of how many ranks wait for them, those without a dump
+    first. `cycle` are ranks each of which waits for the next, and the last one for the
+    first.
+    """
 
     verdict: Verdict
     ranks: tuple[int, ...]  # that wrote a readable dump
-    ranks_from_order: bool
+    ranks_from_order: bool  # no file names its rank: they are numbered by their order
     versions: tuple[str, ...]
     culprits: tuple[Culprit, ...]
     cycle: tuple[int, ...]
@@ -153,7 +167,7 @@ class HangAnswer(msgspec.Struct, frozen=True):
 
     @property
     def open_mismatches_first(self) -> tuple[Mismatch, ...]:
-        """The mismatches that a rank still waits in, then those that are over."""
+        """The mismatches in which a rank still waits, then those that are over."""
         return tuple(sorted(self.mismatches, key=lambda mismatch: mismatch.is_over))
 
 
@@ -170,8 +184,9 @@ class CallState(IntEnum):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """`side`: where ranks issued different operations under one number, which of
-    `Mismatch.sides` the rank is on; else UNKNOWN."""
+    """The call of one rank to one collective."""
 
     state: CallState
+    # which of `Mismatch.sides` the rank is on, where ranks issued different operations
+    # under one number; else UNKNOWN
     side: int = UNKNOWN

@@ -1,4 +1,5 @@
-"""All that is known about a trace of an inference server."""
+"""Answers what a trace tells about an inference server: its steps, their times and
+limits by phase, and the time between passes of the model."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from fusetui.analysis.serving.experts import Experts, experts_of
 from fusetui.analysis.serving.layers import Layers, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
-from fusetui.analysis.serving.passes import Mode, Pass, interval_of, passes, trains
+from fusetui.analysis.serving.passes import (
+    Mode,
+    Pass,
+    busy_interval,
+    is_training,
+    passes,
+)
 from fusetui.analysis.serving.products import products_of
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.gpu.roofline.peaks import NO_PEAKS
@@ -31,12 +38,15 @@ PHASES = (
     ServerPhase.DRAFT,
     ServerPhase.UNKNOWN,
 )
-"""Those in which a model runs, in the order in which they are listed."""
+"""The phases in which a model runs, in the order in which they are listed."""
 
 
 class ServerStep(msgspec.Struct, frozen=True):
-    """One step of the server. None is unknown. `start_ns` counts from the start of
-    the trace."""
+    """One step of the server.
+
+    A field is None where the trace does not tell it. `start_ns` counts from the start
+    of the trace.
+    """
 
     name: str
     start_ns: int
@@ -45,20 +55,23 @@ class ServerStep(msgspec.Struct, frozen=True):
     batch: int | None  # requests
     new_tokens: int | None
     kv_tokens: int | None  # tokens that attention reads, over all requests
-    cached_tokens: int | None  # those of them that earlier steps computed
+    cached_tokens: int | None  # the part of kv_tokens that earlier steps computed
     mode: Mode
-    replays: int
+    replays: int  # launches of graphs
     captured_tokens: int | None  # for how many tokens its graph was captured
-    events: int  # GPU events that it launched
-    gpu_ns: int  # from the first start to the last end of those
-    busy_ns: int  # the length of their union
+    events: int  # GPU events that the step launched
+    gpu_ns: int  # from the first start to the last end of these events
+    busy_ns: int  # the time during which at least one of these events runs
     model_ns: int  # model_pass
     outlier: bool
-    because: tuple[str, ...]  # what explains an outlier
+    because: tuple[str, ...]  # what explains an outlier, in sentences
 
 
 class PhaseTimes(msgspec.Struct, frozen=True):
-    """The `model_ns` of the steps of one phase; percentiles are interpolated."""
+    """How long the model passes of all steps of one phase take.
+
+    The figures are those of `ServerStep.model_ns`; percentiles are interpolated.
+    """
 
     phase: ServerPhase
     steps: int
@@ -69,19 +82,20 @@ class PhaseTimes(msgspec.Struct, frozen=True):
 
 
 class PhaseLimit(msgspec.Struct, frozen=True):
-    """The step of the median time of a phase (of an even count the lower one): its
-    layers, its experts and its limit."""
+    """What the median step of a phase consists of, and how fast it could be.
+
+    The *median step* is the one of the median time; of an even count, the lower one.
+    """
 
     phase: ServerPhase
-    step: int  # its index
+    step: int  # index of the median step in `Serving.steps`
     layers: Layers | None
     experts: Experts | None
     limit: Limit
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """`between` is that of the device with the most passes; `missing`: what cannot be
-    told, and why."""
+    """The answer about a trace of an inference server."""
 
     base_ns: str  # the time in the file at which the trace begins
     file: str
@@ -89,32 +103,50 @@ class Serving(msgspec.Struct, frozen=True):
     steps: tuple[ServerStep, ...]
     phases: tuple[PhaseTimes, ...]
     limits: tuple[PhaseLimit, ...]
-    between: Between | None
-    missing: tuple[str, ...]
+    between: Between | None  # of the device with the most passes
+    missing: tuple[str, ...]  # what the trace does not tell and why, in sentences
 
 
 def serving(
     trace: Trace,
     model: ModelConfig | None = None,
-    given: Mapping[str, float] = NO_PEAKS,
+    peak_overrides: Mapping[str, float] = NO_PEAKS,
 ) -> Serving:
-    """The steps of an inference server, their times and limits by phase, and the time
-    between passes. `model`: its configuration; `given`: figures of the device (see
-    `peak_of`)."""
-    ran = passes(trace)
+    """Describe the steps of an inference server and what limits their speed.
+
+    Args:
+        trace: The trace of the server.
+        model: The configuration of the model, which tells the sizes of its weights
+            where the trace has no shapes.
+        peak_overrides: Peak figures of the device that replace those of the built-in
+            table (see `peak_of`).
+    """
+    model_passes = passes(trace)
     devices = Accounts(trace).devices
-    steps = _steps(trace, ran, outliers(trace, ran, devices))
+    reasons_of_outliers = outliers(trace, model_passes, devices)
+    steps = _server_steps(trace, model_passes, reasons_of_outliers)
+
     phases = []
     limits = []
     for phase in PHASES:
-        numbers = _steps_of_phase(ran, phase)
-        if not numbers:
+        step_indices = _steps_of_phase(model_passes, phase)
+        if not step_indices:
             continue
-        model_ns = [steps[number].model_ns for number in numbers]
+        model_ns = [steps[step_index].model_ns for step_index in step_indices]
         phases.append(_phase_times(phase, model_ns))
-        median = numbers[lower_median_index(model_ns)]
-        limits.append(_phase_limit(trace, phase, median, ran[median], model, given))
-    between = _between_most_passes(trace, ran, devices)
+        median_step = step_indices[lower_median_index(model_ns)]
+        limits.append(
+            _phase_limit(
+                trace,
+                phase,
+                median_step,
+                model_passes[median_step],
+                model,
+                peak_overrides,
+            )
+        )
+
+    between = _between_most_passes(trace, model_passes, devices)
     return Serving(
         base_ns=str(trace.begin_ns),
         file=trace.report.file,
@@ -123,34 +155,38 @@ def serving(
         phases=tuple(phases),
         limits=tuple(limits),
         between=between,
-        missing=tuple(_missing(trace, ran, between)),
+        missing=tuple(_missing_facts(trace, model_passes, between)),
     )
 
 
-def _steps_of_phase(ran: Sequence[Pass], phase: ServerPhase) -> list[int]:
-    """The indices of the steps of a phase in which a model ran."""
-    numbers = []
-    for number, step in enumerate(ran):
-        if step.asked.phase is phase and len(step.model):
-            numbers.append(number)
-    return numbers
+def _steps_of_phase(model_passes: Sequence[Pass], phase: ServerPhase) -> list[int]:
+    """Return the indices of the steps of a phase in which a model ran."""
+    step_indices = []
+    for step_index, step in enumerate(model_passes):
+        has_model = len(step.model) > 0
+        if step.requested.phase is phase and has_model:
+            step_indices.append(step_index)
+    return step_indices
 
 
 def _between_most_passes(
-    trace: Trace, ran: Sequence[Pass], devices: Sequence[Device]
+    trace: Trace, model_passes: Sequence[Pass], devices: Sequence[Device]
 ) -> Between | None:
-    """The time between passes on the device with the most of them, the first of
-    several; None if no device has any."""
-    of_devices = []
+    """Describe the time between passes on the device that has the most of them.
+
+    Of several such devices the first is chosen. Returns None if no device has such a
+    time.
+    """
+    between_of_devices = []
     for device in devices:
-        between = between_of(trace, ran, device)
+        between = between_of(trace, model_passes, device)
         if between is not None:
-            of_devices.append(between)
-    return max(of_devices, key=lambda between: between.count, default=None)
+            between_of_devices.append(between)
+    return max(between_of_devices, key=lambda between: between.count, default=None)
 
 
 def _phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
-    """The percentiles of the times of one phase, of at least one step."""
+    """Summarize the times of the model passes of one phase, which has at least one."""
     return PhaseTimes(
         phase=phase,
         steps=len(model_ns),
@@ -164,87 +200,101 @@ def _phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
 def _phase_limit(
     trace: Trace,
     phase: ServerPhase,
-    number: int,
+    step_index: int,
     step: Pass,
     model: ModelConfig | None,
-    given: Mapping[str, float],
+    peak_overrides: Mapping[str, float],
 ) -> PhaseLimit:
-    """The layers, the experts and the limit of one step; `number`: its index."""
+    """Describe the median step of a phase: its layers, its experts and its limit."""
     layers = layers_of(trace, step.model)
     return PhaseLimit(
         phase=phase,
-        step=number,
+        step=step_index,
         layers=layers,
         experts=experts_of(trace, step.model),
-        limit=limit_of(trace, step, layers, model, given),
+        limit=limit_of(trace, step, layers, model, peak_overrides),
     )
 
 
-def _steps(
-    trace: Trace, ran: Sequence[Pass], explained: Mapping[int, tuple[str, ...]]
+def _server_steps(
+    trace: Trace,
+    model_passes: Sequence[Pass],
+    reasons_of_outliers: Mapping[int, tuple[str, ...]],
 ) -> tuple[ServerStep, ...]:
-    """The steps as they are reported. `explained`: what explains each outlier, by its
-    index; see `outliers`."""
-    captured_tokens = _captured_tokens(trace, ran)
+    """Describe every step of the server as the answer lists it.
+
+    Args:
+        trace: The trace of the server.
+        model_passes: The pass of each step.
+        reasons_of_outliers: What explains each outlier, by the index of its step; see
+            `outliers`.
+    """
+    captured_tokens = _captured_tokens(trace, model_passes)
     steps = []
-    for number, step in enumerate(ran):
-        launched = interval_of(trace, step.rows)
-        steps.append(
-            ServerStep(
-                name=step.name,
-                start_ns=step.start_ns - trace.begin_ns,
-                dur_ns=step.dur_ns,
-                phase=step.asked.phase,
-                batch=step.asked.batch,
-                new_tokens=step.asked.new_tokens,
-                kv_tokens=step.asked.kv_tokens,
-                cached_tokens=step.asked.cached_tokens,
-                mode=step.mode,
-                replays=step.replays,
-                captured_tokens=captured_tokens[number],
-                events=len(step.rows),
-                gpu_ns=launched.span_ns,
-                busy_ns=launched.busy_ns,
-                model_ns=model_pass(trace, step.model).span_ns,
-                outlier=number in explained,
-                because=explained.get(number, ()),
-            )
+    for step_index, step in enumerate(model_passes):
+        launched = busy_interval(trace, step.rows)
+        server_step = ServerStep(
+            name=step.name,
+            start_ns=step.start_ns - trace.begin_ns,
+            dur_ns=step.dur_ns,
+            phase=step.requested.phase,
+            batch=step.requested.batch,
+            new_tokens=step.requested.new_tokens,
+            kv_tokens=step.requested.kv_tokens,
+            cached_tokens=step.requested.cached_tokens,
+            mode=step.mode,
+            replays=step.replays,
+            captured_tokens=captured_tokens[step_index],
+            events=len(step.rows),
+            gpu_ns=launched.span_ns,
+            busy_ns=launched.busy_ns,
+            model_ns=model_pass(trace, step.model).span_ns,
+            outlier=step_index in reasons_of_outliers,
+            because=reasons_of_outliers.get(step_index, ()),
         )
+        steps.append(server_step)
     return tuple(steps)
 
 
-def _captured_tokens(trace: Trace, ran: Sequence[Pass]) -> list[int | None]:
-    """For how many tokens the graph of each pass was captured, None if it is not known;
-    each capture is looked at once."""
+def _captured_tokens(trace: Trace, model_passes: Sequence[Pass]) -> list[int | None]:
+    """Tell for how many tokens the graph of each pass was captured.
+
+    The number is that of the rows of its matrix products. It is None where a pass was
+    not joined with a capture, or where no number is known. Each capture is read once.
+    """
     if not isinstance(trace, Joined):
-        return [None] * len(ran)
-    tokens_of_call: dict[int, int | None] = {}
+        return [None] * len(model_passes)
+
+    tokens_of_capture: dict[int, int | None] = {}  # by one call of the capture
     captured_tokens = []
-    for step in ran:
-        call = int(trace.captured[step.model].max(initial=-1))
-        if call >= 0 and call not in tokens_of_call:
-            tokens_of_call[call] = products_of(trace, step.model).rows
-        captured_tokens.append(tokens_of_call.get(call))
+    for step in model_passes:
+        # -1 if no event of the model was joined with a captured call
+        last_call = int(trace.captured[step.model].max(initial=-1))
+        if last_call >= 0 and last_call not in tokens_of_capture:
+            tokens_of_capture[last_call] = products_of(trace, step.model).rows
+        captured_tokens.append(tokens_of_capture.get(last_call))
     return captured_tokens
 
 
-def _missing(
-    trace: Trace, ran: Sequence[Pass], between: Between | None
+def _missing_facts(
+    trace: Trace, model_passes: Sequence[Pass], between: Between | None
 ) -> Iterator[str]:
-    """What cannot be told, and why, in sentences."""
-    if not ran:  # nothing else is known either
-        replayed = "no graph was replayed"
-        if trains(trace):
-            replayed = "the replayed graphs are of training"
+    """Say in sentences what the trace does not tell about the server, and why."""
+    if not model_passes:
+        # Without passes nothing is known about the time between them either.
+        why_no_replays = "no graph was replayed"
+        if is_training(trace):
+            why_no_replays = "the replayed graphs are of training"
         yield (
             "no steps of a server: no annotation is named as one (execute_..., step[...]),"
-            f" and {replayed}."
+            f" and {why_no_replays}."
         )
     elif between is None or not between.count:
         yield "the time between model passes is unknown, because the trace has one pass."
-    bare = bare_launches(trace)
-    if bare:
+
+    launches_without_events = bare_launches(trace)
+    if launches_without_events:
         yield (
-            f"the kernels of {bare} graph launches are unknown: the profiler did not trace"
-            " graphs by node."
+            f"the kernels of {launches_without_events} graph launches are unknown: the"
+            " profiler did not trace graphs by node."
         )

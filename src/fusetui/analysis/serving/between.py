@@ -1,9 +1,12 @@
-"""The time from the end of one pass of the model to the start of the next, in the
-classes of the account of `why`, and what the CPU did meanwhile by frames, ops and
-annotations.
+"""Divides the time between passes of the model.
 
-Of a trace with one pass, that is recorded only in part: from the first GPU event of the
-step to the start of the pass, and from its end to the last event of the step.
+It is the time from the end of one pass to the start of the next. It is divided by the
+classes of the account of `why`, and what the CPU did meanwhile is told by frames, ops
+and annotations.
+
+If a trace has only one pass, this time is recorded only in part: from the first GPU
+event of the step to the start of the pass, and from its end to the last event of the
+step.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.serving.passes import Pass, interval_of
+from fusetui.analysis.serving.passes import Pass, busy_interval
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import described_gaps
 from fusetui.analysis.why.model import Gap
@@ -25,79 +28,96 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
 
-HOST = "host_"
-"""How reasons of idle time begin that are what the CPU did."""
+HOST_REASON_PREFIX = "host_"
+"""How the names of those idle reasons begin that are about what the CPU did."""
 
 HOST_SYNC = "host_sync"
 
-KINDS = (
+PATTERN_OF_KIND = (
     ("detokenizing", r"detoken|tokeniz"),
     ("sampling", r"sampl|logits|argmax|top_?k|top_?p"),
     ("scheduler", r"schedul|get_next_batch|event_loop"),
     ("input preparation", r"prepare|_inputs?\b|metadata|forward_batch|block_table"),
     ("copies to the host", r"\.cpu\b|\bcpu\(|tolist|\bitem\b|_local_scalar|to\("),
 )
-"""What the CPU does, by the words of the servers' own functions; the first that
-fits."""
+"""Kinds of CPU work, each with the words by which the functions of servers are
+recognized. The first kind that fits counts."""
 
 WAITING = "waiting"
 OTHER = "other"
 
 MAX_NAME_LENGTH = 400
-"""Characters of a name that are searched."""
+"""How many characters of a name are searched."""
 
 
 class GapActivity(msgspec.Struct, frozen=True):
-    """The slice that covered most of the time before a launch, summed over gaps."""
+    """One thing that the CPU did while a device was idle, summed over all gaps.
+
+    In each gap the slice that covered most of the time before the launch counts.
+    """
 
     what: str  # the function, else the op or the annotation
-    kind: str  # one of KINDS, WAITING, or OTHER
+    kind: str  # one of PATTERN_OF_KIND, WAITING, or OTHER
     dur_ns: int
 
 
 class Between(msgspec.Struct, frozen=True):
-    """All such times of one device. compute + communication + copies + idle = total,
-    exactly, and `idle` by reason (see why/idle_time.py) adds up to idle_ns."""
+    """Where the time between the passes of one device goes.
 
-    count: int  # 0: around a single pass
+    compute + communication + copies + idle = total, exactly, and `idle` by reason (see
+    why/idle_time.py) adds up to idle_ns.
+    """
+
+    count: int  # 0: the time around a single pass
     total_ns: int
     median_ns: int | None  # the lower median
-    before_ns: int | None  # a single pass, and after it
-    after_ns: int | None
+    before_ns: int | None  # before a single pass; None if there are several
+    after_ns: int | None  # after a single pass
     compute_ns: int  # kernels between the passes: sampling, preparation of inputs
     communication_ns: int
     copy_ns: int
     idle_ns: int
-    idle: dict[str, int]
+    idle: dict[str, int]  # ns by reason
     # the largest first; adds up to the host's part of idle
     doing: tuple[GapActivity, ...]
 
 
 class _Windows(NamedTuple):
-    """Intervals in ns of the file, in order; arrays of shape [windows]."""
+    """The intervals between passes, in order of time.
+
+    Both arrays have one entry per window, in ns of the file.
+    """
 
     begin: Int64s
     end: Int64s
 
     @property
     def dur(self) -> Int64s:
-        """The length of each (ns)."""
+        """The length of each window in ns."""
         return self.end - self.begin
 
 
-def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between | None:
-    """The time between these passes on a device; None if there is none."""
-    on_device = []
-    for step in steps:
+def between_of(
+    trace: Trace, model_passes: Sequence[Pass], device: Device
+) -> Between | None:
+    """Describe the time between the passes that ran on a device.
+
+    If only one pass ran on the device, the time around it is described instead.
+    Returns None if there is no such time.
+    """
+    passes_on_device = []
+    for step in model_passes:
         if len(step.model) and trace.track_of(int(step.model[0])).pid == device.pid:
-            on_device.append(step)
-    if len(on_device) == 1:
-        return _around(trace, on_device[0], device)
-    windows = _windows_between(trace, on_device)
+            passes_on_device.append(step)
+
+    if len(passes_on_device) == 1:
+        return _around_single_pass(trace, passes_on_device[0], device)
+
+    windows = _windows_between(trace, passes_on_device)
     count = len(windows.begin)
     if not count:
         return None
-    return _between(
+    return _account_of_windows(
         device,
         windows,
         count=count,
@@ -107,13 +127,18 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     )
 
 
-def _windows_between(trace: Trace, steps: Sequence[Pass]) -> _Windows:
-    """The time from the end of all passes before to the start of the next one, where
-    that is later."""
-    passes = [model_pass(trace, step.model) for step in steps]
-    passes.sort(key=lambda model: model.begin_ns)
-    begins = np.array([model.begin_ns for model in passes], dtype=np.int64)
-    ends = np.array([model.end_ns for model in passes], dtype=np.int64)
+def _windows_between(trace: Trace, model_passes: Sequence[Pass]) -> _Windows:
+    """Find the windows in which no pass runs, between two passes.
+
+    A window begins when all earlier passes have ended. Where the next pass has begun
+    by then, there is no window.
+    """
+    intervals = [model_pass(trace, step.model) for step in model_passes]
+    intervals.sort(key=lambda interval: interval.begin_ns)
+    begins = np.array([interval.begin_ns for interval in intervals], dtype=np.int64)
+    ends = np.array([interval.end_ns for interval in intervals], dtype=np.int64)
+
+    # Per pass the latest end of it and all earlier ones.
     latest_end = np.maximum.accumulate(ends)
     end_before = latest_end[:-1]
     next_begin = begins[1:]
@@ -121,30 +146,35 @@ def _windows_between(trace: Trace, steps: Sequence[Pass]) -> _Windows:
     return _Windows(begin=end_before[is_apart], end=next_begin[is_apart])
 
 
-def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
-    """What is recorded of the time around a single pass; None if its step did nothing
-    else."""
-    process_of_row = trace.process_of_track[trace.track[step.rows]]
-    process_of_model = trace.process_of_track[trace.track[step.model[0]]]
-    whole = interval_of(trace, step.rows[process_of_row == process_of_model])
+def _around_single_pass(trace: Trace, step: Pass, device: Device) -> Between | None:
+    """Describe the recorded time before and after the only pass of a device.
+
+    That is from the first GPU event of its step to the start of the pass, and from its
+    end to the last event. Returns None if the step ran nothing but the model.
+    """
+    device_of_row = trace.process_of_track[trace.track[step.rows]]
+    device_of_model = trace.process_of_track[trace.track[step.model[0]]]
+    rows_on_device = step.rows[device_of_row == device_of_model]
+    whole_step = busy_interval(trace, rows_on_device)
     model = model_pass(trace, step.model)
+
     windows = _Windows(
-        begin=np.array([whole.begin_ns, model.end_ns]),
-        end=np.array([model.begin_ns, whole.end_ns]),
+        begin=np.array([whole_step.begin_ns, model.end_ns]),
+        end=np.array([model.begin_ns, whole_step.end_ns]),
     )
     if not (windows.dur > 0).any():
         return None
-    return _between(
+    return _account_of_windows(
         device,
         windows,
         count=0,
         median_ns=None,
-        before_ns=model.begin_ns - whole.begin_ns,
-        after_ns=whole.end_ns - model.end_ns,
+        before_ns=model.begin_ns - whole_step.begin_ns,
+        after_ns=whole_step.end_ns - model.end_ns,
     )
 
 
-def _between(
+def _account_of_windows(
     device: Device,
     windows: _Windows,
     *,
@@ -153,11 +183,15 @@ def _between(
     before_ns: int | None,
     after_ns: int | None,
 ) -> Between:
-    """The account of these windows, with the figures that are those of `Between`."""
+    """Add up what a device did in all windows, by the classes of the account of `why`.
+
+    `count`, `median_ns`, `before_ns` and `after_ns` become the fields of that name.
+    """
     accounts = device.over(windows.begin, windows.end)
-    idle: Counter[str] = Counter()
+    idle_ns_by_reason: Counter[str] = Counter()
     for account in accounts:
-        idle.update(account.idle)
+        idle_ns_by_reason.update(account.idle)
+
     return Between(
         count=count,
         total_ns=int(windows.dur.sum()),
@@ -168,63 +202,74 @@ def _between(
         communication_ns=sum(account.exposed_comm_ns for account in accounts),
         copy_ns=sum(account.exposed_copy_ns for account in accounts),
         idle_ns=sum(account.idle_ns for account in accounts),
-        idle=dict(idle.most_common()),
+        idle=dict(idle_ns_by_reason.most_common()),
         doing=_activities(device, windows),
     )
 
 
 def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
-    """What covered most of the gaps in these windows, the longest time first: the
-    innermost function, else op, else annotation; of the time in which the CPU waited
-    for the device, the call that waits."""
-    total_ns: Counter[tuple[str, str]] = Counter()  # by what and kind
+    """List what the CPU did during the gaps in these windows, the longest time first.
+
+    A gap counts for the innermost function that covered most of it, else for the op,
+    else for the annotation. The part of a gap in which the CPU waited for the device
+    counts for the call that waits.
+    """
+    ns_by_activity: Counter[tuple[str, str]] = Counter()  # by (what, kind)
     for gap in _gaps_in(device, windows):
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"
-        waited_ns = gap.idle.get(HOST_SYNC, 0)
-        worked_ns = _host_ns(gap) - waited_ns
-        if worked_ns:
-            total_ns[what, _kind(gap)] += worked_ns
-        if waited_ns:
-            total_ns[gap.drained_by or what, WAITING] += waited_ns
+        waiting_ns = gap.idle.get(HOST_SYNC, 0)
+        working_ns = _host_ns(gap) - waiting_ns
+        if working_ns:
+            ns_by_activity[what, _kind_of_work(gap)] += working_ns
+        if waiting_ns:
+            ns_by_activity[gap.drained_by or what, WAITING] += waiting_ns
+
     activities = []
-    for (what, kind), ns in total_ns.items():
+    for (what, kind), ns in ns_by_activity.items():
         activities.append(GapActivity(what=what, kind=kind, dur_ns=ns))
-    return tuple(sorted(activities, key=_by_duration))
+    return tuple(sorted(activities, key=_longest_first))
 
 
-def _by_duration(activity: GapActivity) -> tuple[int, str, str]:
-    """The order of activities: the longest first, then by name and kind."""
+def _longest_first(activity: GapActivity) -> tuple[int, str, str]:
+    """Return the sort key of an activity: the longest first, then by name and kind."""
     return -activity.dur_ns, activity.what, activity.kind
 
 
 def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
-    """The gaps of a device that lie in these windows."""
+    """Return the gaps of a device that lie within one of these windows."""
     line = device.line
-    first_place = device.gap_positions.start
     gaps = line.gaps.only(device.gap_positions)
+
+    # Per gap the last window that has begun; -1 if none has.
     last_begun = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
-    places = first_place + np.flatnonzero(is_inside)
-    return described_gaps(line, line.gaps, line.reasons, places)
+
+    # described_gaps takes positions among the gaps of all devices.
+    first_position = device.gap_positions.start
+    positions = first_position + np.flatnonzero(is_inside)
+    return described_gaps(line, line.gaps, line.reasons, positions)
 
 
 def _host_ns(gap: Gap) -> int:
-    """How long a gap lasted for what the CPU did (ns)."""
+    """Return for how many ns of a gap the idle reason is something the CPU did."""
     total_ns = 0
     for reason, ns in gap.idle.items():
-        if reason.startswith(HOST):
+        if reason.startswith(HOST_REASON_PREFIX):
             total_ns += ns
     return total_ns
 
 
-def _kind(gap: Gap) -> str:
-    """What the CPU did in a gap, one of KINDS: by the frame, else by the op, else by
-    the annotation; OTHER if no name tells."""
+def _kind_of_work(gap: Gap) -> str:
+    """Classify what the CPU did in a gap as one of the kinds of PATTERN_OF_KIND.
+
+    The name of the frame decides, else that of the op, else that of the annotation.
+    Returns OTHER if no pattern matches any of them.
+    """
     for name in (gap.frame, gap.op, gap.annotation):
         if name is None:
             continue
         searched = name[:MAX_NAME_LENGTH]
-        for kind, pattern in KINDS:
+        for kind, pattern in PATTERN_OF_KIND:
             if re.search(pattern, searched, re.IGNORECASE):
                 return kind
     return OTHER

@@ -1,11 +1,15 @@
-"""The configuration of a model (config.json of transformers), and the products of a
-dense one by it, where no shapes were recorded.
+"""Reads the configuration of a model, and derives its matrix products from it.
 
-These only if all of this holds: the architecture is one of DENSE and its weights are
-not quantized; one device runs the whole model; as many products ran as its layers have
-(q, k and v in one or apart, gate and up likewise) with that of the vocabulary; and the
-sequence of kernels repeats as often as it has layers. Everything else is a reason, in
-words.
+The configuration is the config.json of transformers. Its products are used where the
+trace recorded no shapes, and only if all of this holds:
+
+* The architecture is one of DENSE, and its weights are not quantized.
+* One device runs the whole model.
+* As many products ran as the layers of the model have, with that of the vocabulary.
+  A layer may compute q, k and v in one product or in three, and gate and up likewise.
+* The sequence of kernels repeats as often as the model has layers.
+
+If one of these does not hold, the reason is given in words.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from fusetui.trace.model.columns import Trace
 
 MAX_CONFIG_BYTES = 1 << 22
 MAX_SIZE = 1 << 31
-"""Of anything in a configuration: a number that is not below it is none."""
+"""No size in a configuration is this large: such a number counts as missing."""
 
 DTYPES = {
     "float16": "fp16",
@@ -42,43 +46,54 @@ DENSE = ("llama", "mistral", "qwen2", "qwen3")
 all dense."""
 
 PRODUCTS_OF_LAYER = (4, 5, 6, 7)
-"""Of the seven matrices, q, k and v may be one, and gate and up."""
+"""How many products a dense layer may run. It has seven matrices, of which q, k and v
+may be joined into one, and gate and up likewise."""
 
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
 class NoConfigError(Error):
-    """The configuration cannot be used; the message is one plain sentence."""
+    """A configuration cannot be used; the message is one plain sentence."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
-    """What a configuration says of a model; 0 or "" where it does not."""
+    """What a configuration says of a model.
+
+    A field is 0 or "" where the configuration does not tell it.
+    """
 
     architecture: str
     layers: int
     full_layers: int  # that attend to all tokens; those with a window read less
     hidden: int
-    inner: int
+    inner: int  # width of the MLP
     heads: int
     kv_heads: int
     depth: int  # of a head; `hidden` if the document does not say how many there are
     vocabulary: int
-    type_name: str  # of its elements
+    type_name: str  # of its elements, as the configuration spells it
     is_quantized: bool
     is_latent: bool  # keys and values are kept in a compressed form
 
     @property
     def dtype(self) -> str:
+        """The element type as it is called here, such as "bf16"; "" if not known."""
         return DTYPES.get(self.type_name, "")
 
 
 def read_config(path: str) -> ModelConfig:
-    """The configuration of a model; that of the text model, if it has several. Raises
-    NoConfigError."""
-    document = _json_of(path)
+    """Read the configuration of a model from its config.json.
+
+    If the model has several parts, such as one for images, the text model counts.
+
+    Raises:
+        NoConfigError: The file cannot be read, or is no configuration of a model.
+    """
+    document = _read_json(path)
     text_model = document
     if isinstance(document, dict):
         text_model = document.get("text_config", document)
+
     if not isinstance(text_model, dict) or not config_of(text_model).layers:
         raise NoConfigError(
             f"{path} has no num_hidden_layers: it is not the config.json of a model."
@@ -86,8 +101,8 @@ def read_config(path: str) -> ModelConfig:
     return config_of({**document, **text_model})
 
 
-def _json_of(path: str) -> Any:
-    """The document in a file. Raises NoConfigError."""
+def _read_json(path: str) -> Any:
+    """Read the JSON document in a file. Raises NoConfigError if there is none."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_CONFIG_BYTES:
@@ -102,7 +117,7 @@ def _json_of(path: str) -> Any:
 
 
 def config_of(keys: Mapping[str, Any]) -> ModelConfig:
-    """What these keys of a document say."""
+    """Extract the configuration of a model from the keys of its config.json."""
     layers = _size(keys, "num_hidden_layers")
     hidden = _size(keys, "hidden_size")
     heads = _size(keys, "num_attention_heads")
@@ -123,54 +138,78 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
 
 
 def _size(keys: Mapping[str, Any], key: str) -> int:
-    """0 if it is not there, or no size."""
+    """Return the size at a key; 0 if the key is missing or its value is no size."""
     value = keys.get(key)
-    return value if type(value) is int and 0 < value < MAX_SIZE else 0
+    # bool is a subclass of int, and no size.
+    if type(value) is int and 0 < value < MAX_SIZE:
+        return value
+    return 0
 
 
 def _text(value: Any) -> str:
+    """Return the value if it is a text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def _full_layers(keys: Mapping[str, Any], layers: int) -> int:
-    """How many of the layers attend to all tokens."""
-    kinds = keys.get("layer_types")
-    if isinstance(kinds, list):
-        return kinds.count("full_attention")
+    """Count the layers that attend to all tokens, not only to a window of the last."""
+    layer_types = keys.get("layer_types")
+    if isinstance(layer_types, list):
+        return layer_types.count("full_attention")
     has_window = keys.get("sliding_window") and keys.get("use_sliding_window", True)
     return 0 if has_window else layers
 
 
 class ConfiguredProducts(msgspec.Struct, frozen=True):
-    """The products of a pass as a configuration tells them. If it does not, they are as
-    they were, and `missing` says why."""
+    """The products of a pass, completed by the configuration of the model.
+
+    If the configuration does not tell the weights, the products are as the trace has
+    them, and `missing` says why.
+    """
 
     products: Products
-    remark: str = ""
-    missing: str = ""
+    remark: str = ""  # what was taken from the configuration, for the user
+    missing: str = ""  # why the configuration could not be used; "" if it was
 
 
-def by_configuration(
+def configured_products(
     trace: Trace,
     products: Products,
     layers: Layers | None,
     model: ModelConfig,
     requested: Requested,
 ) -> ConfiguredProducts:
-    """The products of a pass with the weights that the configuration gives them, if it
-    can. Without the tokens that were asked for no FLOP are known."""
-    missing = _why_not(trace, products, layers, model)
-    if missing:
-        return ConfiguredProducts(products=products, missing=missing)
-    of_layer = _matrices_of_layer(model)
-    of_vocabulary = WeightShape(k=model.hidden, n=model.vocabulary)
+    """Complete the products of a pass with the weights that the configuration gives.
+
+    It is called for a trace that has no shapes of the products. If the configuration
+    does not fit what ran, the products stay as they are. Without the number of tokens
+    that the step was requested to compute, the FLOP count as 0.
+
+    Args:
+        trace: The trace of the server.
+        products: The products of the pass as the trace has them.
+        layers: The layers of the pass; None if none were recognized.
+        model: The configuration.
+        requested: The work of the step.
+    """
+    mismatch = _mismatch(trace, products, layers, model)
+    if mismatch:
+        return ConfiguredProducts(products=products, missing=mismatch)
+
+    layer_matrices = _matrices_of_layer(model)
+    vocabulary_matrix = WeightShape(k=model.hidden, n=model.vocabulary)
+
     configured = []
-    for shape in of_layer * model.layers:
-        configured.append(_product(model, requested, requested.new_tokens, shape))
-    shapes = set(of_layer)
-    if products.unknown % model.layers:  # it ran as well
-        configured.append(_product(model, requested, requested.batch, of_vocabulary))
-        shapes.add(of_vocabulary)
+    for matrix in layer_matrices * model.layers:
+        configured.append(_product(model, requested, requested.new_tokens, matrix))
+    shapes = set(layer_matrices)
+    # A remainder is the product of the vocabulary, which ran as well.
+    if products.unknown % model.layers:
+        configured.append(
+            _product(model, requested, requested.batch, vocabulary_matrix)
+        )
+        shapes.add(vocabulary_matrix)
+
     return ConfiguredProducts(
         products=replace(
             products,
@@ -188,7 +227,11 @@ def by_configuration(
 
 
 def _matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
-    """Those with one input as one: q, k and v, and gate and up."""
+    """Return the shapes of the four weight matrices of one dense layer.
+
+    Matrices with the same input count as one: q, k and v, and gate and up. Whether they
+    ran in one product or apart, they have as many bytes and FLOP.
+    """
     width = model.heads * model.depth
     kv_width = model.kv_heads * model.depth
     return [
@@ -202,7 +245,14 @@ def _matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
 def _product(
     model: ModelConfig, requested: Requested, rows: int | None, weights: WeightShape
 ) -> Product:
-    """`rows`: M, None if it is not known."""
+    """Compute the bytes and FLOP of the product of some rows with a weight matrix.
+
+    Args:
+        model: The configuration, which has the element type.
+        requested: The work of the step.
+        rows: The number of rows of the activations (M); None if it is not known.
+        weights: The shape of the weight matrix.
+    """
     elements = weights.k * weights.n
     return Product(
         op="",
@@ -212,11 +262,13 @@ def _product(
     )
 
 
-def _why_not(
+def _mismatch(
     trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
 ) -> str:
-    """Why the products of the model are not known, or the model cannot be what ran; ""
-    if they are."""
+    """Say why the configuration does not tell the products that ran; "" if it does.
+
+    Either the products of such a model are not known, or another model ran.
+    """
     if model.architecture not in DENSE:
         architecture = model.architecture or "unknown"
         return f"{architecture} is not a dense architecture whose products are known"
@@ -225,8 +277,9 @@ def _why_not(
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
     if not all(sizes) or not model.dtype:
         return LACKS
-    of_layer, of_vocabulary = divmod(products.unknown, model.layers)
-    if of_layer not in PRODUCTS_OF_LAYER or of_vocabulary > 1:
+
+    products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
+    if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:
         return (
             f"the configuration is of another model: {products.unknown} products ran,"
             f" which are not those of {model.layers} layers"
@@ -238,12 +291,14 @@ def _why_not(
             f"the kernels repeat {layers.count} times, but the configuration has"
             f" {model.layers} layers"
         )
+
     ranks = world_size(trace.keys)
     if ranks != 1:
         return (
             f"the job has {ranks or 'an unknown number of'} ranks, and how they divide"
             " the model is not recorded"
         )
+
     other_types = sorted(products.dtypes - {model.dtype})
     if other_types:
         return (

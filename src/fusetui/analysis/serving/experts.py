@@ -1,4 +1,4 @@
-"""What the experts of a mixture took in one pass of a model.
+"""Measures how long the experts of a mixture take in one pass of a model.
 
 A trace does not count the tokens of each expert. But the same product, with as many
 tokens, runs once in each layer: where it takes longer, more experts were routed to, or
@@ -23,22 +23,25 @@ EXPERT_NAME = re.compile(
     r"moe|expert|matmul_ogs|group(?:ed)?_?gemm",
     re.IGNORECASE,
 )
-"""Kernels and ops of experts, in vLLM, SGLang, Triton's kernels, TensorRT-LLM and
-DeepGEMM."""
+"""Matches the names of kernels and ops of experts in vLLM, SGLang, Triton's kernels,
+TensorRT-LLM and DeepGEMM."""
 
 MAX_NAME_LENGTH = 400
-"""Characters of a name that are searched."""
+"""How many characters of a name are searched."""
 
 MIN_RUNS = 3
-"""Of one product; of fewer nothing is said."""
+"""A product that ran less often in a pass is not worth a comparison of its runs."""
 
 
 class Experts(msgspec.Struct, frozen=True):
-    """The kernels of experts in one pass, products and routing; `name` is that of the
-    one with the largest total, and the figures after it are those of its runs."""
+    """What the experts of a mixture took in one pass: their products and their routing.
 
-    kernels: int
-    total_ns: int
+    `name` is the kernel with the largest total time; the fields after it describe the
+    runs of this kernel alone.
+    """
+
+    kernels: int  # of experts
+    total_ns: int  # of all these kernels
     share: float  # of the durations of all kernels of the pass
     name: str
     runs: int
@@ -48,23 +51,34 @@ class Experts(msgspec.Struct, frozen=True):
 
 
 def experts_of(trace: Trace, rows: Rows) -> Experts | None:
-    """Of a pass with these GPU events; None if none is known to be of experts."""
+    """Describe the time that the experts of a mixture take in one pass of a model.
+
+    Args:
+        trace: The trace of the server.
+        rows: The GPU events of the pass.
+
+    Returns:
+        None if no kernel is known to be of experts, or too few runs can be compared.
+    """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     kernels = kernels[np.argsort(trace.start[kernels], kind="stable")]
-    of_experts = kernels[_are_of_experts(trace, kernels)]
-    if not len(of_experts):
+    expert_kernels = kernels[_are_of_experts(trace, kernels)]
+    if not len(expert_kernels):
         return None
-    name = _name_of_most_time(trace, of_experts)
-    run_ns = trace.dur[of_experts[trace.name[of_experts] == name]]
+
+    name_index = _dominant_name(trace, expert_kernels)
+    has_name = trace.name[expert_kernels] == name_index
+    run_ns = trace.dur[expert_kernels[has_name]]
     if len(run_ns) < MIN_RUNS:
         return None
-    experts_ns = int(trace.dur[of_experts].sum())
+
+    experts_ns = int(trace.dur[expert_kernels].sum())
     kernels_ns = int(trace.dur[kernels].sum())
     return Experts(
-        kernels=len(of_experts),
+        kernels=len(expert_kernels),
         total_ns=experts_ns,
         share=experts_ns / kernels_ns if kernels_ns else 0.0,
-        name=trace.names[name],
+        name=trace.names[name_index],
         runs=len(run_ns),
         median_ns=lower_median(run_ns),
         max_ns=int(run_ns.max()),
@@ -72,33 +86,43 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     )
 
 
-def _name_of_most_time(trace: Trace, kernels: Rows) -> int:
-    """The number of the name whose kernels take longest in all."""
+def _dominant_name(trace: Trace, kernels: Rows) -> int:
+    """Return the index of the name whose kernels take the longest in total."""
     names = distinct(trace.name[kernels])
-    places = np.searchsorted(names, trace.name[kernels])
-    total_ns = np.bincount(places, weights=trace.dur[kernels])
-    return int(names[total_ns.argmax()])
+    # Number the names that occur from 0, and add up the durations per name.
+    position_of_name = np.searchsorted(names, trace.name[kernels])
+    ns_by_name = np.bincount(position_of_name, weights=trace.dur[kernels])
+    return int(names[ns_by_name.argmax()])
 
 
 def _are_of_experts(trace: Trace, kernels: Rows) -> Flags:
-    """Which kernels are of experts, by their own name, or if they are products, by that
-    of their op; shape [kernels]. Equal pairs of names are looked at once."""
-    ops = trace.op[kernels]
+    """Tell which kernels are of experts, by their own names and those of their ops.
+
+    Returns:
+        One flag per kernel, in the order of `kernels`.
+    """
+    ops = trace.op[kernels]  # rows; -1 where no op is known
     op_name_or_none = np.where(ops >= 0, trace.name[ops], -1)
+
+    # Decide once per distinct pair of a kernel name and an op name.
     name_pairs = (trace.name[kernels], op_name_or_none)
     first_of_pair, pair_of_kernel = distinct_rows(name_pairs)
-    is_of_experts = []
-    for place in first_of_pair.tolist():
-        op = int(ops[place])
+    is_pair_of_experts = []
+    for position in first_of_pair.tolist():
+        op = int(ops[position])
         op_name = trace.name_of(op) if op >= 0 else ""
-        kernel_name = trace.name_of(int(kernels[place]))
-        is_of_experts.append(_is_of_experts(kernel_name, op_name))
-    return np.array(is_of_experts, dtype=np.bool_)[pair_of_kernel]
+        kernel_name = trace.name_of(int(kernels[position]))
+        is_pair_of_experts.append(_is_of_experts(kernel_name, op_name))
+    return np.array(is_pair_of_experts, dtype=np.bool_)[pair_of_kernel]
 
 
 def _is_of_experts(kernel_name: str, op_name: str) -> bool:
-    """Whether a kernel is of experts, by its name and that of its op; "" if the op is
-    not known."""
+    """Decide by names whether a kernel computes a product of experts.
+
+    Args:
+        kernel_name: The name of the kernel.
+        op_name: The name of the op that launched it; "" if it is not known.
+    """
     decoded = decode(kernel_name)
     if decoded is None or decoded.op not in PRODUCT_KINDS:
         return False

@@ -1,9 +1,9 @@
-"""How many bytes of keys and values attention reads for a token.
+"""Computes how many bytes of keys and values attention reads for a token.
 
-The shapes that attention was given say it exactly: its cache is two tensors [blocks,
+The shapes of the inputs of attention tell it exactly: its cache is two tensors [blocks,
 tokens of a block, heads, depth], or one of [2, blocks, tokens of a block, heads,
-depth]. Otherwise the configuration of the model does, provided that a product of the
-step has the shape of its projection to q, k and v.
+depth]. If they are not recorded, the configuration of the model tells it, provided that
+a product of the step has the shape of its projection to q, k and v.
 """
 
 from __future__ import annotations
@@ -24,141 +24,188 @@ from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.columns import Trace
 
 MAX_RANKS = 64
-"""Over so many ranks the heads may be divided."""
+"""Over at most so many ranks the heads may be divided."""
 
 KEYS_AND_VALUES = 2
-"""Tensors of the cache of a layer."""
+"""The cache of a layer consists of two tensors of the same shape."""
 
 
-class KeysAndValues(msgspec.Struct, frozen=True):
-    """Bytes of a token, or why they are not known."""
+class KeyValueCache(msgspec.Struct, frozen=True):
+    """How many bytes of keys and values attention reads for one token.
 
-    bytes_per_token: int | None = None
+    If this is not known, `missing` says why.
+    """
+
+    bytes_per_token: int | None = None  # over all counted layers
     layers: int = 0  # that are counted
-    source: Literal["attention", "config", ""] = ""
+    source: Literal["attention", "config", ""] = ""  # what tells the bytes
     missing: str = ""
-    remark: str = ""
+    remark: str = ""  # what is assumed, for the user
 
     def bytes_of(self, tokens: int | None) -> int | None:
-        """Of so many tokens; None if either is not known."""
+        """Return the bytes of so many tokens; None if either number is not known."""
         if self.bytes_per_token is None or tokens is None:
             return None
         return self.bytes_per_token * tokens
 
 
 def is_attention(op_name: str) -> bool:
-    """Whether an op of this name computes attention."""
+    """Decide whether an op computes attention, by its name."""
     return "att" in op_name.lower()
 
 
-def cache_of(
+def key_value_cache(
     trace: Trace,
     kernels: Rows,
     tokens: int | None,
     shapes: Sequence[WeightShape],
     model: ModelConfig | None,
-) -> KeysAndValues:
-    """What the kernels of one pass read for a token. `tokens`: those in the cache,
-    which has room for them; `shapes`: those of the products of the pass."""
-    attention_ops = [
-        op
-        for op in distinct(trace.op[kernels]).tolist()
-        if op >= 0 and is_attention(trace.name_of(op))
-    ]
+) -> KeyValueCache:
+    """Find out how many bytes of keys and values one pass reads for a token.
+
+    The recorded shapes of attention decide; where they do not tell, the configuration
+    of the model.
+
+    Args:
+        trace: The trace of the server.
+        kernels: The kernels of the pass.
+        tokens: How many tokens are in the cache. A tensor without room for them is not
+            the cache. None if the number is not known.
+        shapes: The weights of the products of the pass, by which the configuration is
+            checked.
+        model: The configuration of the model, if the user gave one.
+    """
+    attention_ops = []
+    for op in distinct(trace.op[kernels]).tolist():
+        has_op = op >= 0  # -1 stands for kernels without one
+        if has_op and is_attention(trace.name_of(op)):
+            attention_ops.append(op)
     inputs_of_ops = inputs_by_op(trace, np.array(attention_ops, dtype=np.intp))
     bytes_of_layers = [
-        _bytes_of_attention(inputs, tokens or 0) for inputs in inputs_of_ops.values()
+        _bytes_per_token(inputs, tokens or 0) for inputs in inputs_of_ops.values()
     ]
+
     if bytes_of_layers and all(bytes_of_layers):
-        return KeysAndValues(
+        return KeyValueCache(
             bytes_per_token=sum(bytes_of_layers),
             layers=len(bytes_of_layers),
             source="attention",
         )
     if model is None:
-        return KeysAndValues(
+        return KeyValueCache(
             missing="the shapes of attention do not tell (--model-config does)"
         )
-    return _of_config(model, shapes)
+    return _configured_cache(model, shapes)
 
 
 class _HalfCache(NamedTuple):
-    """The tensor of the keys of one layer; that of its values has the same shape."""
+    """The shape of the keys of one layer in the cache; its values have the same."""
 
     blocks: int
     tokens_of_block: int
     heads: int
-    depth: int
+    depth: int  # elements of a head
     dtype: str | None
 
 
-def _bytes_of_attention(inputs: Inputs, tokens: int) -> int:
-    """Bytes of a token in the cache of one layer; 0 if the shapes do not tell."""
-    tensors = [inputs.tensor(place) for place in range(len(inputs.dims))]
-    caches = _caches_among(tensors)
-    if len(caches) != 1:
+def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
+    """Compute the bytes of one token in the cache of one layer.
+
+    Args:
+        inputs: The recorded inputs of an op of attention.
+        tokens: How many tokens the cache holds.
+
+    Returns:
+        0 if it is not clear which of the inputs are the cache.
+    """
+    tensors = [inputs.tensor(position) for position in range(len(inputs.dims))]
+    possible_caches = _possible_caches(tensors)
+    if len(possible_caches) != 1:
         return 0
-    (cache,) = caches
+    (cache,) = possible_caches
+
     if not any(_are_queries_of(cache, tensor) for tensor in tensors):
         return 0
     has_room = 0 < tokens <= cache.blocks * cache.tokens_of_block
     if cache.dtype is None or not has_room:
         return 0
+
     element_bytes = ELEMENT_BYTES[cache.dtype]
     return KEYS_AND_VALUES * cache.heads * cache.depth * element_bytes
 
 
-def _caches_among(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
-    """What may be a cache: two successive inputs of four dimensions and of one shape
-    and type, or one of five dimensions."""
-    caches = set()
+def _possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
+    """Return the shapes among the inputs of attention that may be a cache.
+
+    A cache is either two successive inputs of four dimensions and of equal shape and
+    type, or one input of five dimensions.
+    """
+    possible_caches = set()
     for tensor, following in pairwise((*tensors, None)):
         if tensor is None:
             continue
-        if len(tensor.shape) == 4 and _are_alike(tensor, following):
+        if len(tensor.shape) == 4 and _has_same_layout(tensor, following):
             blocks, tokens_of_block, heads, depth = tensor.shape
         elif len(tensor.shape) == 5 and tensor.shape[0] == KEYS_AND_VALUES:
             _, blocks, tokens_of_block, heads, depth = tensor.shape
         else:
             continue
-        caches.add(_HalfCache(blocks, tokens_of_block, heads, depth, tensor.dtype))
-    return caches
+        cache = _HalfCache(
+            blocks=blocks,
+            tokens_of_block=tokens_of_block,
+            heads=heads,
+            depth=depth,
+            dtype=tensor.dtype,
+        )
+        possible_caches.add(cache)
+    return possible_caches
 
 
-def _are_alike(a: Tensor, b: Tensor | None) -> bool:
-    """Whether both have one shape and one type."""
+def _has_same_layout(a: Tensor, b: Tensor | None) -> bool:
+    """Decide whether two tensors have the same shape and the same type."""
     return b is not None and a.shape == b.shape and a.dtype == b.dtype
 
 
 def _are_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
-    """Whether a tensor [tokens, heads, depth] has heads that share those of a cache."""
+    """Decide whether a tensor may be the queries that read this cache.
+
+    Queries are [tokens, heads, depth]. Several of their heads may share one of the
+    cache.
+    """
     if tensor is None or len(tensor.shape) != 3 or not cache.heads:
         return False
     _, heads, depth = tensor.shape
     return depth == cache.depth and heads % cache.heads == 0
 
 
-def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValues:
-    """What attention reads for a token by the configuration of the model; `missing` is
-    set where it does not tell, or is of another model. `shapes`: of the products of the
-    pass."""
+def _configured_cache(
+    model: ModelConfig, shapes: Sequence[WeightShape]
+) -> KeyValueCache:
+    """Compute the bytes of one token in the cache from the configuration of the model.
+
+    Args:
+        model: The configuration.
+        shapes: The weights of the products of the pass. One of them must be the
+            projection to q, k and v, else the configuration is of another model.
+    """
     if not model.layers or not model.hidden or not model.heads or not model.dtype:
-        return KeysAndValues(missing=LACKS)
+        return KeyValueCache(missing=LACKS)
     if model.is_latent:
-        return KeysAndValues(
+        return KeyValueCache(
             missing="the cache of latent attention has a layout of its own"
         )
     if not shapes:
-        return KeysAndValues(
+        return KeyValueCache(
             missing="no shapes show whether the configuration is of this model"
         )
-    ranks = _ranks(shapes, model)
+    ranks = _tensor_parallel_ranks(shapes, model)
     if ranks is None:
-        return KeysAndValues(missing=_of_another_model(model))
-    heads = max(model.kv_heads // ranks, 1)
-    elements_of_layer = KEYS_AND_VALUES * heads * model.depth
+        return KeyValueCache(missing=_another_model_ran(model))
+
+    heads_per_rank = max(model.kv_heads // ranks, 1)
+    elements_of_layer = KEYS_AND_VALUES * heads_per_rank * model.depth
     bytes_of_layer = elements_of_layer * ELEMENT_BYTES[model.dtype]
-    return KeysAndValues(
+    return KeyValueCache(
         bytes_per_token=bytes_of_layer * model.full_layers,
         layers=model.full_layers,
         source="config",
@@ -166,8 +213,8 @@ def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValu
     )
 
 
-def _of_another_model(model: ModelConfig) -> str:
-    """Why the configuration does not fit the products of the pass, in a sentence."""
+def _another_model_ran(model: ModelConfig) -> str:
+    """Say why the configuration does not fit the products of the pass."""
     width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
     return (
         "the configuration is of another model. No matrix product of the step is"
@@ -176,30 +223,37 @@ def _of_another_model(model: ModelConfig) -> str:
 
 
 def _config_remark(model: ModelConfig) -> str:
-    """What is taken from the configuration, and which layers are not counted, in a
-    sentence."""
+    """Say what is assumed from the configuration, and which layers are not counted."""
     remark = (
         f"keys and values are assumed to be {model.type_name}, the type of the"
         " configuration"
     )
-    with_window = model.layers - model.full_layers
-    if with_window > 0:
-        remark += f"; {with_window} layers with a window are not counted"
+    layers_with_window = model.layers - model.full_layers
+    if layers_with_window > 0:
+        remark += f"; {layers_with_window} layers with a window are not counted"
     return remark
 
 
-def _ranks(shapes: Sequence[WeightShape], model: ModelConfig) -> int | None:
-    """Over how many ranks the heads are divided, by the projections that ran: to q, k
-    and v in one, or apart. None if no number of ranks explains them."""
-    outputs = {shape.n for shape in shapes if shape.k == model.hidden}
+def _tensor_parallel_ranks(
+    shapes: Sequence[WeightShape], model: ModelConfig
+) -> int | None:
+    """Find out over how many ranks the heads of the model are divided.
+
+    Powers of two are tried until the projection to q, k and v of one rank is among the
+    products that ran, either as one matrix or as separate ones. Returns None if none
+    fits: another model ran.
+    """
+    output_widths = {shape.n for shape in shapes if shape.k == model.hidden}
     ranks = 1
     while ranks <= MAX_RANKS:
+        # With more ranks than heads of keys, several ranks keep the same head.
         ranks_of_kv_head = min(ranks, model.kv_heads)
         q_width = model.heads * model.depth // ranks
         k_width = model.kv_heads * model.depth // ranks_of_kv_head
-        is_in_one = q_width + 2 * k_width in outputs
-        are_apart = q_width in outputs and k_width in outputs
-        if is_in_one or are_apart:
+
+        is_one_matrix = q_width + 2 * k_width in output_widths
+        are_separate = q_width in output_widths and k_width in output_widths
+        if is_one_matrix or are_separate:
             return ranks
         ranks *= 2
     return None

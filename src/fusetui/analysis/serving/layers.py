@@ -1,10 +1,12 @@
-"""The layers of one pass of a model, by the repetition of its kernels.
+"""Recognizes the layers of one pass of a model by the repetition of its kernels.
 
-The kernels of a pass repeat for each layer, between a beginning and an end of their
-own. The period is the shortest one that explains at least half of the sequence; of
-equal kernels in every layer no other claim is made. Layers that differ in turn (a
-window and full attention) count as one. The sequence is that of the starts, or if
-nothing repeats in it, that of the file: on AMD devices some times are wrong.
+The kernels of a pass repeat for each layer, after kernels of a beginning and before
+kernels of an end. The *period* is the number of kernels after which they repeat: the
+shortest one that explains at least half of the sequence. Two layers that alternate, one
+with a window and one with full attention, therefore count as one layer.
+
+The kernels are taken in the order of their starts. If nothing repeats in it, the order
+of the file is tried, because on AMD devices some times are wrong.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from fusetui.trace.model.quantiles import lower_median
 
 MIN_REPETITIONS = 3
 MIN_REPEATED_SHARE = 0.5
-"""Of the kernels: more than this share has to be in layers."""
+"""More than this share of the kernels has to be in layers."""
 
 MAX_PERIODS = 64
-"""That are tried."""
+"""At most so many periods are tried."""
 
 MIN_EXCESS = 0.05
 """A layer that takes more than this share longer than the median is a slow one."""
 
 
 class ModelLayer(msgspec.Struct, frozen=True):
-    """One layer; its number counts from 1."""
+    """One layer of a model; its number counts from 1."""
 
     number: int
     dur_ns: int  # of all its kernels
@@ -37,61 +39,79 @@ class ModelLayer(msgspec.Struct, frozen=True):
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """`count` repetitions of `kernels` kernels; `others` kernels come before and after
-    them."""
+    """The layers of one pass: `count` repetitions of a sequence of `kernels` kernels.
+
+    `others` kernels come before the first and after the last layer.
+    """
 
     count: int
     kernels: int
     others: int
     total_ns: int  # of all layers
-    others_ns: int
+    others_ns: int  # of the kernels outside of layers
     median_ns: int  # of a layer: the lower median
     slow: tuple[ModelLayer, ...]  # see MIN_EXCESS, the slowest first
 
 
 def layers_of(trace: Trace, rows: Rows) -> Layers | None:
-    """The layers of a pass with these GPU events; None if nothing repeats."""
+    """Recognize the layers of one pass of a model.
+
+    Args:
+        trace: The trace of the server.
+        rows: The GPU events of the pass.
+
+    Returns:
+        None if the kernels of the pass do not repeat.
+    """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     for order in (trace.start[kernels], trace.order[kernels]):
+        # np.lexsort sorts by its last key first.
         ordered = kernels[np.lexsort((kernels, order))]
         repeated = repetition(trace.name[ordered])
         if repeated is not None:
-            return _layers(trace, ordered, repeated)
+            return _measured_layers(trace, ordered, repeated)
     return None
 
 
 class Repetition(msgspec.Struct, frozen=True):
-    """The part of a sequence that repeats."""
+    """The part of a sequence of kernels that repeats."""
 
-    first: int  # the place where it begins
-    period: int
-    count: int
+    first: int  # the position in the sequence at which it begins
+    period: int  # kernels of one repetition
+    count: int  # repetitions
 
     @property
     def length(self) -> int:
-        """How many places all repetitions take together."""
+        """The number of kernels of all repetitions together."""
         return self.period * self.count
 
 
-def _layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
-    """The layers that the repeated part of these kernels is; slow ones take MIN_EXCESS
-    more than the median one, the slowest first."""
+def _measured_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
+    """Measure the layers of a pass, given the part of its kernels that repeats.
+
+    Args:
+        trace: The trace of the server.
+        kernels: All kernels of the pass, in order.
+        repeated: The part of `kernels` that is layers.
+    """
     after_last = repeated.first + repeated.length
-    in_layers = kernels[repeated.first : after_last]
-    layers = in_layers.reshape(repeated.count, repeated.period)
-    layer_ns = trace.dur[layers].sum(axis=1)
+    kernels_in_layers = kernels[repeated.first : after_last]
+    kernels_by_layer = kernels_in_layers.reshape(repeated.count, repeated.period)
+    layer_ns = trace.dur[kernels_by_layer].sum(axis=1)
+    start_ns = trace.start[kernels_by_layer[:, 0]] - trace.begin_ns
     total_ns = int(layer_ns.sum())
     median_ns = lower_median(layer_ns)
-    start_ns = trace.start[layers[:, 0]] - trace.begin_ns
-    slow = []
-    for place in np.argsort(-layer_ns, kind="stable").tolist():
-        if layer_ns[place] > (1 + MIN_EXCESS) * median_ns:
+
+    slow_layers = []
+    for layer_index in np.argsort(-layer_ns, kind="stable").tolist():
+        if layer_ns[layer_index] > (1 + MIN_EXCESS) * median_ns:
             layer = ModelLayer(
-                number=place + 1,
-                dur_ns=int(layer_ns[place]),
-                start_ns=int(start_ns[place]),
+                number=layer_index + 1,
+                dur_ns=int(layer_ns[layer_index]),
+                start_ns=int(start_ns[layer_index]),
             )
-            slow.append(layer)
+            slow_layers.append(layer)
+
     return Layers(
         count=repeated.count,
         kernels=repeated.period,
@@ -99,16 +119,24 @@ def _layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
         total_ns=total_ns,
         others_ns=int(trace.dur[kernels].sum()) - total_ns,
         median_ns=median_ns,
-        slow=tuple(slow),
+        slow=tuple(slow_layers),
     )
 
 
 def repetition(names: Integers) -> Repetition | None:
-    """The longest repetition in a sequence of names (of shape [n]); of several the one
-    of the shortest period, unless that of a longer one is longer by more than its
-    period. None if too little repeats."""
+    """Find the longest part of a sequence of kernel names that repeats.
+
+    A shorter period is preferred: one that is longer must explain more kernels than
+    that, by more than its own length.
+
+    Args:
+        names: The index of the name of each kernel, in order.
+
+    Returns:
+        None if too little of the sequence repeats.
+    """
     longest: Repetition | None = None
-    for period in _periods(names):
+    for period in _candidate_periods(names):
         repeated = _longest_of_period(names, period)
         if repeated is None or repeated.count < MIN_REPETITIONS:
             continue
@@ -120,31 +148,42 @@ def repetition(names: Integers) -> Repetition | None:
 
 
 def _longest_of_period(names: Integers, period: int) -> Repetition | None:
-    """The longest part in which each name is that of `period` places before; None if no
-    name is."""
+    """Find the longest part in which each name equals the one a period before.
+
+    Returns None if no name does.
+    """
     recurs = names[period:] == names[:-period]
-    # a run of places that recur begins and ends with a change
+    # A run of positions that recur begins with a change of the flag and ends with one.
     changes = np.flatnonzero(np.diff(np.concatenate(([False], recurs, [False]))))
-    begins = changes[::2]
-    ends = changes[1::2]
-    if not len(begins):
+    run_begins = changes[::2]
+    run_ends = changes[1::2]
+    if not len(run_begins):
         return None
-    lengths = ends - begins
-    longest = int(np.argmax(lengths))
-    length = int(lengths[longest]) + period
-    return Repetition(first=int(begins[longest]), period=period, count=length // period)
+
+    run_lengths = run_ends - run_begins
+    longest = int(np.argmax(run_lengths))
+    # The run does not count the first repetition, which recurs only afterwards.
+    length = int(run_lengths[longest]) + period
+    return Repetition(
+        first=int(run_begins[longest]), period=period, count=length // period
+    )
 
 
-def _periods(names: Integers) -> list[int]:
-    """Distances between neighboring kernels of one name, for the name that recurs least
-    often but often enough: every period is the sum of such distances."""
-    numbers, counts = np.unique(names, return_counts=True)
+def _candidate_periods(names: Integers) -> list[int]:
+    """List the periods with which a sequence of kernel names may repeat, ascending.
+
+    They are the distances between neighboring kernels of the same name, beginning with
+    the rarest name that recurs often enough: the rarer a name, the likelier it is that
+    it occurs once per layer.
+    """
+    distinct_names, counts = np.unique(names, return_counts=True)
     recurs = counts >= MIN_REPETITIONS
     rarest_first = np.argsort(counts[recurs], kind="stable")
+
     periods: set[int] = set()
-    for number in numbers[recurs][rarest_first].tolist():
-        places = np.flatnonzero(names == number)
-        periods |= set(np.diff(places).tolist())
+    for name_index in distinct_names[recurs][rarest_first].tolist():
+        positions = np.flatnonzero(names == name_index)
+        periods |= set(np.diff(positions).tolist())
         if len(periods) >= MAX_PERIODS:
             break
     return sorted(periods)[:MAX_PERIODS]

@@ -1,8 +1,8 @@
-"""The least time that a step can take: its weights and its keys and values have to be
-read once, and its products computed, at the most that the device can do
-(roofline/peaks.py).
+"""Computes the least time that a step can take.
 
-It is a lower bound: whatever is not known is left out, and said.
+A step has to read its weights, keys and values once, and to compute its products. The
+least time is what this takes at the peak rates of the device (roofline/peaks.py). It is
+a lower bound: what is not known is left out, and the answer says so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from fusetui.analysis.questions.server_steps import ServerPhase
 from fusetui.analysis.serving.config import (
     ConfiguredProducts,
     ModelConfig,
-    by_configuration,
+    configured_products,
 )
-from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of, is_attention
+from fusetui.analysis.serving.kv_cache import (
+    KeyValueCache,
+    is_attention,
+    key_value_cache,
+)
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.passes import Pass
 from fusetui.analysis.serving.products import Product, Products, products_of
@@ -42,9 +46,12 @@ HOW_TO_GIVE_SHAPES = (
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Where the time of a step goes: kernels of one op, or the time between kernels.
-    `least_ns`: their least time, for each product the longer of its bytes and its
-    FLOP; None unless known for all of them."""
+    """Part of the time of a step: the kernels of one op, or the time between kernels.
+
+    `least_ns` is how long the part takes at least: the sum over its products, each of
+    which takes the longer of the time for its bytes and that for its FLOP. It is None
+    unless it is known for all of them.
+    """
 
     what: str
     of: Literal["op", "kernel", "gap"]  # kernel where no op is known
@@ -54,18 +61,23 @@ class Loss(msgspec.Struct, frozen=True):
 
     @property
     def lost_ns(self) -> int:
-        """What it takes longer than the least; all of it where the least is not
-        known."""
+        """How much longer than necessary the part takes, in ns.
+
+        If the least time is not known, all of its time counts as lost.
+        """
         return self.dur_ns - (self.least_ns or 0)
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The limit of one pass of the model, by its known bytes and FLOP. `share` is
-    `least_ns` / `dur_ns`, None if none are known."""
+    """The least time of one pass of the model, by its known bytes and FLOP.
+
+    `least_ns` is the longer of `memory_ns` and `compute_ns`, and `share` is `least_ns`
+    / `dur_ns`. A field is None where the trace does not tell it.
+    """
 
     dur_ns: int  # model_pass
     products: int  # matrix products whose weights are known
-    products_unknown: int  # kernels of products whose weights are not
+    products_unknown: int  # kernels of products whose weights are not known
     weight_bytes: int
     weight_source: Literal["shapes", "config", ""]
     kv_tokens: int | None
@@ -80,9 +92,9 @@ class Limit(msgspec.Struct, frozen=True):
     least_ns: int | None
     share: float | None
     bound: Literal["memory", "compute"] | None
-    cannot_tell: tuple[str, ...]
-    remarks: tuple[str, ...]
-    losses: tuple[Loss, ...]
+    cannot_tell: tuple[str, ...]  # what is left out, and why
+    remarks: tuple[str, ...]  # what is assumed
+    losses: tuple[Loss, ...]  # the largest first
 
 
 def limit_of(
@@ -90,18 +102,29 @@ def limit_of(
     step: Pass,
     layers: Layers | None = None,
     model: ModelConfig | None = None,
-    given: Mapping[str, float] = NO_PEAKS,
+    peak_overrides: Mapping[str, float] = NO_PEAKS,
 ) -> Limit:
-    """The limit of a pass, all of one device; of at least one event. `given`: figures
-    of the device that override those of the table (see `peak_of`)."""
+    """Compute the least time of one pass of the model, and where more time goes.
+
+    Args:
+        trace: The trace of the server.
+        step: The pass. It has at least one event, and all are of one device.
+        layers: The layers of the pass, if they were recognized.
+        model: The configuration of the model, if the user gave one.
+        peak_overrides: Peak figures of the device that replace those of the built-in
+            table (see `peak_of`).
+    """
     rows = step.model
+    kv_tokens = step.requested.kv_tokens
     dur_ns = model_pass(trace, rows).span_ns
-    configured = _products(trace, step, layers, model)
+
+    configured = _products_of_pass(trace, step, layers, model)
     products = configured.products
-    cache = cache_of(trace, rows, step.asked.kv_tokens, products.shapes, model)
-    kv_bytes = cache.bytes_of(step.asked.kv_tokens)
-    device = _device_of(trace, rows, given)
+    cache = key_value_cache(trace, rows, kv_tokens, products.shapes, model)
+    kv_bytes = cache.bytes_of(kv_tokens)
+    device = _device_of(trace, rows, peak_overrides)
     peak = device.peak if device else None
+
     needs = _Needs(products=products, kv_bytes=kv_bytes, peak=peak)
     least_ns = needs.least_ns
     uncounted = [
@@ -114,7 +137,7 @@ def limit_of(
         products_unknown=products.unknown,
         weight_bytes=products.weight_bytes,
         weight_source=products.source if products.known else "",
-        kv_tokens=step.asked.kv_tokens,
+        kv_tokens=kv_tokens,
         kv_bytes_per_token=cache.bytes_per_token,
         kv_bytes=kv_bytes,
         kv_layers=cache.layers,
@@ -128,12 +151,12 @@ def limit_of(
         bound=_bound(least_ns, needs.memory_ns),
         cannot_tell=tuple(uncounted),
         remarks=tuple(_remarks(configured, device, needs, cache)),
-        losses=_losses(trace, rows, dur_ns, _least_times(needs, step.asked.phase)),
+        losses=_losses(trace, rows, dur_ns, _least_times(needs, step.requested.phase)),
     )
 
 
-def _uncounted_cache(needs: _Needs, cache: KeysAndValues) -> Iterator[str]:
-    """That keys and values are left out, and why, if they are."""
+def _uncounted_cache(needs: _Needs, cache: KeyValueCache) -> Iterator[str]:
+    """Say why keys and values are left out of the limit, if they are."""
     if needs.kv_bytes is None:
         missing = cache.missing or (
             "no annotation has the number of tokens that attention reads"
@@ -145,49 +168,57 @@ def _remarks(
     configured: ConfiguredProducts,
     device: DevicePeak | None,
     needs: _Needs,
-    cache: KeysAndValues,
+    cache: KeyValueCache,
 ) -> Iterator[str]:
-    """What the limit takes for granted of the configuration, the device and the cache,
-    in sentences."""
+    """Say what the limit assumes of the configuration, the device and the cache."""
     if configured.remark:
         yield configured.remark
-    guessed = _guessed_device(device)
-    if guessed:
+    guessed_name = _guessed_device(device)
+    if guessed_name:
         yield (
-            f"the device is probably an {guessed}, judging by its compute units and"
+            f"the device is probably an {guessed_name}, judging by its compute units and"
             " memory; the trace does not name it"
         )
     if needs.kv_bytes is not None and cache.remark:
         yield cache.remark
 
 
-def _products(
+def _products_of_pass(
     trace: Trace, step: Pass, layers: Layers | None, model: ModelConfig | None
 ) -> ConfiguredProducts:
-    """The products of a pass, by the configuration where the trace knows none of
-    them."""
+    """Return the matrix products of a pass.
+
+    Their weights are those that the trace tells. Only if it tells none, the
+    configuration is asked.
+    """
     products = products_of(trace, step.model)
     if model is None:
         return ConfiguredProducts(products=products, missing=HOW_TO_GIVE_SHAPES)
     if products.known or not products.unknown:
         return ConfiguredProducts(products=products)
-    return by_configuration(trace, products, layers, model, step.asked)
+    return configured_products(trace, products, layers, model, step.requested)
 
 
 def _device_of(
-    trace: Trace, rows: Rows, given: Mapping[str, float]
+    trace: Trace, rows: Rows, peak_overrides: Mapping[str, float]
 ) -> DevicePeak | None:
-    """The peaks of the device of these rows; None if it ran no kernel."""
+    """Return the peak rates of the device that ran these rows.
+
+    Returns None if the device ran no kernel.
+    """
     pid = trace.track_of(int(rows[0])).pid
-    for device in peaks_of_devices(trace, given):
+    for device in peaks_of_devices(trace, peak_overrides):
         if device.device == pid:
             return device
     return None
 
 
 def _guessed_device(device: DevicePeak | None) -> str:
-    """What a device is called whose name is not recorded, but whose peaks are known
-    without it; "" for any other."""
+    """Return the name of a device that was recognized by its properties alone.
+
+    Returns "" if the trace names the device, if it was not recognized, or if the user
+    gave its peak rates.
+    """
     if device is None or device.name is not None:
         return ""
     if device.peak is None or device.peak.given:
@@ -198,44 +229,52 @@ def _guessed_device(device: DevicePeak | None) -> str:
 def _bound(
     least_ns: int | None, memory_ns: int | None
 ) -> Literal["memory", "compute"] | None:
-    """What the least time is that of; None without one."""
+    """Tell whether memory or compute determines the least time; None without one."""
     if least_ns is None:
         return None
     return "memory" if least_ns == memory_ns else "compute"
 
 
 class _Needs(msgspec.Struct, frozen=True):
-    """What a step has to read and compute, and the peaks of its device."""
+    """What a step has to read and to compute, and the peak rates of its device."""
 
     products: Products
-    kv_bytes: int | None
+    kv_bytes: int | None  # keys and values that attention reads
     peak: Peak | None
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Of the memory; None if it is not known, or if all may have stayed in the
-        cache."""
+        """The peak bandwidth of the memory.
+
+        It is None if it is not known, or if so little is read that all of it may have
+        stayed in the cache.
+        """
         if self.peak is None or self.moved_bytes <= self.peak.cache_bytes:
             return None
         return self.peak.bytes_per_s
 
     @property
     def moved_bytes(self) -> int:
-        """The weights, keys and values that have to be read."""
+        """The bytes of weights, keys and values that have to be read."""
         return self.products.weight_bytes + (self.kv_bytes or 0)
 
     @property
     def memory_ns(self) -> int | None:
-        """How long it takes to read `moved_bytes` (ns, rounded down); None if memory is
-        no limit."""
+        """How long it takes to read `moved_bytes`, in ns, rounded down.
+
+        It is None if memory is no limit, or its bandwidth is not known.
+        """
         if not self.bytes_per_s:
             return None
         return int(self.moved_bytes * NS / self.bytes_per_s)
 
     @property
     def compute_ns(self) -> int | None:
-        """How long the products take, at the rate of their element type (ns, rounded
-        down); None if none has a rate."""
+        """How long the products take at the peak rates, in ns, rounded down.
+
+        Each product counts at the rate of its element type. It is None if no rate is
+        known for any of them.
+        """
         seconds = []
         for dtype, flop in self.products.flop.items():
             flop_per_s = self.flop_per_s(dtype)
@@ -245,13 +284,16 @@ class _Needs(msgspec.Struct, frozen=True):
 
     @property
     def least_ns(self) -> int | None:
-        """The longer of both times; None if neither is known."""
+        """The longer of `memory_ns` and `compute_ns`; None if neither is known."""
         times_ns = [ns for ns in (self.memory_ns, self.compute_ns) if ns is not None]
         return max(times_ns, default=None)
 
-    def of_product_ns(self, product: Product) -> float:
-        """How long a product takes at least (ns): the longer of its bytes and its FLOP;
-        0 for a rate that is not known."""
+    def least_product_ns(self, product: Product) -> float:
+        """Compute how long one product takes at least, in ns.
+
+        That is the longer of the times for its bytes and for its FLOP. Where a rate is
+        not known, that time counts as 0.
+        """
         flop_per_s = self.flop_per_s(product.dtype)
         compute_ns = product.flop * NS / flop_per_s if flop_per_s else 0.0
         bytes_per_s = self.bytes_per_s
@@ -259,8 +301,10 @@ class _Needs(msgspec.Struct, frozen=True):
         return max(compute_ns, read_ns)
 
     def flop_per_s(self, dtype: str) -> float | None:
-        """The rate of the fastest arithmetic for inputs of this type; None if it is not
-        known."""
+        """Return the peak rate of the fastest arithmetic for inputs of an element type.
+
+        Returns None if it is not known.
+        """
         if self.peak is None:
             return None
         if dtype.startswith("fp8"):
@@ -269,7 +313,12 @@ class _Needs(msgspec.Struct, frozen=True):
 
 
 def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
-    """What the limit leaves out, but for keys and values."""
+    """Say what the limit leaves out, except for keys and values.
+
+    Args:
+        needs: What the step has to read and compute.
+        why_no_weights: Why no weights are known, if so; "" for no further reason.
+    """
     products = needs.products
     if not products.known:
         reason = f". {with_capital(why_no_weights)}" if why_no_weights else ""
@@ -282,6 +331,7 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
             f"the weights of {plural(products.unknown, 'product')} are not counted, because"
             " their shapes or experts were not recorded"
         )
+
     if needs.peak is None:
         yield "the peak rates of the device are unknown (set them with --peak bandwidth=...)"
     elif needs.memory_ns is None and products.known:
@@ -289,27 +339,32 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
 
 
 class _LeastTimes(NamedTuple):
-    """What the products of each op take at least, and attention, in ns."""
+    """How long the products of each op, and attention, take at least."""
 
-    products: dict[str, int]  # how many are known, by op
-    products_ns: dict[str, float]  # of these, by op
-    attention_ns: float | None  # None if that is not known
+    products: dict[str, int]  # number of products with known weights, by op
+    products_ns: dict[str, float]  # the least time of these products, by op
+    attention_ns: float | None  # None if it is not known
 
 
 def _least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
-    """What the products of each op take at least, and attention; nothing without peaks.
-    Attention of a decode, or of the verification of drafts, reads the keys and values
-    and does little else."""
+    """Compute how long the products of each op, and attention, take at least.
+
+    In a decode, or in the verification of drafts, attention reads the keys and values
+    and does little else: only then its least time is known. Without peak rates nothing
+    is known.
+    """
     if needs.peak is None:
         return _LeastTimes(products={}, products_ns={}, attention_ns=None)
+
     products: Counter[str] = Counter()
     products_ns: defaultdict[str, float] = defaultdict(float)
     for product in needs.products.each:
         products[product.op] += 1
-        products_ns[product.op] += needs.of_product_ns(product)
+        products_ns[product.op] += needs.least_product_ns(product)
+
     attention_ns = None
-    reads_only = phase in (ServerPhase.DECODE, ServerPhase.VERIFY)
-    if reads_only and needs.kv_bytes is not None and needs.bytes_per_s:
+    mainly_reads = phase in (ServerPhase.DECODE, ServerPhase.VERIFY)
+    if mainly_reads and needs.kv_bytes is not None and needs.bytes_per_s:
         attention_ns = needs.kv_bytes * NS / needs.bytes_per_s
     return _LeastTimes(
         products=dict(products),
@@ -319,15 +374,24 @@ def _least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
 
 
 def _losses(
-    trace: Trace, rows: Rows, dur_ns: int, least: _LeastTimes
+    trace: Trace, rows: Rows, dur_ns: int, least_times: _LeastTimes
 ) -> tuple[Loss, ...]:
-    """Where the time of a pass goes, the largest loss first: the kernels by op, or where
-    none is known by kernel, and the time between kernels. `rows`: the GPU events of the
-    pass; `dur_ns`: how long it takes."""
+    """Divide the time of a pass into parts, the one that loses the most time first.
+
+    A part is the kernels of one op, or where no op is known the kernels of one name, or
+    the time between kernels.
+
+    Args:
+        trace: The trace of the server.
+        rows: The GPU events of the pass.
+        dur_ns: How long the pass takes.
+        least_times: How long its products and its attention take at least.
+    """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     has_op = trace.op[kernels] >= 0
     losses = _losses_of_kernels(trace, kernels[~has_op])
-    losses += _losses_of_ops(trace, kernels[has_op], least)
+    losses += _losses_of_ops(trace, kernels[has_op], least_times)
+
     busy_ns = union_length(trace.start[rows], trace.end[rows])
     gaps = Loss(
         what=BETWEEN_KERNELS, of="gap", dur_ns=dur_ns - busy_ns, kernels=0, least_ns=0
@@ -337,44 +401,53 @@ def _losses(
 
 
 def _losses_of_kernels(trace: Trace, kernels: Rows) -> list[Loss]:
-    """The time of these kernels by their own names. The last name comes first: so it
-    stays for equal losses."""
-    names = trace.name[kernels]
+    """Sum up the time of kernels without an op, by their own names."""
+    name_indices = trace.name[kernels]
     losses = []
-    for name in reversed(distinct(names).tolist()):
-        of_name = kernels[names == name]
+    # In reverse order, so that of equal losses the last name stands first.
+    for name_index in reversed(distinct(name_indices).tolist()):
+        kernels_of_name = kernels[name_indices == name_index]
         loss = Loss(
-            what=trace.names[name],
+            what=trace.names[name_index],
             of="kernel",
-            dur_ns=int(trace.dur[of_name].sum()),
-            kernels=len(of_name),
+            dur_ns=int(trace.dur[kernels_of_name].sum()),
+            kernels=len(kernels_of_name),
             least_ns=None,
         )
         losses.append(loss)
     return losses
 
 
-def _losses_of_ops(trace: Trace, kernels: Rows, least: _LeastTimes) -> list[Loss]:
-    """The time of these kernels by the names of their ops. The keys and values are read
-    by the op of attention, if there is only one."""
+def _losses_of_ops(trace: Trace, kernels: Rows, least_times: _LeastTimes) -> list[Loss]:
+    """Sum up the time of kernels by the names of the ops that launched them.
+
+    The least time of attention counts only if a single op computes attention, as that
+    one then reads all keys and values.
+    """
     op_names = trace.name[trace.op[kernels]]
-    names = distinct(op_names).tolist()
-    attention = [name for name in names if is_attention(trace.names[name])]
+    name_indices = distinct(op_names).tolist()
+    attention_names = []
+    for name_index in name_indices:
+        if is_attention(trace.names[name_index]):
+            attention_names.append(name_index)
+
     losses = []
-    for name in names:
-        of_name = kernels[op_names == name]
-        op = trace.names[name]
-        calls = len(distinct(trace.op[of_name]))
+    for name_index in name_indices:
+        kernels_of_name = kernels[op_names == name_index]
+        op_name = trace.names[name_index]
+        op_calls = len(distinct(trace.op[kernels_of_name]))
+
         least_ns: float | None = None
-        if attention == [name]:
-            least_ns = least.attention_ns
-        elif least.products.get(op, 0) >= calls:
-            least_ns = least.products_ns[op]
+        if attention_names == [name_index]:
+            least_ns = least_times.attention_ns
+        elif least_times.products.get(op_name, 0) >= op_calls:
+            least_ns = least_times.products_ns[op_name]
+
         loss = Loss(
-            what=op,
+            what=op_name,
             of="op",
-            dur_ns=int(trace.dur[of_name].sum()),
-            kernels=len(of_name),
+            dur_ns=int(trace.dur[kernels_of_name].sum()),
+            kernels=len(kernels_of_name),
             least_ns=None if least_ns is None else int(least_ns),
         )
         losses.append(loss)

@@ -1,5 +1,5 @@
-"""The steps that took much longer than others of their phase: what is unusual about
-them, and where on the device their time went."""
+"""Explains the steps that took much longer than others of their phase: what is unusual
+about them, and where on the device their time went."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.server_steps import ServerPhase
-from fusetui.analysis.serving.passes import Mode, Pass, interval_of
+from fusetui.analysis.serving.passes import Mode, Pass, busy_interval
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount
@@ -24,13 +24,13 @@ from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.quantiles import lower_median_index
 
 MIN_STEPS = 4
-"""Of a phase, of which one can be an outlier."""
+"""A phase needs at least so many steps for one of them to be an outlier."""
 
 OUTLIER_FACTOR = 1.5
 """An outlier takes more than so many times the median, in time or in tokens."""
 
 MIN_SHARE_OF_EXCESS = 0.1
-"""What a part of the excess must reach to be named."""
+"""A part of the excess that is a smaller share of it is not mentioned."""
 
 MODES_IN_WORDS = {
     Mode.GRAPH: "graphs",
@@ -43,49 +43,61 @@ class _Outlier(NamedTuple):
     """A step that takes much longer than the step of the median time of its phase."""
 
     step: Pass
-    before: Pass | None  # the step before it, of any phase
+    previous: Pass | None  # the step before it, of any phase
     median_step: Pass
     usual_mode: Mode  # of the steps of its phase
-    excess_ns: int
+    excess_ns: int  # how much longer it takes than the median step
 
 
 def outliers(
     trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
 ) -> dict[int, tuple[str, ...]]:
-    """By the index of each outlier, what explains it; () if nothing that was recorded
-    does."""
-    span_ns = np.array([interval_of(trace, step.rows).span_ns for step in steps])
-    ran = [number for number, step in enumerate(steps) if len(step.rows)]
-    explained = {}
-    for of_phase in by_key(ran, key=lambda number: steps[number].asked.phase).values():
-        if len(of_phase) < MIN_STEPS:
+    """Find the steps that take unusually long, and say what explains each of them.
+
+    Args:
+        trace: The trace of the server.
+        steps: The passes of all steps.
+        devices: The devices of the trace, whose accounts tell where time goes.
+
+    Returns:
+        For the index of each outlier its explanations; () if nothing that was recorded
+        explains it.
+    """
+    span_ns = np.array([busy_interval(trace, step.rows).span_ns for step in steps])
+    launching_steps = [index for index, step in enumerate(steps) if len(step.rows)]
+    steps_by_phase = by_key(
+        launching_steps, key=lambda index: steps[index].requested.phase
+    )
+
+    explanations = {}
+    for phase_steps in steps_by_phase.values():
+        if len(phase_steps) < MIN_STEPS:
             continue
-        median = of_phase[lower_median_index(span_ns[of_phase])]
-        usual_mode = _most_frequent_mode([steps[number].mode for number in of_phase])
-        for number in of_phase:
-            excess_ns = int(span_ns[number] - span_ns[median])
-            if span_ns[number] <= OUTLIER_FACTOR * span_ns[median]:
+        median_step = phase_steps[lower_median_index(span_ns[phase_steps])]
+        usual_mode = _most_frequent_mode([steps[index].mode for index in phase_steps])
+        for index in phase_steps:
+            if span_ns[index] <= OUTLIER_FACTOR * span_ns[median_step]:
                 continue
             outlier = _Outlier(
-                step=steps[number],
-                before=steps[number - 1] if number else None,
-                median_step=steps[median],
+                step=steps[index],
+                previous=steps[index - 1] if index else None,
+                median_step=steps[median_step],
                 usual_mode=usual_mode,
-                excess_ns=excess_ns,
+                excess_ns=int(span_ns[index] - span_ns[median_step]),
             )
-            unusual = _unusual(trace, outlier)
+            unusual = _unusual_circumstances(trace, outlier)
             longer = _longer_parts(trace, outlier, devices)
-            explained[number] = (*unusual, *longer)
-    return explained
+            explanations[index] = (*unusual, *longer)
+    return explanations
 
 
 def _most_frequent_mode(modes: Sequence[Mode]) -> Mode:
-    """The most frequent mode; of several equally frequent ones the first."""
+    """Return the most frequent mode; of several equally frequent ones the first."""
     return max(modes, key=modes.count)
 
 
-def _unusual(trace: Trace, outlier: _Outlier) -> Iterator[str]:
-    """What is unusual about it, but for the amount of its work."""
+def _unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
+    """Say in which circumstances an outlier differs from the median step."""
     if _compiles(trace, outlier.step):
         yield "torch.compile or Triton compiles during it"
     if outlier.step.mode is Mode.EAGER and outlier.usual_mode is not Mode.EAGER:
@@ -93,14 +105,19 @@ def _unusual(trace: Trace, outlier: _Outlier) -> Iterator[str]:
         yield f"it runs eagerly, while the others replay {usual}"
     if _waits_for_prefill(trace, outlier):
         yield "the previous prefill was still running"
-    asked = outlier.step.asked
-    usually = outlier.median_step.asked
-    yield from _more(asked.new_tokens, usually.new_tokens, "new tokens")
-    yield from _more(asked.kv_tokens, usually.kv_tokens, "tokens that attention reads")
+
+    requested = outlier.step.requested
+    usual_request = outlier.median_step.requested
+    yield from _surplus_tokens(
+        requested.new_tokens, usual_request.new_tokens, "new tokens"
+    )
+    yield from _surplus_tokens(
+        requested.kv_tokens, usual_request.kv_tokens, "tokens that attention reads"
+    )
 
 
 def _compiles(trace: Trace, step: Pass) -> bool:
-    """Whether anything is compiled while it is on the CPU, by any thread."""
+    """Decide whether any thread compiles while the step is on the CPU."""
     compiling = trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
     begins_before_end = trace.start[compiling] < step.start_ns + step.dur_ns
     ends_after_begin = trace.end[compiling] > step.start_ns
@@ -108,43 +125,55 @@ def _compiles(trace: Trace, step: Pass) -> bool:
 
 
 def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
-    """Whether the device still ran the prefill before it when its annotation began, and
-    for so long that it may explain the excess."""
-    before = outlier.before
-    if before is None:
+    """Decide whether an outlier had to wait for the prefill of the previous step.
+
+    The device must still have run the prefill when the outlier began on the CPU, and
+    for so long that this may explain the excess.
+    """
+    previous = outlier.previous
+    if previous is None:
         return False
-    if before.asked.phase not in (ServerPhase.PREFILL, ServerPhase.MIXED):
+    if previous.requested.phase not in (ServerPhase.PREFILL, ServerPhase.MIXED):
         return False
-    prefill = interval_of(trace, before.rows)
-    step = interval_of(trace, outlier.step.rows)
+
+    prefill = busy_interval(trace, previous.rows)
+    step = busy_interval(trace, outlier.step.rows)
     if prefill.end_ns <= outlier.step.start_ns:
         return False
     return step.end_ns > prefill.end_ns > step.begin_ns - outlier.excess_ns
 
 
-def _more(tokens: int | None, usual_tokens: int | None, what: str) -> Iterator[str]:
-    """That it was asked for OUTLIER_FACTOR times as much as the step of the median
-    time, if it was."""
+def _surplus_tokens(
+    tokens: int | None, usual_tokens: int | None, what: str
+) -> Iterator[str]:
+    """Say that a step has far more tokens than the median step, if it does.
+
+    Args:
+        tokens: The tokens of the step; None if they are not known.
+        usual_tokens: The tokens of the median step.
+        what: What is counted, such as "new tokens".
+    """
     if not tokens or not usual_tokens:
         return
     if tokens > OUTLIER_FACTOR * usual_tokens:
         yield f"{count(tokens)} {what} (median step: {count(usual_tokens)})"
 
 
-class _LongerPiece(NamedTuple):
-    """What took longer than in the step of the median time, as a sentence without the
-    time: SUBJECT 3 us longer CIRCUMSTANCE."""
+class _TimeDifference(NamedTuple):
+    """One part of a step that takes longer than in the median step.
+
+    It becomes the sentence SUBJECT 3 us longer CIRCUMSTANCE.
+    """
 
     subject: str
     circumstance: str
-    ns: int
+    ns: int  # how much longer
 
 
 def _longer_parts(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Where the time went that the step of the median time does not take, the largest
-    part first."""
+    """Say which parts of an outlier take longer, the one with the most time first."""
     parts = _differences(trace, outlier, devices)
     for part in sorted(parts, key=lambda part: -part.ns):
         if part.ns > MIN_SHARE_OF_EXCESS * outlier.excess_ns:
@@ -153,59 +182,67 @@ def _longer_parts(
 
 def _differences(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
-) -> list[_LongerPiece]:
-    """What an outlier takes longer, by the classes of the accounts of both steps; they
-    add up to the excess. [] if either step has no account."""
+) -> list[_TimeDifference]:
+    """Divide the excess of an outlier by the classes of the account of its device.
+
+    Returns:
+        Parts that add up to the excess; some may be negative. [] if the outlier or the
+        median step has no account.
+    """
     step = outlier.step
     median_step = outlier.median_step
     account = _account(trace, step, devices)
-    usual = _account(trace, median_step, devices)
-    if account is None or usual is None:
+    usual_account = _account(trace, median_step, devices)
+    if account is None or usual_account is None:
         return []
-    kernels_ns = _compute_ns(trace, step) - _compute_ns(trace, median_step)
-    compute_ns = account.compute_ns - usual.compute_ns
-    of_own_kernels = _LongerPiece(
+
+    # Whatever the account has beyond the kernels of the step itself is of other steps.
+    own_kernels_ns = _compute_ns(trace, step) - _compute_ns(trace, median_step)
+    compute_ns = account.compute_ns - usual_account.compute_ns
+    own_kernels = _TimeDifference(
         subject="kernels run",
-        circumstance=_kernel_of_most(trace, step, median_step),
-        ns=kernels_ns,
+        circumstance=_dominant_kernel(trace, step, median_step),
+        ns=own_kernels_ns,
     )
-    of_other_kernels = _LongerPiece(
+    other_kernels = _TimeDifference(
         subject="kernels of other steps run",
         circumstance=" in between",
-        ns=compute_ns - kernels_ns,
+        ns=compute_ns - own_kernels_ns,
     )
-    return [of_own_kernels, of_other_kernels, *_other_differences(account, usual)]
+    return [own_kernels, other_kernels, *_other_differences(account, usual_account)]
 
 
 def _other_differences(
-    account: DeviceAccount, usual: DeviceAccount
-) -> Iterator[_LongerPiece]:
-    """What is longer in an account than in another one, without compute."""
-    yield _LongerPiece(
+    account: DeviceAccount, usual_account: DeviceAccount
+) -> Iterator[_TimeDifference]:
+    """Compare two accounts in all classes except compute."""
+    yield _TimeDifference(
         subject="communication is exposed",
         circumstance="",
-        ns=account.exposed_comm_ns - usual.exposed_comm_ns,
+        ns=account.exposed_comm_ns - usual_account.exposed_comm_ns,
     )
-    yield _LongerPiece(
+    yield _TimeDifference(
         subject="copies are exposed",
         circumstance="",
-        ns=account.exposed_copy_ns - usual.exposed_copy_ns,
+        ns=account.exposed_copy_ns - usual_account.exposed_copy_ns,
     )
     for reason, idle_ns in account.idle.items():
-        yield _LongerPiece(
+        yield _TimeDifference(
             subject="the GPU is idle",
             circumstance=f" {IDLE[reason].while_}",
-            ns=idle_ns - usual.idle.get(reason, 0),
+            ns=idle_ns - usual_account.idle.get(reason, 0),
         )
 
 
 def _account(
     trace: Trace, step: Pass, devices: Sequence[Device]
 ) -> DeviceAccount | None:
-    """The account of the device of a step's model, from the first start to the last end
-    of what the step ran; None if the device is none of these."""
+    """Return what the device of a step did while the work of the step ran.
+
+    Returns None if the device is none of `devices`.
+    """
     pid = trace.track_of(int(step.model[0])).pid
-    interval = interval_of(trace, step.rows)
+    interval = busy_interval(trace, step.rows)
     begin = np.array([interval.begin_ns])
     end = np.array([interval.end_ns])
     for device in devices:
@@ -216,45 +253,59 @@ def _account(
 
 
 def _compute_ns(trace: Trace, step: Pass) -> int:
-    """How long kernels of a step compute, on the device of its model (ns)."""
+    """Measure how long kernels of a step compute on the device of its model, in ns.
+
+    Time in which several kernels run counts once.
+    """
     kernels = _kernels(trace, step)
-    device_of_row = trace.process_of_track[trace.track[kernels]]
+    device_of_kernel = trace.process_of_track[trace.track[kernels]]
     device_of_model = trace.process_of_track[trace.track[step.model[0]]]
-    on_device = kernels[device_of_row == device_of_model]
+    on_device = kernels[device_of_kernel == device_of_model]
     computing = on_device[~communicates(trace, on_device)]
-    return interval_of(trace, computing).busy_ns
+    return busy_interval(trace, computing).busy_ns
 
 
 def _kernels(trace: Trace, step: Pass) -> Rows:
-    """The kernels that a step launched."""
+    """Return the kernels that a step launched."""
     kernels: Rows = step.rows[trace.role[step.rows] == Role.KERNEL]
     return kernels
 
 
-def _kernel_of_most(trace: Trace, step: Pass, median_step: Pass) -> str:
-    """`, mostly NAME (3 launches, instead of 2)`: the kernels of the name that
-    takes so much longer; "" if the step has no kernels."""
+def _dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> str:
+    """Name the kernel that accounts for most of the longer time of a step.
+
+    Returns:
+        `, mostly NAME (3 launches, instead of 2)`; "" if the step has no kernels.
+    """
     kernels = _kernels(trace, step)
     usual_kernels = _kernels(trace, median_step)
-    ns_of_name = _ns_by_name(trace, kernels)
-    usual_ns_of_name = _ns_by_name(trace, usual_kernels)
-    if not ns_of_name:
+    ns_by_name = _ns_by_name(trace, kernels)
+    usual_ns_by_name = _ns_by_name(trace, usual_kernels)
+    if not ns_by_name:
         return ""
-    name = max(ns_of_name, key=lambda name: ns_of_name[name] - usual_ns_of_name[name])
-    runs = int(np.count_nonzero(trace.name[kernels] == name))
-    usual_runs = int(np.count_nonzero(trace.name[usual_kernels] == name))
-    compared = f"instead of {count(usual_runs)}"
-    if runs == usual_runs:
-        compared = "as in the median step"
-    kernel = short_name(trace.names[name])
-    return f", mostly {kernel} ({count(runs)} launches, {compared})"
+
+    excess_ns_by_name = {
+        name: ns - usual_ns_by_name[name] for name, ns in ns_by_name.items()
+    }
+    name_index = max(excess_ns_by_name, key=excess_ns_by_name.__getitem__)
+
+    launches = int(np.count_nonzero(trace.name[kernels] == name_index))
+    usual_launches = int(np.count_nonzero(trace.name[usual_kernels] == name_index))
+    comparison = f"instead of {count(usual_launches)}"
+    if launches == usual_launches:
+        comparison = "as in the median step"
+    kernel = short_name(trace.names[name_index])
+    return f", mostly {kernel} ({count(launches)} launches, {comparison})"
 
 
 def _ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:
-    """How long the kernels of each name run in all (ns); in the order of their first."""
-    total_ns: Counter[int] = Counter()
-    names = trace.name[kernels].tolist()
+    """Add up the durations of kernels by the indices of their names, in ns.
+
+    The names stand in the order of their first kernels.
+    """
+    ns_by_name: Counter[int] = Counter()
+    name_indices = trace.name[kernels].tolist()
     durations_ns = trace.dur[kernels].tolist()
-    for name, ns in zip(names, durations_ns, strict=True):
-        total_ns[name] += ns
-    return total_ns
+    for name_index, ns in zip(name_indices, durations_ns, strict=True):
+        ns_by_name[name_index] += ns
+    return ns_by_name

@@ -1,4 +1,5 @@
-"""What each step of a server ran: its passes of the model."""
+"""Finds out what each step of a server ran on the GPU, and which part of it is the pass
+of the model."""
 
 from __future__ import annotations
 
@@ -42,35 +43,44 @@ class Mode(StrEnum):
 
 
 class Pass(msgspec.Struct, frozen=True, eq=False):
-    """One step, or where no annotation names steps, one replay. Times in ns of the
-    file."""
+    """One step of a server, with the pass of the model that it ran.
+
+    Where no annotation names steps, each replay of a graph counts as a step. Times are
+    ns of the file.
+    """
 
     name: str
     start_ns: int  # of the annotation, or of the launch of the graph
-    dur_ns: int  # step_wall, or that of the launch
-    asked: Requested
+    dur_ns: int  # step_wall, or the duration of the launch of the graph
+    requested: Requested
     mode: Mode
-    rows: Rows  # all GPU events that it launched
-    model: Rows  # see _model
-    replays: int
+    rows: Rows  # all GPU events that the step launched
+    model: Rows  # the events of the model among them; see _model_events
+    replays: int  # launches of graphs
 
 
 class BusyInterval(msgspec.Struct, frozen=True):
-    """When some GPU events ran; of all that a step launched this is no length of the
-    step, as those of trace/layout/steps.py are."""
+    """When some GPU events ran, in ns of the file.
+
+    Its span is not the length of the step that launched the events; those are defined
+    in trace/layout/steps.py.
+    """
 
     begin_ns: int
     end_ns: int
-    busy_ns: int  # the length of their union
+    busy_ns: int  # the time during which at least one of the events runs
 
     @property
     def span_ns(self) -> int:
+        """The time from the first start to the last end."""
         return self.end_ns - self.begin_ns
 
 
-def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
-    """From the first start to the last end of some events, and how long any of them
-    runs; zeros if there are none."""
+def busy_interval(trace: Trace, rows: Rows) -> BusyInterval:
+    """Measure from when to when some events ran, and for how long any of them did.
+
+    All figures are 0 if there are no events.
+    """
     if not len(rows):
         return BusyInterval(begin_ns=0, end_ns=0, busy_ns=0)
     start = trace.start[rows]
@@ -82,55 +92,62 @@ def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
     )
 
 
-def trains(trace: Trace) -> bool:
-    """Whether an optimizer runs: graphs are then the forward or the backward part of a
-    step."""
+def is_training(trace: Trace) -> bool:
+    """Decide whether a trace is of training, which is so if an optimizer runs.
+
+    Replayed graphs are then the forward or the backward part of a step, not passes of a
+    server.
+    """
     return len(annotations_with(trace, lambda name: name.startswith(OPTIMIZER))) > 0
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:
-    """All steps of the server in time order; without any, all replays, unless they are
-    parts of training."""
+    """Return the passes of all steps of a server, in order of time.
+
+    If no annotation names steps, each replay of a graph is a pass, unless the trace is
+    of training.
+    """
     served = server_steps(trace)
     if served.asked:
-        return _of_steps(trace, served)
-    if trains(trace):
+        return _passes_of_steps(trace, served)
+    if is_training(trace):
         return ()
-    return tuple(_of_replay(trace, nodes) for nodes in replays(trace))
+    return tuple(_pass_of_replay(trace, nodes) for nodes in replays(trace))
 
 
-def _of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
-    """The pass of each step of the server."""
+def _passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
+    """Return the pass that each annotated step of the server launched."""
     steps = served.steps
     launched, launch_ns = by_launch_time(trace)
     is_graph_call = graph_calls(trace)
     names = _event_names(trace)
     wall_ns = step_wall(steps.start, steps.end)
-    passes = []
-    for number, places in enumerate(steps.slices_of(launch_ns)):
-        rows = launched[places]
-        model = _model(trace, rows, is_graph_call, names)
+
+    model_passes = []
+    for step_index, launched_in_step in enumerate(steps.slices_of(launch_ns)):
+        rows = launched[launched_in_step]
+        model = _model_events(trace, rows, is_graph_call, names)
         step = Pass(
-            name=steps.names[number],
-            start_ns=int(steps.start[number]),
-            dur_ns=int(wall_ns[number]),
-            asked=served.asked[number] or UNKNOWN_REQUEST,
+            name=steps.names[step_index],
+            start_ns=int(steps.start[step_index]),
+            dur_ns=int(wall_ns[step_index]),
+            requested=served.asked[step_index] or UNKNOWN_REQUEST,
             mode=model.mode,
             rows=rows,
             model=model.rows,
             replays=model.replays,
         )
-        passes.append(step)
-    return tuple(passes)
+        model_passes.append(step)
+    return tuple(model_passes)
 
 
-def _of_replay(trace: Trace, nodes: Nodes) -> Pass:
-    """The pass that a replay of a graph is, where there are no steps."""
+def _pass_of_replay(trace: Trace, nodes: Nodes) -> Pass:
+    """Return the replay of a graph as a pass, for a trace without annotated steps."""
     return Pass(
         name=trace.name_of(nodes.call),
         start_ns=int(trace.start[nodes.call]),
         dur_ns=int(trace.dur[nodes.call]),
-        asked=UNKNOWN_REQUEST,
+        requested=UNKNOWN_REQUEST,
         mode=Mode.GRAPH,
         rows=nodes.rows,
         model=nodes.rows,
@@ -138,82 +155,103 @@ def _of_replay(trace: Trace, nodes: Nodes) -> Pass:
     )
 
 
-class _Model(NamedTuple):
-    """The events of the model itself, among those that a step launched."""
+class _ModelEvents(NamedTuple):
+    """The GPU events of the model itself, among those that a step launched."""
 
     mode: Mode
     rows: Rows
     replays: int  # launches of graphs
 
 
-def _model(
+def _model_events(
     trace: Trace, launched: Rows, is_graph_call: Flags, names: _EventNames
-) -> _Model:
-    """The events of the model, on the device with most events of a step: those of one
-    graph; those that ran from the start of the first graph to the end of the last one;
-    or of an eager step those after its inputs. `launched`: the events of the step."""
+) -> _ModelEvents:
+    """Select the GPU events of the model among all that a step launched.
+
+    Only the device with most events counts. If graphs launch most of its kernels, the
+    events of the model are those of the only graph, or all from the start of the first
+    graph to the end of the last one. In an eager step they are the events after its
+    inputs are there.
+
+    Args:
+        trace: The trace of the server.
+        launched: The GPU events that the step launched.
+        is_graph_call: One flag per row of the trace: whether it launches a graph.
+        names: What the names of events say.
+    """
     if not len(launched):
-        return _Model(mode=Mode.NOTHING, rows=launched, replays=0)
-    device = trace.process_of_track[trace.track[launched]]
-    main_device = np.bincount(device).argmax()
-    rows = launched[device == main_device]
+        return _ModelEvents(mode=Mode.NOTHING, rows=launched, replays=0)
+
+    device_of_row = trace.process_of_track[trace.track[launched]]
+    main_device = np.bincount(device_of_row).argmax()
+    rows = launched[device_of_row == main_device]
     is_of_graph = is_graph_call[trace.launch[rows]]
-    of_graph = rows[is_of_graph]
-    replays = len(distinct(trace.launch[of_graph]))
+    graph_rows = rows[is_of_graph]
+    replays = len(distinct(trace.launch[graph_rows]))
+
     is_kernel = trace.role[rows] == Role.KERNEL
     kernels = int(is_kernel.sum())
-    kernels_of_graph = int((is_of_graph & is_kernel).sum())
-    if 2 * kernels_of_graph <= kernels:
+    kernels_of_graphs = int((is_of_graph & is_kernel).sum())
+    if 2 * kernels_of_graphs <= kernels:
         after_inputs = _after_inputs(trace, rows, names)
-        return _Model(mode=Mode.EAGER, rows=after_inputs, replays=replays)
+        return _ModelEvents(mode=Mode.EAGER, rows=after_inputs, replays=replays)
     if replays == 1:
-        return _Model(mode=Mode.GRAPH, rows=of_graph, replays=1)
-    within = _within(trace, rows, of_graph)
-    return _Model(mode=Mode.PIECEWISE, rows=within, replays=replays)
+        return _ModelEvents(mode=Mode.GRAPH, rows=graph_rows, replays=1)
+    from_first_to_last = _within_span(trace, rows, graph_rows)
+    return _ModelEvents(mode=Mode.PIECEWISE, rows=from_first_to_last, replays=replays)
 
 
-def _within(trace: Trace, rows: Rows, others: Rows) -> Rows:
-    """The rows that run from the first start to the last end of the others."""
-    starts_after = trace.start[rows] >= trace.start[others].min()
-    ends_before = trace.end[rows] <= trace.end[others].max()
+def _within_span(trace: Trace, rows: Rows, enclosing: Rows) -> Rows:
+    """Return those rows that run within the span of the enclosing rows.
+
+    The span is from the first start to the last end of `enclosing`.
+    """
+    starts_after = trace.start[rows] >= trace.start[enclosing].min()
+    ends_before = trace.end[rows] <= trace.end[enclosing].max()
     within: Rows = rows[starts_after & ends_before]
     return within
 
 
 class _EventNames(NamedTuple):
-    """What the names of GPU events say; by the numbers of names."""
+    """What the names of GPU events say; both arrays have one flag per name."""
 
     copies_from_host: Flags
     computes: Flags  # a product or attention
 
 
 def _event_names(trace: Trace) -> _EventNames:
-    """What the names of all GPU events of a trace say."""
+    """Find out what the name of each GPU event of a trace says, once per name."""
     copies_from_host = np.zeros(len(trace.names), dtype=np.bool_)
     computes = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in distinct(trace.name[trace.gpu_rows]).tolist():
-        decoded = decode(trace.names[number])
+    for name_index in distinct(trace.name[trace.gpu_rows]).tolist():
+        decoded = decode(trace.names[name_index])
         if decoded is None:
             continue
         if decoded.direction == "HtoD":
-            copies_from_host[number] = True
+            copies_from_host[name_index] = True
         elif decoded.op == "attention" or decoded.op in PRODUCT_KINDS:
-            computes[number] = True
+            computes[name_index] = True
     return _EventNames(copies_from_host=copies_from_host, computes=computes)
 
 
 def _after_inputs(trace: Trace, rows: Rows, names: _EventNames) -> Rows:
-    """The events of an eager step that begin after its inputs were copied: after the
-    last copy from the host before its first product or attention; all without these."""
-    name = trace.name[rows]
-    computing = rows[names.computes[name]]
+    """Return the events of an eager step that begin after its inputs were copied.
+
+    Inputs have been copied when the last copy from the host ends that comes before the
+    first product or attention. If there is no such copy, all events are returned.
+    """
+    name_indices = trace.name[rows]
+    computing = rows[names.computes[name_indices]]
     if not len(computing):
         return rows
+
     first_computing_ns = trace.start[computing].min()
-    copied_ns = trace.end[rows[names.copies_from_host[name]]]
-    copied_before_ns = copied_ns[copied_ns <= first_computing_ns]
-    if not len(copied_before_ns):
+    copies = rows[names.copies_from_host[name_indices]]
+    copy_ends_ns = trace.end[copies]
+    ends_before_ns = copy_ends_ns[copy_ends_ns <= first_computing_ns]
+    if not len(ends_before_ns):
         return rows
-    inputs_ready_ns = copied_before_ns.max()
+
+    inputs_ready_ns = ends_before_ns.max()
     after_inputs: Rows = rows[trace.start[rows] >= inputs_ready_ns]
     return after_inputs

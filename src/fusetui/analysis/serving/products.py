@@ -1,5 +1,5 @@
-"""The matrix products of one pass of a model: what they have to read of weights and to
-compute, by recorded or joined shapes."""
+"""Lists the matrix products of one pass of a model, with the weights that they read and
+the FLOP that they compute, by shapes that were recorded or joined."""
 
 from __future__ import annotations
 
@@ -17,54 +17,58 @@ from fusetui.trace.model.arrays import Integers, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
-PLACE_OF_WEIGHTS = {
+WEIGHTS_INPUT_OF_OP = {
     "aten::mm": 1,
     "aten::linear": 1,
     "aten::_scaled_mm": 1,
     "aten::_int_mm": 1,
     "aten::addmm": 2,
 }
-"""Which input of each product is its weights; aten::bmm multiplies activations."""
+"""The position of the weights among the inputs of each op that is a product with
+weights. aten::bmm is none: it multiplies activations."""
 
 PRODUCT_KINDS = ("gemm", "gemv", "moe")
 """The kinds of kernels (`KernelName.op`) that compute matrix products."""
 
 
 class Product(msgspec.Struct, frozen=True):
-    """What one matrix product reads of weights, and computes."""
+    """One matrix product: the weights that it reads and what it computes."""
 
     op: str  # "" where the configuration tells it
-    bytes: int
+    bytes: int  # of the weights
     flop: int
     dtype: str
 
 
 class WeightShape(NamedTuple):
-    """The matrix of weights of a product [m, k] x [k, n]."""
+    """The shape of the weights of a product [m, k] x [k, n]."""
 
     k: int
     n: int
 
 
 class Products(msgspec.Struct, frozen=True):
-    """The products of some kernels; each op counts once, however many kernels it
-    launched."""
+    """The matrix products of some kernels.
+
+    Each op counts once, however many kernels it launched.
+    """
 
     known: int  # products whose weights are known
-    each: tuple[Product, ...]  # the known ones
-    shapes: tuple[WeightShape, ...]  # of the known ones, distinct, in order
-    rows: int | None  # M of more than half of them: tokens
-    unknown: int  # kernels of products, by their name, whose weights are not known
+    each: tuple[Product, ...]  # the known products
+    shapes: tuple[WeightShape, ...]  # of the known products, distinct, in order
+    rows: int | None  # M of more than half of the known products: tokens
+    unknown: int  # kernels that are products by their name, but of unknown weights
     dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
     source: Literal["shapes", "config"] = "shapes"
 
     @property
     def weight_bytes(self) -> int:
+        """The bytes of the weights of all known products."""
         return sum(product.bytes for product in self.each)
 
     @property
     def flop(self) -> dict[str, int]:
-        """Of the known ones, by element type."""
+        """The FLOP of the known products, by element type; no type has 0."""
         flop_by_dtype: Counter[str] = Counter()
         for product in self.each:
             flop_by_dtype[product.dtype] += product.flop
@@ -72,36 +76,40 @@ class Products(msgspec.Struct, frozen=True):
 
 
 def products_of(trace: Trace, kernels: Rows) -> Products:
-    """The products that some kernels, of one pass of the model, compute."""
+    """Return the matrix products that the kernels of one pass of the model compute.
+
+    The weights of a product are known if the op that launched it recorded its shapes.
+    """
     kernels = kernels[trace.role[kernels] == Role.KERNEL]
-    names = trace.name[kernels]
+    name_indices = trace.name[kernels]
     ops = trace.op[kernels]
-    product_names = _product_names(trace, distinct(names).tolist())
-    known = _shaped_products(trace, ops)
-    is_product = np.isin(names, list(product_names))
-    is_known = np.isin(ops, [shaped.op for shaped in known])
+    product_names = _product_names(trace, distinct(name_indices).tolist())
+    known_products = _shaped_products(trace, ops)
+
+    is_product = np.isin(name_indices, list(product_names))
+    is_known = np.isin(ops, [shaped.op for shaped in known_products])
     return Products(
-        known=len(known),
-        each=tuple(shaped.product for shaped in known),
-        shapes=tuple(sorted({shaped.weights for shaped in known})),
-        rows=_rows_of_most(known),
+        known=len(known_products),
+        each=tuple(shaped.product for shaped in known_products),
+        shapes=tuple(sorted({shaped.weights for shaped in known_products})),
+        rows=_dominant_m(known_products),
         unknown=int((is_product & ~is_known).sum()),
         dtypes=_operand_types(product_names.values()),
     )
 
 
-def _product_names(trace: Trace, names: Iterable[int]) -> dict[int, KernelName]:
-    """What the names of kernels say, of those that compute products; by their
-    numbers."""
+def _product_names(trace: Trace, name_indices: Iterable[int]) -> dict[int, KernelName]:
+    """Decode those kernel names that are of matrix products, by their indices."""
     product_names = {}
-    for number in names:
-        decoded = decode(trace.names[number])
+    for name_index in name_indices:
+        decoded = decode(trace.names[name_index])
         if decoded is not None and decoded.op in PRODUCT_KINDS:
-            product_names[number] = decoded
+            product_names[name_index] = decoded
     return product_names
 
 
 def _operand_types(names: Iterable[KernelName]) -> frozenset[str]:
+    """Collect the element types of the operands, as far as these kernel names tell."""
     dtypes = set()
     for name in names:
         dtypes |= {name.dtype_a, name.dtype_b}
@@ -109,8 +117,10 @@ def _operand_types(names: Iterable[KernelName]) -> frozenset[str]:
 
 
 class _ShapedProduct(NamedTuple):
-    """A product whose weights are known: [m, k] x [k, n]; a size is 0 if it is not
-    known."""
+    """A product [m, k] x [k, n] whose weights are known.
+
+    A size is 0 if it is not known.
+    """
 
     op: int  # the row of its op
     m: int
@@ -119,42 +129,47 @@ class _ShapedProduct(NamedTuple):
 
 
 def _shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
-    """Of the ops of some kernels (rows, -1 for none) the products whose weights are one
-    matrix of a known type."""
-    product_ops = [
-        op
-        for op in distinct(ops).tolist()
-        if op >= 0 and trace.name_of(op) in PLACE_OF_WEIGHTS
-    ]
+    """Return the products among some ops whose weights are one matrix of a known type.
+
+    Args:
+        trace: The trace of the server.
+        ops: The rows of the ops that launched kernels; -1 for a kernel without one.
+    """
+    product_ops = []
+    for op in distinct(ops).tolist():
+        if op >= 0 and trace.name_of(op) in WEIGHTS_INPUT_OF_OP:
+            product_ops.append(op)
+
     inputs_of_ops = inputs_by_op(trace, np.array(product_ops, dtype=np.intp))
     shaped_products = []
     for op, inputs in inputs_of_ops.items():
         amount = matmul(inputs)
-        weights = inputs.tensor(PLACE_OF_WEIGHTS[inputs.op])
+        weights = inputs.tensor(WEIGHTS_INPUT_OF_OP[inputs.op])
         if amount is None or weights is None or len(weights.shape) != 2:
             continue
         if weights.bytes is None:
             continue
+        product = Product(
+            op=inputs.op,
+            bytes=weights.bytes,
+            flop=amount.flop or 0,
+            dtype=amount.dtype or "",
+        )
         shaped_products.append(
             _ShapedProduct(
                 op=op,
                 m=amount.m or 0,
                 weights=WeightShape(k=amount.k or 0, n=amount.n or 0),
-                product=Product(
-                    op=inputs.op,
-                    bytes=weights.bytes,
-                    flop=amount.flop or 0,
-                    dtype=amount.dtype or "",
-                ),
+                product=product,
             )
         )
     return shaped_products
 
 
-def _rows_of_most(products: Sequence[_ShapedProduct]) -> int | None:
-    """M of more than half of the products."""
-    counts = Counter(shaped.m for shaped in products)
-    for m, count in counts.most_common(1):
-        if 2 * count > len(products):
+def _dominant_m(products: Sequence[_ShapedProduct]) -> int | None:
+    """Return the M that more than half of the products have; None if there is none."""
+    products_by_m = Counter(shaped.m for shaped in products)
+    for m, product_count in products_by_m.most_common(1):
+        if 2 * product_count > len(products):
             return m
     return None

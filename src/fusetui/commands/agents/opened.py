@@ -313,7 +313,11 @@ class Opener:
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
         """The trace with the captures that are found beside it, unless a link there
         leads out of the folders; and notes. Raises CannotReadError."""
-        from fusetui.analysis.graphs.opening import files_beside, said, with_captures
+        from fusetui.analysis.graphs.opening import (
+            files_beside,
+            join_sentences,
+            with_captures,
+        )
 
         path = trace.report.path
         if not ships:
@@ -333,7 +337,7 @@ class Opener:
             return self._trace(path, path, file, stop)
 
         trace, joins = with_captures(trace, (), opened)
-        return trace, said(joins)
+        return trace, join_sentences(joins)
 
 
 class Listed(msgspec.Struct, frozen=True):
