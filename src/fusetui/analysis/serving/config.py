@@ -270,8 +270,9 @@ def _mismatch(
     Either the products of such a model are not known, or another model ran.
     """
     if model.architecture not in DENSE:
-        architecture = model.architecture or "unknown"
-        return f"{architecture} is not a dense architecture whose products are known"
+        if not model.architecture:
+            return "the architecture is not stated"
+        return f"the products of the architecture {model.architecture} are not known"
     if model.is_quantized:
         return "the weights are quantized"
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
