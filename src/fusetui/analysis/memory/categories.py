@@ -10,7 +10,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
-from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
+from fusetui.analysis.memory.history import (
+    BEFORE,
+    Allocations,
+    History,
+    is_in_private_pool,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, at, begins_runs, ends_runs, summed
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
@@ -192,7 +197,7 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
     """What of each category lives after an event: the largest first, without those of
     which nothing lives. `kinds`: of each life, the number of its category."""
     lives = history.lives
-    living = lives.at(event)
+    living = lives.live_after(event)
     sizes = summed(kinds[living], lives.size[living], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
     living_shares = []
@@ -239,7 +244,7 @@ def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_Catego
     of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
     freed_in_backward = _is_freed_by(history, evidence, FrameRole.BACKWARD)
     return [
-        _CategoryRule("graph_pool", private(history)),
+        _CategoryRule("graph_pool", is_in_private_pool(history)),
         _CategoryRule("before_recording", ~is_recorded & (lives.born == BEFORE)),
         _CategoryRule("workspace", in_workspace),
         _CategoryRule("optimizer_state", of_optimizer & outlives_step),

@@ -246,7 +246,7 @@ def held_at(
     stack is held by BEFORE_RECORDING, if it was there before the first event, or
     NO_STACK."""
     lives = history.lives
-    rows = np.flatnonzero(lives.at(event))
+    rows = np.flatnonzero(lives.live_after(event))
     has_no_stack = lives.stack[rows] < 0
     is_early = has_no_stack & (lives.born[rows] == BEFORE)
     stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, lives.stack[rows])

@@ -115,7 +115,7 @@ def _held_by_stacks(history: History, ends: Int64s) -> Int64s:
     groups = int(lives.stack.max(initial=-1)) + 2
     held = np.zeros((len(ends), groups), np.int64)
     for n, end in enumerate(ends.tolist()):
-        living = rows[lives.at(end - 1)[rows]]
+        living = rows[lives.live_after(end - 1)[rows]]
         held[n] = summed(lives.stack[living], lives.size[living], groups)
     return held
 
@@ -183,7 +183,11 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     lives = history.lives
     step_end = facts.phases.next_end(lives.born)
     is_late = _outlive_their_use(facts, step_end)
-    at_peak = is_late & (step_end <= history.peak_index) & lives.at(history.peak_index)
+    at_peak = (
+        is_late
+        & (step_end <= history.peak_index)
+        & lives.live_after(history.peak_index)
+    )
     if not at_peak.any():
         return
     peak_bytes = int(history.allocated.max())
@@ -215,7 +219,7 @@ def _large(
     history = facts.history
     lives = history.lives
     is_of_category = facts.kinds == CATEGORY_NUMBER[category]
-    at_peak = is_of_category & lives.at(history.peak_index)
+    at_peak = is_of_category & lives.live_after(history.peak_index)
     held_bytes = int(lives.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:

@@ -13,7 +13,12 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.answer import NoMomentError, Totals, events_at, totals
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
-from fusetui.analysis.memory.history import BEFORE, History, allocations_of, blank
+from fusetui.analysis.memory.history import (
+    BEFORE,
+    History,
+    allocations_of,
+    unknown_table,
+)
 from fusetui.analysis.memory.moments import Moments, prepared_moments
 from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
@@ -262,10 +267,12 @@ def _history(
     allocated_before = samples[0].allocated - samples[0].change
     never_freed = max(allocated_before - _freed_from_before(events), 0)
     never_freed_bytes = np.array([never_freed], np.int64)
-    blocks = blank(Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes)
+    blocks = unknown_table(
+        Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes
+    )
     kept_blocks = np.flatnonzero(never_freed_bytes)
     lives = allocations_of(events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED)
-    allocated_after = lives.sums()
+    allocated_after = lives.live_bytes()
     return History(
         snapshot=_snapshot(trace, events, blocks),
         device=device.number,
@@ -293,7 +300,7 @@ def _events(
     annotation = _names_around(
         trace, device.process, rows_of_threads, time_ns, Layer.ANNOTATIONS
     )
-    return blank(
+    return unknown_table(
         MemoryEvents,
         len(samples),
         device=device.number,
@@ -312,10 +319,10 @@ def _snapshot(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
     return Snapshot(
         path=trace.report.file,
         bytes=0,
-        segments=blank(Segments, 0),
+        segments=unknown_table(Segments, 0),
         blocks=blocks,
         events=(events,),
-        annotations=blank(Annotations, 0),
+        annotations=unknown_table(Annotations, 0),
         stacks=Stacks((), no_frames, np.zeros(1, np.int64)),
         strings=trace.names,
         pools=(),
@@ -326,10 +333,10 @@ def _snapshot(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
 def _freed_from_before(events: MemoryEvents) -> int:
     """The bytes that events free and that no event allocated. In a history of these
     events alone, without any block, this is all that lives before the first event."""
-    no_blocks = blank(Blocks, 0)
+    no_blocks = unknown_table(Blocks, 0)
     no_rows = np.arange(0)
     lives = allocations_of(events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED)
-    return int(lives.sums()[0])
+    return int(lives.live_bytes()[0])
 
 
 def _names_around(
