@@ -300,7 +300,7 @@ By = Literal["code", "module", "category"]
 
 
 class HoldingChange(msgspec.Struct, frozen=True):
-    """How the live memory of one holder, code or a category, differs between A and B."""
+    """How the live memory of one holder differs between A and B."""
 
     holder: str
     a_bytes: int
