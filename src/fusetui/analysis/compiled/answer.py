@@ -147,7 +147,7 @@ def _regions(
     runs_of_kernel: Int64s,
     ns_of_kernel: Int64s,
 ) -> tuple[CompiledRegion, ...]:
-    """Report the regions and backward passes of a trace, those with most kernel time first.
+    """Report the regions and backward passes of a trace, longest kernel time first.
 
     Args:
         kernels: The kernels of the trace.
@@ -227,7 +227,7 @@ def _region(
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
         joined_by="" if join.by is None else join.by.value,
         key=join.key,
-        pass_=_pass(log, graph, is_outside=join.compile_id is None),
+        pass_=_pass(log, graph),
         cache="" if graph is None else graph.cache,
         kernels=tuple(kernels),
     )
@@ -265,7 +265,7 @@ def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
         kernel_ns=0,
         joined_by="",
         key=graph.key,
-        pass_=_pass(log, graph, is_outside=False),
+        pass_=_pass(log, graph),
         cache=graph.cache,
         kernels=tuple(kernels),
     )
@@ -350,9 +350,7 @@ def _compiled_function(
     return "", "", 0
 
 
-def _pass(
-    log: CompileLog | None, graph: CompiledGraph | None, *, is_outside: bool
-) -> Pass:
+def _pass(log: CompileLog | None, graph: CompiledGraph | None) -> Pass:
     """Return which pass of training a graph belongs to, by the id in its wrapper."""
     wrapper: Wrapper | None = None
     if log is not None and graph is not None:

@@ -80,7 +80,8 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
     def items(self) -> CalledKernels:
         return self.regions.items
 
-    def of_item(self, item: int) -> KernelOfGraph:
+    def kernel_for_item(self, item: int) -> KernelOfGraph:
+        """Return the kernel that an item is a run of."""
         return self.kernels[int(self.kernel_of_item[item])]
 
     def item_ns(self) -> Int64s:
