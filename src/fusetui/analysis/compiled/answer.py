@@ -65,9 +65,11 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     ns_of_kernel = np.zeros(len(kernels.kernels), dtype=np.int64)
     np.add.at(ns_of_kernel, kernels.kernel_of_item, item_ns)
 
-    is_joined = np.array([entry.is_joined for entry in kernels.kernels], dtype=np.bool_)
+    is_joined = np.array(
+        [kernel.is_joined for kernel in kernels.kernels], dtype=np.bool_
+    )
     is_possible = np.array(
-        [entry.is_possible for entry in kernels.kernels], dtype=np.bool_
+        [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
     )
 
     outside = _outside_of_items(kernels)
@@ -75,7 +77,9 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     compilations: list[Compilation] = []
     if log is not None:
         logs = logs_of_trace(trace, log)
-        compilations += [entry for entry in log.compilations if entry.log in logs]
+        compilations += [
+            compilation for compilation in log.compilations if compilation.log in logs
+        ]
 
     return CompileAnswer(
         log=None if log is None else _log_of_trace(log),
@@ -177,7 +181,7 @@ def _regions(
         kernels.calls.join_of_call, minlength=len(kernels.calls.joins)
     )
     index_of_join = {
-        join: kernel_index for kernel_index, join in enumerate(kernels.calls.joins)
+        join: join_index for join_index, join in enumerate(kernels.calls.joins)
     }
 
     regions = []

@@ -207,7 +207,7 @@ def _by_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
 
 
 def _median(values: Int64s) -> int | None:
-    """Return the lower median of some values; None if there are none."""
+    """Return the median of some values; None if there are none."""
     return int(median(values)) if len(values) else None
 
 

@@ -11,12 +11,12 @@ RemedyKind = Literal["mark_dynamic", "dynamic", "constant"]
 
 
 class SourceLine(msgspec.Struct, frozen=True):
-    """A line of Python."""
+    """A line of Python. `code` is its text; it is "" if that is not known."""
 
     file: str
     line: int
     function: str
-    code: str  # its text; "" if that is not known
+    code: str
 
     def __hash__(self) -> int:
         return hash((self.file, self.line))
@@ -106,10 +106,13 @@ class CompiledOnce(msgspec.Struct, frozen=True):
 
 
 class FrequentGuard(msgspec.Struct, frozen=True):
-    """A guard that failed in several compilations."""
+    """A guard that failed in several compilations.
+
+    `text` has `*` in place of the values that change.
+    """
 
     function: str
-    text: str  # with `*` in place of its values
+    text: str
     compilations: int
 
 
@@ -134,13 +137,17 @@ class NotJoined(msgspec.Struct, frozen=True):
 
 
 class CompileAnswer(msgspec.Struct, frozen=True):
-    """What torch.compile made of a program, and what it cost in a recording."""
+    """What torch.compile made of a program, and what it cost in a recording.
+
+    `kernels` are the runs of kernels in compiled regions, `joined` those whose lines
+    are known.
+    """
 
     log: LogOfTrace | None
     recorded: bool  # whether a trace was given
     regions: tuple[CompiledRegion, ...]
-    kernels: int  # runs of kernels in compiled regions
-    joined: int  # those of them whose lines are known
+    kernels: int
+    joined: int
     possible: int  # those of `joined` that may be of other lines
     not_joined: tuple[NotJoined, ...]
     breaks: tuple[PassedBreak, ...]

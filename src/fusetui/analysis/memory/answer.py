@@ -40,7 +40,8 @@ class Totals(msgspec.Struct, frozen=True):
     """The totals of one device.
 
     Bytes are those that the program requested; those of `reserved` are what the device
-    gave. The figures from `at_index` on are of the moment after that event.
+    gave. The figures from `at_index` on are of the moment after that event; -1 is
+    before the first event.
     """
 
     device: int
@@ -54,7 +55,7 @@ class Totals(msgspec.Struct, frozen=True):
     allocated_end_bytes: int
     reserved_end_bytes: int
     difference_end_bytes: int
-    at_index: int  # -1: before the first event
+    at_index: int
     at_time_us: int | None
     at_allocated_bytes: int
     at_reserved_bytes: int
@@ -80,10 +81,13 @@ class DeviceMemory(Totals, frozen=True):
 
 
 class MemoryAnswer(msgspec.Struct, frozen=True):
-    """Every device of a snapshot at one moment."""
+    """Every device of a snapshot at one moment.
+
+    `at` is the moment that was requested: peak, end, oom, or a Unix time in us.
+    """
 
     file: str
-    at: str  # the requested moment: peak, end, oom, or a Unix time in us
+    at: str
     devices: tuple[DeviceMemory, ...]
 
 
@@ -300,12 +304,15 @@ By = Literal["code", "module", "category"]
 
 
 class HoldingChange(msgspec.Struct, frozen=True):
-    """How the live memory of one holder differs between A and B."""
+    """How the live memory of one holder differs between A and B.
+
+    A holder is a line of code, a module or a category. `difference_bytes` is B minus A.
+    """
 
     holder: str
     a_bytes: int
     b_bytes: int
-    difference_bytes: int  # B minus A
+    difference_bytes: int
 
 
 class DeviceChange(msgspec.Struct, frozen=True):
@@ -333,7 +340,10 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 
 class MemoryRank(msgspec.Struct, frozen=True):
-    """The figures of one device of one of several snapshots."""
+    """The figures of one device of one of several snapshots.
+
+    `from_median_bytes` is its peak minus the median of all peaks.
+    """
 
     file: str
     device: int
@@ -343,7 +353,7 @@ class MemoryRank(msgspec.Struct, frozen=True):
     category: Category | None  # the largest at the peak
     category_bytes: int
     ooms: int
-    from_median_bytes: int  # its peak minus the median of all peaks
+    from_median_bytes: int
 
 
 def held_by(
