@@ -1,4 +1,4 @@
-"""What torch.compile made of a program, as one answer."""
+"""Reports what torch.compile made of a program, as one answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
     )
 
-    outside = _outside_of_items(kernels)
+    outside = _count_outside_of_items(kernels)
 
     compilations: list[Compilation] = []
     if log is not None:
@@ -84,11 +84,14 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     return CompileAnswer(
         log=None if log is None else _log_of_trace(log),
         recorded=True,
-        regions=_regions(kernels, log, runs_of_kernel, ns_of_kernel),
+        regions=_region_records(kernels, log, runs_of_kernel, ns_of_kernel),
         kernels=int(runs_of_kernel.sum()) + sum(entry.kernels for entry in outside),
         joined=int(runs_of_kernel[is_joined].sum()),
         possible=int(runs_of_kernel[is_joined & is_possible].sum()),
-        not_joined=(*_not_joined(kernels, runs_of_kernel, ns_of_kernel), *outside),
+        not_joined=(
+            *_count_not_joined(kernels, runs_of_kernel, ns_of_kernel),
+            *outside,
+        ),
         breaks=passed_breaks(kernels.regions, log),
         compilations=compilations_of(trace, log),
         guards=frequent_guards(compilations),
@@ -145,7 +148,7 @@ class _CalledRegion(msgspec.Struct, frozen=True):
     cpu_ns: int
 
 
-def _regions(
+def _region_records(
     kernels: JoinedKernels,
     log: CompileLog | None,
     runs_of_kernel: Int64s,
@@ -168,7 +171,7 @@ def _regions(
 
     for kernel_index, kernel in enumerate(kernels.kernels):
         kernels_of_join[kernel.join].append(
-            _kernel(
+            _kernel_record(
                 kernel,
                 int(runs_of_kernel[kernel_index]),
                 int(ns_of_kernel[kernel_index]),
@@ -191,13 +194,13 @@ def _regions(
         )
         join_index = index_of_join.get(join)
         calls = 0 if join_index is None else int(calls_of_join[join_index])
-        regions.append(_region(log, join, kernels_of_region, called, calls))
+        regions.append(_region_record(log, join, kernels_of_region, called, calls))
 
     regions.sort(key=lambda region: (-region.kernel_ns, region.compile_id, region.key))
     return tuple(regions)
 
 
-def _region(
+def _region_record(
     log: CompileLog | None,
     join: GraphJoin,
     kernels: list[CompiledKernel],
@@ -231,7 +234,7 @@ def _region(
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
         joined_by="" if join.by is None else join.by.value,
         key=join.key,
-        pass_=_pass(log, graph),
+        pass_=_pass_of_graph(log, graph),
         cache="" if graph is None else graph.cache,
         kernels=tuple(kernels),
     )
@@ -269,13 +272,13 @@ def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
         kernel_ns=0,
         joined_by="",
         key=graph.key,
-        pass_=_pass(log, graph),
+        pass_=_pass_of_graph(log, graph),
         cache=graph.cache,
         kernels=tuple(kernels),
     )
 
 
-def _kernel(
+def _kernel_record(
     kernel: KernelOfGraph, calls: int, total_ns: int, on_gpu: bool
 ) -> CompiledKernel:
     """Build the record of one kernel of a region.
@@ -354,7 +357,7 @@ def _compiled_function(
     return "", "", 0
 
 
-def _pass(log: CompileLog | None, graph: CompiledGraph | None) -> Pass:
+def _pass_of_graph(log: CompileLog | None, graph: CompiledGraph | None) -> Pass:
     """Return which pass of training a graph belongs to, by the id in its wrapper."""
     wrapper: Wrapper | None = None
     if log is not None and graph is not None:
@@ -377,7 +380,7 @@ GENERATED = lazy_pattern(r"triton_(?:poi|red|per|tem|for|mm)_")
 """How the names of Triton kernels begin that Inductor generates."""
 
 
-def _outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
+def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
     """Count the generated kernels that no op or launch of a compiled region explains.
 
     They are those of replayed CUDA graphs, and others.
@@ -407,7 +410,7 @@ def _outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
     return tuple(not_joined)
 
 
-def _not_joined(
+def _count_not_joined(
     kernels: JoinedKernels, runs_of_kernel: Int64s, ns_of_kernel: Int64s
 ) -> tuple[NotJoined, ...]:
     """Count the kernels without a line by the reason for it, the most frequent first.

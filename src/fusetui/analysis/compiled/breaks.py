@@ -1,8 +1,9 @@
-"""Graph breaks, and the time between the regions that they divide.
+"""Finds graph breaks, and the time between the regions that they divide.
 
-The function after a break is compiled on its own, as `torch_dynamo_resume_in_NAME_at_LINE`.
-It runs inside the region before the break, so the time between the two is that from the
-end of the last call of a graph to the begin of the second region.
+The function after a break is compiled on its own, and named
+`torch_dynamo_resume_in_NAME_at_LINE`. It runs inside the region before the break. So
+the time between the two is that from the end of the last call of a graph to the begin
+of the second region.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def passed_breaks(
         if regions is not None:
             logs = logs_of_trace(regions.trace, log)
         return tuple(
-            _with_times(graph_break, regions, resumed_functions)
+            _logged_break(graph_break, regions, resumed_functions)
             for graph_break in log.breaks
             if graph_break.log in logs
         )
@@ -62,7 +63,7 @@ def passed_breaks(
     if regions is None:
         return ()
 
-    return tuple(_by_frames(regions, resumed) for resumed in resumed_functions)
+    return tuple(_break_of_frames(regions, resumed) for resumed in resumed_functions)
 
 
 def rows_after(
@@ -153,7 +154,7 @@ def _rows_after(
     return ()
 
 
-def _with_times(
+def _logged_break(
     graph_break: GraphBreak,
     regions: RegionsOfTrace | None,
     resumed_functions: Sequence[Resumed],
@@ -188,7 +189,7 @@ def _with_times(
     )
 
 
-def _by_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
+def _break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
     """Build the record of a graph break that only the frame after it proves."""
     between = times_between(regions, np.array(resumed.rows, dtype=np.intp))
     return PassedBreak(

@@ -1,4 +1,4 @@
-"""The lines of Python behind compiled kernels and ops, by their names."""
+"""Finds the lines of Python behind compiled kernels and ops, by their names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lines_of_kernel_names(
     joined = joined_kernels(trace, log)
     events = np.flatnonzero(joined.items.item_of_gpu_event >= 0)
     items = joined.items.item_of_gpu_event[events]
-    return _by_name(joined, trace.gpu_rows[events], items)
+    return _lines_by_name(joined, trace.gpu_rows[events], items)
 
 
 def lines_of_op_names(
@@ -42,10 +42,10 @@ def lines_of_op_names(
         return {}
 
     joined = joined_kernels(trace, log)
-    return _by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
+    return _lines_by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
 
 
-def _by_name(
+def _lines_by_name(
     joined: JoinedKernels, rows: Integers, items: Integers
 ) -> dict[str, tuple[SourceLine, ...]]:
     """Put together the lines of items by the names of rows.

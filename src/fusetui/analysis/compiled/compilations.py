@@ -1,4 +1,4 @@
-"""What was compiled, and when in the recording."""
+"""Lists what was compiled, and when in the recording."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ def compilations_of(
         logged = [
             compilation for compilation in log.compilations if compilation.log in logs
         ]
-        compilations = [_of_log(trace, compilation) for compilation in logged]
+        compilations = [
+            _logged_compilation(trace, compilation) for compilation in logged
+        ]
     elif trace is not None:
-        compilations = _of_trace(trace)
+        compilations = _traced_compilations(trace)
     else:
         compilations = []
 
@@ -54,9 +56,9 @@ def compilations_of(
     return tuple(compilations)
 
 
-def _of_log(trace: Trace | None, compilation: Compilation) -> CompiledOnce:
+def _logged_compilation(trace: Trace | None, compilation: Compilation) -> CompiledOnce:
     """Build the record of a compilation of the log."""
-    start_ns, in_recording = _placed(
+    start_ns, in_recording = _time_in_trace(
         trace, compilation.start_ns, compilation.duration_ns
     )
     guards = [
@@ -82,7 +84,7 @@ def _of_log(trace: Trace | None, compilation: Compilation) -> CompiledOnce:
     )
 
 
-def _placed(
+def _time_in_trace(
     trace: Trace | None, start_ns: int, duration_ns: int
 ) -> tuple[int | None, bool | None]:
     """Find out when a compilation was in terms of the trace.
@@ -104,7 +106,7 @@ def _placed(
     return start, overlaps
 
 
-def _of_trace(trace: Trace) -> list[CompiledOnce]:
+def _traced_compilations(trace: Trace) -> list[CompiledOnce]:
     """List the compilations that a trace shows, when there is no log."""
     return [
         CompiledOnce(
@@ -135,13 +137,13 @@ def rows_of_compilations(trace: Trace) -> list[tuple[str, int]]:
     Returns:
         For each compilation its compile id and the row of that op.
     """
-    named = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
-    timed = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
+    annotations = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
+    timed_ops = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
     thread_of = trace.thread_of_track[trace.track]
 
     compilations = []
-    for row in named.tolist():
-        ops_of_thread = timed[thread_of[timed] == thread_of[row]]
+    for row in annotations.tolist():
+        ops_of_thread = timed_ops[thread_of[timed_ops] == thread_of[row]]
         later_ops = ops_of_thread[trace.start[ops_of_thread] >= trace.end[row]]
 
         # The first op of the thread behind the annotation is that of the compilation.

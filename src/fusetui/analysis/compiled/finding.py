@@ -1,4 +1,4 @@
-"""Where the compile log of a trace is."""
+"""Finds the compile log of a trace."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def compile_log_of(trace: Trace) -> CompileLog | None:
     Raises:
         TraceError: The log that was named cannot be read.
     """
-    named = trace.report.compile_log
-    if named:
-        return read_compile_log(named)
+    named_path = trace.report.compile_log
+    if named_path:
+        return read_compile_log(named_path)
 
     path = log_beside(trace)
     if not path:
@@ -67,7 +67,7 @@ def log_beside(trace: Trace) -> str:
     path = trace.report.path
     if is_remote(path) or not is_compiled(trace):
         return ""
-    return _beside(Path(path))
+    return _log_next_to(Path(path))
 
 
 def is_compiled(trace: Trace) -> bool:
@@ -75,7 +75,7 @@ def is_compiled(trace: Trace) -> bool:
     return any(map(is_compiler, trace.names))
 
 
-def _beside(path: Path) -> str:
+def _log_next_to(path: Path) -> str:
     """Return the folder or file with the log next to the file of a trace.
 
     Returns "" if there is none, or if it is not clear which of several it is.
@@ -104,7 +104,7 @@ def _beside(path: Path) -> str:
         return files_with_stem[0] if len(files_with_stem) == 1 else ""
 
     # Else the only file, unless it has the name of another trace.
-    other_stems = _stems_beside(folder) - {stem}
+    other_stems = _stems_of_traces(folder) - {stem}
     if len(log_files) != 1:
         return ""
 
@@ -115,7 +115,7 @@ def _beside(path: Path) -> str:
     return log_files[0]
 
 
-def _stems_beside(folder: Path) -> set[str]:
+def _stems_of_traces(folder: Path) -> set[str]:
     """Return the names, without endings, of the traces in a folder."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(TRACE_ENDINGS)]

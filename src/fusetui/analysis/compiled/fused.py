@@ -1,4 +1,4 @@
-"""Which lines of Python became one kernel."""
+"""Finds the lines of Python that became one kernel."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ..
             continue
 
         # A kernel of one line with one op fuses nothing.
-        lines = _lines(log, graph, kernel)
+        lines = _lines_with_ops(log, graph, kernel)
         if len(lines) < 2 and all(len(line.ops) < 2 for line in lines):
             continue
 
@@ -77,7 +77,7 @@ def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ..
     return tuple(fused)
 
 
-def _lines(
+def _lines_with_ops(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[FusedLine, ...]:
     """Return the lines of a kernel, with the ops of Dynamo's graph in them."""

@@ -1,4 +1,4 @@
-"""Which graph of the log each call of a compiled graph is of."""
+"""Finds the graph of the log that each call of a compiled graph is of."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls
             compile_id = compile_id_of(trace.names[region_name])
 
         key = key_of(trace.names[name])
-        joins.append(_join(regions, log, key, compile_id, int(first_call[kind])))
+        joins.append(_join_calls(regions, log, key, compile_id, int(first_call[kind])))
 
     return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call.reshape(-1))
 
 
-def _join(
+def _join_calls(
     regions: RegionsOfTrace,
     log: CompileLog | None,
     key: str,
@@ -132,14 +132,16 @@ def _join(
         why_not = Why.NO_LOG
     elif key:
         candidates = [graph for graph in log.graphs if graph.key == key]
-        chosen = _chosen(regions, log, candidates, compile_id, call)
-        if isinstance(chosen, CompiledGraph):
-            graph, by = chosen, JoinedBy.KEY
+        graph_or_reason = _choose_graph(regions, log, candidates, compile_id, call)
+        if isinstance(graph_or_reason, CompiledGraph):
+            graph, by = graph_or_reason, JoinedBy.KEY
         else:
-            why_not = chosen
+            why_not = graph_or_reason
 
     if graph is None and log is not None and why_not in (None, Why.KEY_NOT_IN_LOG):
-        graph, by = _without_key(regions, log, compile_id, call, has_key=bool(key))
+        graph, by = _graph_without_key(
+            regions, log, compile_id, call, has_key=bool(key)
+        )
         if graph is None:
             why_not = why_not or Why.NO_KEY
         else:
@@ -150,7 +152,7 @@ def _join(
     )
 
 
-def _chosen(
+def _choose_graph(
     regions: RegionsOfTrace,
     log: CompileLog,
     candidates: Sequence[CompiledGraph],
@@ -256,7 +258,7 @@ def _is_of_process(
     return process != UNKNOWN and str(regions.trace.track_of(row).pid) == str(process)
 
 
-def _without_key(
+def _graph_without_key(
     regions: RegionsOfTrace,
     log: CompileLog,
     compile_id: CompileId | None,

@@ -1,8 +1,8 @@
-"""Which call in the generated wrapper each recorded kernel is of.
+"""Finds the call in the generated wrapper that each recorded kernel is of.
 
-Within a graph, the n-th kernel of a name is the n-th call of that name, if a call of the
-graph recorded as many as its wrapper has. Where the counts differ, all calls of the name
-are possible.
+Within a graph, the n-th kernel of a name is the n-th call of that name, if a call of
+the graph recorded as many as its wrapper has. Where the counts differ, all calls of the
+name are possible.
 """
 
 from __future__ import annotations
@@ -121,10 +121,12 @@ def joined_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
     for kind in kinds.distinct:
         join = joins[kind.join]
         if join.graph is None and kind.file and log is not None:
-            join = _by_kernel_file(log, join, kind.file)
+            join = _join_by_kernel_file(log, join, kind.file)
 
         name = regions.items.names[kind.name]
-        kernel = _kernel(log, join, name, place=kind.place, count=kind.items)
+        kernel = _join_with_calls(
+            log, join, name, position=kind.position, count=kind.items
+        )
 
         key = (kernel.join, kernel.name, kernel.calls)
         if key not in index_of_kernel:
@@ -151,7 +153,7 @@ class _ItemKind(NamedTuple):
 
     join: int  # index into JoinedCalls.joins, its length for items outside of calls
     name: int  # index into CalledKernels.names
-    place: int  # the n-th item of this name in a call of a graph, from 0
+    position: int  # the n-th item of this name in a call of a graph, from 0
     items: int  # how many items of this name the call has
     file: str  # the arg `kernel_file` if it is needed, else ""
 
@@ -178,7 +180,7 @@ def _kinds_of_items(
 
     # One number stands for the call and the name together.
     call_and_name = items.call.astype(np.int64) * max(1, len(items.names)) + items.name
-    place_in_call = ordinals(call_and_name)
+    position_in_call = ordinals(call_and_name)
     _, group, items_of_group = np.unique(
         call_and_name, return_inverse=True, return_counts=True
     )
@@ -187,13 +189,21 @@ def _kinds_of_items(
 
     # Each column describes one item; equal columns are one kind.
     columns = np.stack(
-        (join_of_item, items.name, place_in_call, items_of_group[group], file_of_item)
+        (
+            join_of_item,
+            items.name,
+            position_in_call,
+            items_of_group[group],
+            file_of_item,
+        )
     )
     distinct, kind_of_item = np.unique(columns, axis=1, return_inverse=True)
 
     kinds = [
-        _ItemKind(join=join, name=name, place=place, items=count, file=files[file])
-        for join, name, place, count, file in distinct.T.tolist()
+        _ItemKind(
+            join=join, name=name, position=position, items=count, file=files[file]
+        )
+        for join, name, position, count, file in distinct.T.tolist()
     ]
     return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item.reshape(-1))
 
@@ -235,7 +245,7 @@ def _kernel_files(
 NO_ITEMS = np.empty(0, dtype=np.intp)
 
 
-def _by_kernel_file(log: CompileLog, join: GraphJoin, file: str) -> GraphJoin:
+def _join_by_kernel_file(log: CompileLog, join: GraphJoin, file: str) -> GraphJoin:
     """Join a kernel by its generated file, if only one wrapper has it.
 
     Args:
@@ -264,8 +274,8 @@ def _kernel_paths(log: CompileLog, graph: CompiledGraph) -> frozenset[str]:
     )
 
 
-def _kernel(
-    log: CompileLog | None, join: GraphJoin, name: str, *, place: int, count: int
+def _join_with_calls(
+    log: CompileLog | None, join: GraphJoin, name: str, *, position: int, count: int
 ) -> KernelOfGraph:
     """Join an item with the calls of its name in the wrapper of its graph.
 
@@ -273,23 +283,23 @@ def _kernel(
         log: The compile log.
         join: What its call was joined with.
         name: The name of the item.
-        place: The item is the n-th of this name in a call of the graph, from 0.
+        position: The item is the n-th of this name in a call of the graph, from 0.
         count: How many items of this name the call has.
     """
     graph = join.graph
     if log is None or graph is None:
-        return _unjoined(join, name, join.why_not or Why.NO_LOG)
+        return _kernel_without_lines(join, name, join.why_not or Why.NO_LOG)
 
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
-        return _unjoined(join, name, Why.NO_CODE)
+        return _kernel_without_lines(join, name, Why.NO_CODE)
 
     calls_of_name = calls_named(wrapper, name)
     if not calls_of_name:
-        return _unjoined(join, name, Why.NOT_IN_WRAPPER)
+        return _kernel_without_lines(join, name, Why.NOT_IN_WRAPPER)
 
     # Where the counts differ, any call of this name is possible.
-    calls = (calls_of_name[place],) if count == len(calls_of_name) else calls_of_name
+    calls = (calls_of_name[position],) if count == len(calls_of_name) else calls_of_name
     lines = lines_of_calls(log, graph, calls)
 
     why_not = None
@@ -302,7 +312,7 @@ def _kernel(
     )
 
 
-def _unjoined(join: GraphJoin, name: str, why_not: Why) -> KernelOfGraph:
+def _kernel_without_lines(join: GraphJoin, name: str, why_not: Why) -> KernelOfGraph:
     """Return the kernel of items that could not be joined."""
     return KernelOfGraph(join=join, name=name, calls=(), lines=(), why_not=why_not)
 

@@ -1,4 +1,4 @@
-"""The time of compiled kernels by line of Python."""
+"""Adds up the time of compiled kernels by line of Python."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The lines of Python behind a call of a kernel.
+"""Finds the lines of Python behind a call of a kernel.
 
-Code that comes from a cache has the stacks of the program that filled the cache: another
-function with the same graph, or the same function before its file was edited. For such a
-graph the nodes that a kernel computes lead to Dynamo's own graph, which is made anew for
-every compilation and has a line at each node.
+Code that comes from a cache has the stacks of the program that filled the cache:
+another function with the same graph, or the same function before its file was edited.
+For such a graph, the nodes that a kernel computes lead to Dynamo's own graph. This one
+is made anew for every compilation and has a line at each node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On which slices of a trace compilations and graph breaks happened."""
+"""Finds the slices of a trace on which compilations and graph breaks happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled regions, calls of graphs, and the calls of kernels inside them.
+"""Finds compiled regions, calls of graphs, and the calls of kernels inside them.
 
 At run time torch records `Torch-Compiled Region: F/C` (an op) around a compiled
 function, and `## Call CompiledFxGraph KEY ##` (an annotation) around each call of a
@@ -183,7 +183,7 @@ def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
     trace = regions.trace
     ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))
     launches = launching_calls(trace, trace.gpu_rows)
-    bare_launches = _bare_launches(regions, ops, launches)
+    bare_launches = _launches_without_op(regions, ops, launches)
 
     spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare_launches)))
     item_of_gpu_event = spans.around(launches)
@@ -310,7 +310,7 @@ def _ops_outside(regions: RegionsOfTrace) -> Rows:
     return outside
 
 
-def _bare_launches(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
+def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
     """Find the launches inside calls of graphs that no op contains.
 
     Replays of CUDA graphs are left out, because each launches many kernels.

@@ -1,4 +1,4 @@
-"""What would avoid compilations, only where the guards that failed prove it.
+"""Finds what would avoid compilations, where the guards that failed prove it.
 
 | guard that failed at least twice, with different values | remedy |
 |---|---|
@@ -101,14 +101,16 @@ def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
 
     remedies: list[Remedy] = []
     for function, compilations_of_function in by_function.items():
-        remedies += _of_sizes(function, compilations_of_function)
-        remedies += _of_values(function, compilations_of_function)
+        remedies += _remedies_for_sizes(function, compilations_of_function)
+        remedies += _remedies_for_values(function, compilations_of_function)
 
     remedies.sort(key=lambda remedy: (-remedy.compilations, remedy.function))
     return tuple(remedies)
 
 
-def _of_sizes(function: str, compilations: Sequence[Compilation]) -> list[Remedy]:
+def _remedies_for_sizes(
+    function: str, compilations: Sequence[Compilation]
+) -> list[Remedy]:
     """Return the remedy for sizes that changed, if there is one.
 
     It is mark_dynamic for one dimension, and dynamic=True for several.
@@ -167,7 +169,9 @@ def _of_sizes(function: str, compilations: Sequence[Compilation]) -> list[Remedy
     ]
 
 
-def _of_values(function: str, compilations: Sequence[Compilation]) -> list[Remedy]:
+def _remedies_for_values(
+    function: str, compilations: Sequence[Compilation]
+) -> list[Remedy]:
     """Return a remedy for each number whose value changed: to make it a constant.
 
     Args:

@@ -1,5 +1,4 @@
-"""Everything about the source of one slice: lines of Python, nodes of the graph, and the
-generated code."""
+"""Finds the source of one slice: lines of Python, graph nodes and generated code."""
 
 from __future__ import annotations
 
@@ -92,20 +91,22 @@ def source_of(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | N
     kernel_file = kernel_file if isinstance(kernel_file, str) else ""
     if item != NONE:
         kernel = joined.kernel_for_item(item)
-        return _of_kernel(trace, log, row, kernel, lines, kernel_file)
+        return _source_of_kernel(trace, log, row, kernel, lines, kernel_file)
 
     join = _join_of_row(joined, row)
     if join is None and not lines:
         return None
 
-    source = _of_graph(trace, log, row, join, lines, kernel_file)
+    source = _source_of_graph(trace, log, row, join, lines, kernel_file)
     if log is None or join is None or join.graph is None:
         return source
 
-    return msgspec.structs.replace(source, kernels=_kernels(log, join.graph))
+    return msgspec.structs.replace(source, kernels=_kernels_of_graph(log, join.graph))
 
 
-def _kernels(log: CompileLog, graph: CompiledGraph) -> tuple[CalledKernel, ...]:
+def _kernels_of_graph(
+    log: CompileLog, graph: CompiledGraph
+) -> tuple[CalledKernel, ...]:
     """List all kernels that the wrapper of a graph calls."""
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
@@ -118,7 +119,7 @@ def _kernels(log: CompileLog, graph: CompiledGraph) -> tuple[CalledKernel, ...]:
     )
 
 
-def _of_kernel(
+def _source_of_kernel(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -136,7 +137,7 @@ def _of_kernel(
         lines_in_args: The lines of the stacks in its args.
         kernel_file: The file in its args; "" if there is none.
     """
-    source = _of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
+    source = _source_of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
     graph = kernel.join.graph
     why_not = "" if kernel.why_not is None else kernel.why_not.value
 
@@ -144,7 +145,7 @@ def _of_kernel(
     nodes: tuple[str, ...] = ()
     definition = None
     if log is not None and graph is not None:
-        nodes = _nodes(log, graph, kernel)
+        nodes = _lines_of_nodes(log, graph, kernel)
         wrapper = wrapper_in(log, graph)
         definition = wrapper.definition_of(kernel.name) if wrapper is not None else None
 
@@ -161,7 +162,7 @@ def _of_kernel(
     )
 
 
-def _of_graph(
+def _source_of_graph(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -206,7 +207,7 @@ def _of_graph(
     )
 
 
-def _nodes(
+def _lines_of_nodes(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[str, ...]:
     """Return the lines of the graph that define the nodes of a kernel.

@@ -1,4 +1,4 @@
-"""All that `fusetui memory` reports about a snapshot, a record for each device."""
+"""Reports on the memory of a snapshot: all that `fusetui memory` prints."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     events = events_at([device.history for device in facts_of_devices], at)
 
     devices = [
-        _device(device, event)
+        _report_device(device, event)
         for device, event in zip(facts_of_devices, events, strict=True)
     ]
     return MemoryAnswer(file=snapshot.path, at=str(at), devices=tuple(devices))
@@ -232,7 +232,7 @@ def totals(history: History, event: int) -> dict[str, Any]:
     }
 
 
-def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
+def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
     """Build all that is reported about a device at a moment.
 
     Args:
@@ -250,7 +250,7 @@ def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
         place=None if stack == no_stack else evidence_of_stacks.code(stack),
-        annotation=_annotation(history, event),
+        annotation=_open_annotation(history, event),
         categories=shares(history, facts.kinds, event),
         by_code=held_at(history, event, evidence_of_stacks.code),
         by_module=held_at(history, event, evidence_of_stacks.module),
@@ -261,7 +261,7 @@ def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
     )
 
 
-def _annotation(history: History, event: int) -> str | None:
+def _open_annotation(history: History, event: int) -> str | None:
     """Return the innermost annotation that is open at an event.
 
     It is the one that began last. Returns None if there is none, for BEFORE, and if
@@ -439,7 +439,9 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     figures are kept, so that `answers` may be made one after another.
     """
     ranks = [
-        _rank(answer.file, device) for answer in answers for device in answer.devices
+        _rank_of_device(answer.file, device)
+        for answer in answers
+        for device in answer.devices
     ]
     if not ranks:
         return ()
@@ -454,7 +456,7 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     return tuple(ranks)
 
 
-def _rank(file: str, device: DeviceMemory) -> MemoryRank:
+def _rank_of_device(file: str, device: DeviceMemory) -> MemoryRank:
     """Return the figures of a device; the distance from the median is not known yet."""
     largest = device.categories[0] if device.categories else None
     return MemoryRank(

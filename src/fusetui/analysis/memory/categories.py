@@ -1,5 +1,8 @@
-"""What kind each allocation is, by evidence alone: its stack, where it was freed, and
-when."""
+"""Decides what kind each allocation is, such as a gradient or an activation.
+
+Only evidence counts: the call stack that made it, the one that freed it, and when both
+happened. Without evidence the kind is unknown.
+"""
 
 from __future__ import annotations
 
@@ -137,14 +140,14 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
         return []
 
     annotations = history.snapshot.annotations
-    chosen = _annotations_with(history, prefix)
+    is_step_annotation = _annotations_with(history, prefix)
 
     # Pair each end with the last begin that is still open.
     steps = []
     open_begins: list[int] = []
     for is_start, time_us in zip(
-        annotations.is_start[chosen].tolist(),
-        annotations.time_us[chosen].tolist(),
+        annotations.is_start[is_step_annotation].tolist(),
+        annotations.time_us[is_step_annotation].tolist(),
         strict=True,
     ):
         if is_start:
@@ -244,10 +247,10 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
         event: The event, or BEFORE.
     """
     lives = history.lives
-    living = lives.live_after(event)
+    is_live = lives.live_after(event)
 
-    sizes = summed(kinds[living], lives.size[living], len(CATEGORIES)).tolist()
-    blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
+    sizes = summed(kinds[is_live], lives.size[is_live], len(CATEGORIES)).tolist()
+    blocks = np.bincount(kinds[is_live], minlength=len(CATEGORIES)).tolist()
 
     living_shares = []
     for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True):

@@ -1,5 +1,8 @@
-"""What the frames of a stack say of an allocation or a free, once for each stack; and
-who holds what lives at a moment: every byte in one row."""
+"""Works out what the frames of call stacks say about allocations.
+
+Each stack is looked at once. The module also lists who holds the live memory of a
+moment, with every byte in one row.
+"""
 
 from __future__ import annotations
 
@@ -138,18 +141,20 @@ def evidence(stacks: Stacks) -> Evidence:
     if not len(stacks):
         return _no_evidence(stacks)
 
-    marks_of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
+    marks_of_frames = np.array(
+        [_roles_of_frame(frame) for frame in stacks.frames], np.int64
+    )
     marks = marks_of_frames[stacks.frame]  # of each frame of each stack
 
     def first(role: int) -> Int64s:
-        """Find the innermost frame of a role in each stack; see _first."""
-        return _first(marks & role != 0, stacks)
+        """Find the innermost frame of a role in each stack; see _innermost_frames."""
+        return _innermost_frames(marks & role != 0, stacks)
 
     # Prefer the innermost module that is not of torch.nn.
-    callees = _callees(marks, stacks)
+    callees = _are_module_forwards(marks, stacks)
     is_outside_torch = marks & FrameRole.LAYER == 0
-    called = _first(callees & is_outside_torch, stacks)
-    called = np.where(called < NOWHERE, called, _first(callees, stacks))
+    called = _innermost_frames(callees & is_outside_torch, stacks)
+    called = np.where(called < NOWHERE, called, _innermost_frames(callees, stacks))
 
     python = first(FrameRole.PYTHON)
     python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
@@ -163,9 +168,9 @@ def evidence(stacks: Stacks) -> Evidence:
     return Evidence(
         stacks=stacks,
         marks=np.append(marks_of_stacks, 0),
-        own=_frame_at(first(FrameRole.OWN), stacks),
-        called=_frame_at(called, stacks),
-        python=_frame_at(python, stacks),
+        own=_frames_at(first(FrameRole.OWN), stacks),
+        called=_frames_at(called, stacks),
+        python=_frames_at(python, stacks),
         in_step=np.append(in_step, False),
         in_triton=np.append(in_triton, False),
     )
@@ -186,7 +191,7 @@ def _no_evidence(stacks: Stacks) -> Evidence:
     )
 
 
-def _marks(frame: Frame) -> int:
+def _roles_of_frame(frame: Frame) -> int:
     """Return the roles of a frame, added up."""
     file = frame.file.replace("\\", "/")
     is_python = file.endswith(".py") or file.startswith("<")
@@ -230,7 +235,7 @@ def _native_roles(name: str) -> dict[FrameRole, object]:
     }
 
 
-def _callees(marks: Int64s, stacks: Stacks) -> Flags:
+def _are_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
     """Return which frames are the `forward` of a module itself.
 
     These are frames of Python whose caller is the code by which torch calls modules.
@@ -255,7 +260,7 @@ def _callees(marks: Int64s, stacks: Stacks) -> Flags:
     return is_callee
 
 
-def _first(is_wanted: Flags, stacks: Stacks) -> Int64s:
+def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     """Return the position of the innermost wanted frame of each stack.
 
     Args:
@@ -271,7 +276,7 @@ def _first(is_wanted: Flags, stacks: Stacks) -> Int64s:
     return np.minimum.reduceat(positions, stacks.start[:-1])
 
 
-def _frame_at(positions: Int64s, stacks: Stacks) -> Int64s:
+def _frames_at(positions: Int64s, stacks: Stacks) -> Int64s:
     """Return the frames at some positions, and -1 at the end for no stack.
 
     Args:

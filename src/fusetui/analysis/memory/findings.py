@@ -1,5 +1,7 @@
-"""What stands out and is settled by the snapshot, as figures; report/memory_words.py
-has the words."""
+"""Finds what stands out in the memory of a device and is proved by the snapshot.
+
+Findings are figures; report/memory_words.py has the words.
+"""
 
 from __future__ import annotations
 
@@ -68,15 +70,17 @@ def findings(
     unsorted = [
         *_leaks(facts),
         *_fragmentation(facts.history, failed),
-        *_not_needed(facts),
-        *_large(
+        *_gradients_not_needed(facts),
+        *_large_category(
             facts,
             "optimizer_state",
             "optimizer-state-large",
             MIN_OPTIMIZER_STATE_SHARE,
         ),
-        *_large(facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE),
-        *_pools(facts.history),
+        *_large_category(
+            facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE
+        ),
+        *_several_pools(facts.history),
     ]
     return tuple(sorted(unsorted, key=lambda finding: -finding.bytes))
 
@@ -93,23 +97,23 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         return
 
     history = facts.history
-    held = _held_by_stacks(history, step_ends)
+    live_bytes = _live_bytes_by_stack(history, step_ends)
     steps = len(step_ends) - 1
 
     # Columns are stacks, rows are the ends of steps.
-    grown_steps = (np.diff(held, axis=0) > 0).sum(axis=0)
-    grown_bytes = held[-1] - held[0]
+    grown_steps = (np.diff(live_bytes, axis=0) > 0).sum(axis=0)
+    grown_bytes = live_bytes[-1] - live_bytes[0]
     is_leak = (grown_steps >= MIN_GROWN_STEPS) & (grown_bytes > 0)
 
     # The last column is that of no stack.
-    no_stack = held.shape[1] - 1
+    no_stack = live_bytes.shape[1] - 1
     for stack in np.flatnonzero(is_leak).tolist():
         place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
         yield MemoryFinding(
             rule="memory-leak",
-            bytes=int(held[-1, stack]),
+            bytes=int(live_bytes[-1, stack]),
             of_bytes=int(history.allocated.max()),
-            at_stake_bytes=int(held[-1, stack]),
+            at_stake_bytes=int(live_bytes[-1, stack]),
             index=int(step_ends[-1]) - 1,
             places=(place,),
             count=int(grown_steps[stack]),
@@ -118,7 +122,7 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         )
 
 
-def _held_by_stacks(history: History, events: Int64s) -> Int64s:
+def _live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
     """Measure the live memory of each call stack before some events.
 
     What was there before the first event is left out.
@@ -134,12 +138,12 @@ def _held_by_stacks(history: History, events: Int64s) -> Int64s:
     lives = history.lives
     rows = np.flatnonzero(lives.born != BEFORE)
     stack_count = int(lives.stack.max(initial=-1)) + 2
-    held = np.zeros((len(events), stack_count), np.int64)
+    live_bytes = np.zeros((len(events), stack_count), np.int64)
     for row, end in enumerate(events.tolist()):
         living = rows[lives.live_after(end - 1)[rows]]
-        held[row] = summed(lives.stack[living], lives.size[living], stack_count)
+        live_bytes[row] = summed(lives.stack[living], lives.size[living], stack_count)
 
-    return held
+    return live_bytes
 
 
 def _fragmentation(
@@ -188,11 +192,11 @@ def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
         each_bytes=oom.largest_bytes,
         expandable_would_fit=oom.expandable_would_fit,
         inactive=oom.inactive,
-        helps=_helps(oom),
+        helps=_helpful_remedy(oom),
     )
 
 
-def _helps(oom: OutOfMemory) -> Helps:
+def _helpful_remedy(oom: OutOfMemory) -> Helps:
     """Say what helps against a failure that fragmentation explains.
 
     Returns:
@@ -208,7 +212,7 @@ def _helps(oom: OutOfMemory) -> Helps:
     return "order" if available_bytes >= oom.asked_bytes else "whole_segments"
 
 
-def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
+def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Report gradients that are live at the peak although their step is over.
 
     Only gradients that something else than a backward pass frees later are reported.
@@ -229,11 +233,11 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         return
 
     peak_bytes = int(history.allocated.max())
-    saved_bytes = _saved(history, is_late, step_end)
+    saved_bytes = _saved_at_peak(history, is_late, step_end)
     min_bytes = MIN_NOT_NEEDED_SHARE * peak_bytes
     if min_bytes > 0 and saved_bytes >= min_bytes:
         held_bytes = int(lives.size[at_peak].sum())
-        finding = _of_peak(history, "peak-not-needed", held_bytes, saved_bytes)
+        finding = _finding_at_peak(history, "peak-not-needed", held_bytes, saved_bytes)
         yield replace(finding, count=int(at_peak.sum()))
 
 
@@ -256,7 +260,7 @@ def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
     return np.asarray(is_gradient & (step_end < lives.died) & ~is_used)
 
 
-def _large(
+def _large_category(
     facts: MemoryFacts, category: Category, rule: Rule, min_share: float
 ) -> Iterator[MemoryFinding]:
     """Report a category that takes a large share of the peak.
@@ -277,11 +281,11 @@ def _large(
     held_bytes = int(lives.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:
-        saved_bytes = _saved(history, is_of_category, lives.born)
-        yield _of_peak(history, rule, held_bytes, saved_bytes)
+        saved_bytes = _saved_at_peak(history, is_of_category, lives.born)
+        yield _finding_at_peak(history, rule, held_bytes, saved_bytes)
 
 
-def _of_peak(
+def _finding_at_peak(
     history: History, rule: Rule, held_bytes: int, saved_bytes: int
 ) -> MemoryFinding:
     """Build a finding about memory that is live at the peak.
@@ -301,7 +305,7 @@ def _of_peak(
     )
 
 
-def _pools(history: History) -> Iterator[MemoryFinding]:
+def _several_pools(history: History) -> Iterator[MemoryFinding]:
     """Report several private pools.
 
     At best, a single pool as large as the largest one would do.
@@ -318,7 +322,7 @@ def _pools(history: History) -> Iterator[MemoryFinding]:
         )
 
 
-def _saved(history: History, is_left_out: Flags, since: Int64s) -> int:
+def _saved_at_peak(history: History, is_left_out: Flags, since: Int64s) -> int:
     """Return how many bytes lower the peak would be without some allocations.
 
     Args:

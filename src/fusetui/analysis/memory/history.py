@@ -1,9 +1,9 @@
-"""What a device's memory held after each event, to the byte: which allocations lived
-from when to when, by their addresses, and the sums of them.
+"""Follows the memory of a device through the events of a snapshot, to the byte.
 
-The trace is a ring, so its start is worked out backwards: what the blocks of the
-segments hold at the end and no event names was there before; so was what is freed
-without having been allocated.
+It finds which allocations lived from when to when, by their addresses, and adds them
+up. The recorder keeps only the last events, so what was there before the first one is
+worked out backwards. It is what the blocks of the segments hold at the end although no
+event names it, and what is freed without having been allocated.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Where allocations lie in the segments at a moment, and the holes between them.
+"""Works out where allocations lie in the segments at a moment, and the holes there.
 
-At the end the blocks say it. Before, segments are put back as events say, and a block
-that is gone is as large as the allocator rounds: 512 bytes, and in a large pool what
-was not worth splitting off, up to 1 MB, by what followed it when it was allocated.
-Where that was before the first event, `slack` of a hole is how much of it may be of the
-block.
+The file has the blocks of the end. For earlier moments, segments are put back as the
+events say. A block that is gone by the end is as large as the allocator rounds: up to a
+multiple of 512 bytes. In a large pool it also has what was not worth splitting off, up
+to 1 MB. How much that was follows from what was allocated behind it at that time. If
+that was before the first event, it is not known exactly: `slack` of a hole is how much
+of it may belong to the block.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         Args:
             least: Leave out what may belong to the block before the hole.
         """
-        base = _addresses(self.segments)[self.segment]
+        base = _segment_begins(self.segments)[self.segment]
         start = self.start - base
         if least:
             start = start + np.minimum(self.slack, self.size)
@@ -118,12 +119,12 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         return np.array([*is_like, False], np.bool_)[self.segment]
 
 
-def _addresses(segments: tuple[Segment, ...]) -> Int64s:
+def _segment_begins(segments: tuple[Segment, ...]) -> Int64s:
     """Where each segment begins."""
     return np.array([segment.address for segment in segments], np.int64)
 
 
-def _ends(segments: tuple[Segment, ...]) -> Int64s:
+def _segment_ends(segments: tuple[Segment, ...]) -> Int64s:
     """The address behind each segment."""
     return np.array([segment.address + segment.size for segment in segments], np.int64)
 
@@ -143,13 +144,13 @@ def layout(
         segments = segments_at(history, event)
 
     lives = history.occupied
-    placed = _placed(lives, event, segments)
-    blocks = _blocks(history, event, placed, segments)
-    gaps = _gaps(blocks, segments)
+    placed_allocations = _allocations_in_segments(lives, event, segments)
+    placed_blocks = _placed_blocks(history, event, placed_allocations, segments)
+    gaps = _gaps(placed_blocks, segments)
     is_hole = gaps.end > gaps.start
 
     segment_of_life = np.full(len(lives), -1)
-    segment_of_life[placed.row] = placed.segment
+    segment_of_life[placed_allocations.row] = placed_allocations.segment
 
     return SegmentLayout(
         segments=segments,
@@ -161,14 +162,16 @@ def layout(
     )
 
 
-class _Placed(NamedTuple):
+class _PlacedAllocations(NamedTuple):
     """The allocations that lie in segments at a moment, sorted by address."""
 
     row: Rows  # the row in `History.occupied`
     segment: Rows  # the index of the segment
 
 
-def _placed(lives: Allocations, event: int, segments: tuple[Segment, ...]) -> _Placed:
+def _allocations_in_segments(
+    lives: Allocations, event: int, segments: tuple[Segment, ...]
+) -> _PlacedAllocations:
     """Find the allocations that are live after an event and lie in segments.
 
     Args:
@@ -176,16 +179,16 @@ def _placed(lives: Allocations, event: int, segments: tuple[Segment, ...]) -> _P
         event: The event, or BEFORE.
         segments: The segments at that moment, by address.
     """
-    living = np.flatnonzero(lives.live_after(event))
-    living = living[np.argsort(lives.address[living], kind="stable")]
+    live_rows = np.flatnonzero(lives.live_after(event))
+    live_rows = live_rows[np.argsort(lives.address[live_rows], kind="stable")]
 
     # The segment of an address is the last one that begins at or before it.
-    address = lives.address[living]
-    segment = np.searchsorted(_addresses(segments), address, side="right") - 1
-    end = at(_ends(segments), segment, missing=0)
+    address = lives.address[live_rows]
+    segment = np.searchsorted(_segment_begins(segments), address, side="right") - 1
+    end = at(_segment_ends(segments), segment, missing=0)
 
     is_inside = (segment >= 0) & (address < end)
-    return _Placed(row=living[is_inside], segment=segment[is_inside])
+    return _PlacedAllocations(row=live_rows[is_inside], segment=segment[is_inside])
 
 
 class _Gaps(NamedTuple):
@@ -202,8 +205,8 @@ class _Gaps(NamedTuple):
 
 def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
     """List the gaps between blocks, up to the next block or the end of the segment."""
-    begins = _addresses(segments)
-    segment_ends = _ends(segments)
+    begins = _segment_begins(segments)
+    segment_ends = _segment_ends(segments)
 
     # Begins of segments come first, so that they precede blocks at the same address.
     boundaries = np.concatenate([begins, blocks.start])
@@ -234,8 +237,11 @@ class _PlacedBlocks(NamedTuple):
     may_be_larger: Flags  # whether the size is only the least one
 
 
-def _blocks(
-    history: History, event: int, placed: _Placed, segments: tuple[Segment, ...]
+def _placed_blocks(
+    history: History,
+    event: int,
+    placed: _PlacedAllocations,
+    segments: tuple[Segment, ...],
 ) -> _PlacedBlocks:
     """Work out the block of each allocation that lies in a segment.
 
@@ -258,7 +264,7 @@ def _blocks(
     )
 
     uncertain = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
-    end_of_segment = _ends(segments)[placed.segment[uncertain]]
+    end_of_segment = _segment_ends(segments)[placed.segment[uncertain]]
     rests = _unsplit_rests(
         history, placed.row[uncertain], size[uncertain], end_of_segment, event
     )
@@ -326,7 +332,7 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
 
     segments = SegmentMap(log.segments_after[nearest])
     for change in range(nearest - 1, changes_then - 1, -1):
-        _undo(history, int(log.events[change]), segments)
+        _undo_event(history, int(log.events[change]), segments)
         changes_left = change  # so many changes are not undone yet
         if changes_left % CHANGES_BETWEEN_KEPT == 0:
             log.segments_after[changes_left] = segments.segments
@@ -372,7 +378,7 @@ def _segment(snapshot: Snapshot, row: int) -> Segment:
     )
 
 
-def _undo(history: History, event: int, segments: SegmentMap) -> None:
+def _undo_event(history: History, event: int, segments: SegmentMap) -> None:
     """Undo what an event did to segments, in place.
 
     Args:
@@ -590,7 +596,7 @@ def torn(history: History, event: int) -> Waste | None:
     if total_waste.rounding_bytes is None:
         return None
 
-    pieces = _pieces(placement)
+    pieces = _bytes_of_pieces(placement)
     total = int(pieces.sum())
     largest = int(pieces.max(initial=0))
 
@@ -602,7 +608,7 @@ def torn(history: History, event: int) -> Waste | None:
     return replace(total_waste, split_bytes=total, largest_bytes=largest)
 
 
-def _pieces(placement: SegmentLayout) -> Int64s:
+def _bytes_of_pieces(placement: SegmentLayout) -> Int64s:
     """Return the bytes of each hole in front of a block; 0 for other holes.
 
     Whole pages of expandable segments do not count: they can be given back.
@@ -613,7 +619,7 @@ def _pieces(placement: SegmentLayout) -> Int64s:
     is_in_expandable = is_expandable_segment[placement.segment]
     given_back = np.where(is_in_expandable, placement.returnable(), 0)
 
-    end_of_segment = _ends(placement.segments)[placement.segment]
+    end_of_segment = _segment_ends(placement.segments)[placement.segment]
     is_before_block = placement.end < end_of_segment
     return np.where(is_before_block, placement.size - given_back, 0)
 

@@ -1,6 +1,9 @@
-"""What follows from the [memory] events of a trace (profile_memory=True): the history
-of each device, and by which op what lives was allocated. Sizes are those of blocks, as
-the allocator rounds them."""
+"""Follows device memory through the [memory] events of a trace (profile_memory=True).
+
+Such a trace has no snapshot. The module builds the history of each device and says by
+which op live memory was allocated. Sizes are those of blocks, as the allocator rounds
+them.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,9 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
     if not samples:
         return ()
 
-    histories = [_history(trace, device, rows) for device, rows in samples.items()]
+    histories = [
+        _history_of_device(trace, device, rows) for device, rows in samples.items()
+    ]
     events = events_at(histories, at)
     reported = []
     for device, history, event in zip(samples, histories, events, strict=True):
@@ -138,12 +143,12 @@ def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
     samples = _samples(trace)
     has_several_processes = len({device.process for device in samples}) > 1
     return tuple(
-        _moments(trace, device, rows, has_several_processes)
+        _moments_of_device(trace, device, rows, has_several_processes)
         for device, rows in samples.items()
     )
 
 
-def _moments(
+def _moments_of_device(
     trace: Trace,
     device: TracedDevice,
     samples: list[MemorySample],
@@ -157,7 +162,7 @@ def _moments(
         samples: Its memory events in the order of time, at least one.
         has_several_processes: Whether the title must name the process.
     """
-    history = _history(trace, device, samples)
+    history = _history_of_device(trace, device, samples)
     lives = history.lives
     is_early = lives.born == BEFORE
 
@@ -166,14 +171,14 @@ def _moments(
     # -1 stays for what was there before recording: its annotation is not known.
     annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)
 
-    title = _kind(device)
+    title = _kind_text(device)
     if device.number >= 0:
         title += f" {device.number}"
 
     if has_several_processes:
         title += f" of process {device.process}"
 
-    name_of = partial(_name, trace)
+    name_of = partial(_name_at, trace)
     return prepared_moments(
         history,
         kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
@@ -186,7 +191,7 @@ def _moments(
     )
 
 
-def _name(trace: Trace, name_index: int) -> str:
+def _name_at(trace: Trace, name_index: int) -> str:
     """Return the name of an op or an annotation by its number.
 
     Two numbers after those of all names stand for NO_OP and NO_ANNOTATION.
@@ -196,7 +201,7 @@ def _name(trace: Trace, name_index: int) -> str:
     return NO_OP if name_index == len(trace.names) else NO_ANNOTATION
 
 
-def _kind(device: TracedDevice) -> str:
+def _kind_text(device: TracedDevice) -> str:
     """The kind of a device for users, as `GPU` or `CPU`."""
     return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
@@ -213,7 +218,7 @@ def _traced_memory(
         event: The event after which the moment is, or BEFORE.
     """
     by_op: list[Holder] = []
-    for holder in held_at(history, event, partial(_name, trace)):
+    for holder in held_at(history, event, partial(_name_at, trace)):
         if holder.place == BEFORE_RECORDING:
             # One block stands for all of them: their number is not known.
             holder = replace(holder, blocks=0)
@@ -225,7 +230,7 @@ def _traced_memory(
 
     return TracedMemory(
         **fields,
-        kind=_kind(device),
+        kind=_kind_text(device),
         process=device.process,
         place=_op_at(trace, history.events, event),
         annotation=_annotation_at(trace, history.events, event),
@@ -240,7 +245,7 @@ def _op_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
     """
     if event == BEFORE:
         return None
-    name = int(events.stack[event])  # see _events
+    name = int(events.stack[event])  # see _memory_events
     return trace.names[name] if name < len(trace.names) else None
 
 
@@ -251,7 +256,7 @@ def _annotation_at(trace: Trace, events: MemoryEvents, event: int) -> str | None
     """
     if event == BEFORE:
         return None
-    name = int(events.user_metadata[event])  # see _events
+    name = int(events.user_metadata[event])  # see _memory_events
     return trace.names[name] if name >= 0 else None
 
 
@@ -301,13 +306,13 @@ def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
     return is_cpu, device.kind, device.number, str(device.process)
 
 
-def _history(
+def _history_of_device(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> History:
     """Build the history of a device from its memory events.
 
     What was allocated before the first event and is never freed is one block. Memory
-    events have no call stacks; `_events` says what stands in their place.
+    events have no call stacks; `_memory_events` says what stands in their place.
 
     Args:
         trace: The trace.
@@ -316,7 +321,7 @@ def _history(
     """
     allocated = np.array([sample.allocated for sample in samples], np.int64)
     reserved = np.array([sample.reserved for sample in samples], np.int64)
-    events = _events(trace, device, samples)
+    events = _memory_events(trace, device, samples)
 
     # The first total tells what was there before the first event.
     allocated_before = samples[0].allocated - samples[0].change
@@ -331,7 +336,7 @@ def _history(
     allocated_after = lives.live_bytes()
 
     return History(
-        snapshot=_snapshot(trace, events, blocks),
+        snapshot=_snapshot_of_events(trace, events, blocks),
         device=device.number,
         events=events,
         segments=np.arange(0),
@@ -344,7 +349,7 @@ def _history(
     )
 
 
-def _events(
+def _memory_events(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> MemoryEvents:
     """Return the memory events of a device in the form of those of a snapshot.
@@ -375,7 +380,7 @@ def _events(
     )
 
 
-def _snapshot(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
+def _snapshot_of_events(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
     """Return a snapshot that has these events and blocks, and nothing else."""
     no_frames = np.empty(0, np.int32)
     return Snapshot(
@@ -435,13 +440,13 @@ def _names_around(
             track, trace.start, trace.end, trace.parent, times, times
         )
         if layer is Layer.OPS:
-            slices = _working(trace, slices)
+            slices = _ops_that_do_more(trace, slices)
         names[events_of_thread] = np.where(slices >= 0, trace.name[slices], -1)
 
     return names
 
 
-def _working(trace: Trace, rows: Int32s) -> Int32s:
+def _ops_that_do_more(trace: Trace, rows: Int32s) -> Int32s:
     """Return the op that each row is in, skipping ops that only allocate.
 
     In place of an op that only allocates, the next one around it is taken, as long as

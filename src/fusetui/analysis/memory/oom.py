@@ -1,5 +1,8 @@
-"""Why memory ran out: what was asked for, what was free, and whether holes would have
-sufficed."""
+"""Explains why memory ran out.
+
+It compares what was requested with what was free, and says whether all holes together
+would have sufficed.
+"""
 
 from __future__ import annotations
 
@@ -90,10 +93,10 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
     """Explain the last MAX_EXPLAINED failures of a device, in the order of time."""
     events = history.failures[-MAX_EXPLAINED:].tolist()
-    return tuple(_explained(history, evidence, event) for event in events)
+    return tuple(_explain_failure(history, evidence, event) for event in events)
 
 
-def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
+def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     """Explain why one request for memory failed.
 
     Args:
@@ -106,12 +109,12 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     free = int(events.device_free[event])  # negative: not recorded
 
     placement = layout(history, event)
-    like = _segment_for(history, event)
-    holes = _holes(placement, like)
+    suitable_segment = _segment_for(history, event)
+    holes = _holes(placement, suitable_segment)
     would_fit = _would_fit(history, asked_bytes, free, holes)
 
     stack = int(events.stack[event])
-    pinned, pinned_count = _pinned(history, evidence, placement)
+    pinned, pinned_count = _pinned_segments(history, evidence, placement)
 
     return OutOfMemory(
         index=event,
@@ -124,11 +127,11 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         inactive_bytes=holes.most_inactive,
         largest_bytes=holes.largest,
         usable_bytes=holes.most_returnable,
-        inactive=_inactive(placement, like),
+        inactive=_inactive_by_reason(placement, suitable_segment),
         is_expandable=is_expandable(history),
         reason=_reason(
             holes,
-            asked=asked_bytes,
+            requested=asked_bytes,
             free=free,
             reserved=history.reserved_after(event),
             would_fit=would_fit,
@@ -169,14 +172,14 @@ class _Holes(msgspec.Struct, frozen=True):
     most_inactive: int
 
 
-def _holes(placement: SegmentLayout, like: Segment) -> _Holes:
+def _holes(placement: SegmentLayout, suitable_segment: Segment) -> _Holes:
     """Measure the holes of a layout.
 
     Args:
         placement: The layout at the moment of the failure.
-        like: A segment that could hold the request.
+        suitable_segment: A segment that could hold the request.
     """
-    usable = placement.usable(like)
+    usable = placement.usable(suitable_segment)
     most_inactive = int(placement.size.sum())
     uncertain = int(np.minimum(placement.slack, placement.size).sum())
 
@@ -219,7 +222,7 @@ def _whole_pages(size: int) -> int:
 
 
 def _reason(
-    holes: _Holes, *, asked: int, free: int, reserved: int, would_fit: bool | None
+    holes: _Holes, *, requested: int, free: int, reserved: int, would_fit: bool | None
 ) -> Reason:
     """Say why a request did not fit.
 
@@ -229,7 +232,7 @@ def _reason(
 
     Args:
         holes: The holes at that moment.
-        asked: The size of the request in bytes.
+        requested: The size of the request in bytes.
         free: The bytes that the device has left; negative if that was not recorded.
         reserved: The bytes that the process holds.
         would_fit: Whether it would have fitted with expandable segments.
@@ -239,40 +242,44 @@ def _reason(
         would have sufficed. `live` if not even these would, but all reserved memory
         would. Else `unknown`.
     """
-    has_room = holes.largest >= asked or free >= _segment_bytes(asked)
+    has_room = holes.largest >= requested or free >= _segment_bytes(requested)
     if free < 0 or has_room:
         return "unknown"
 
-    if would_fit or free + holes.least_inactive >= asked:
+    if would_fit or free + holes.least_inactive >= requested:
         return "fragmented"
 
-    if free + holes.most_inactive < asked <= free + reserved:
+    if free + holes.most_inactive < requested <= free + reserved:
         return "live"
 
     return "unknown"
 
 
-def _segment_bytes(asked: int) -> int:
+def _segment_bytes(requested: int) -> int:
     """Return the size of the segment that the allocator requests for an allocation.
 
     Args:
-        asked: The bytes of the allocation.
+        requested: The bytes of the allocation.
     """
-    if asked <= MAX_SMALL_BYTES:
+    if requested <= MAX_SMALL_BYTES:
         return PAGE_BYTES
-    if asked < FITTED_BYTES:
+
+    if requested < FITTED_BYTES:
         return MIN_LARGE_SEGMENT_BYTES
-    return _whole_pages(asked)
+
+    return _whole_pages(requested)
 
 
-def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
+def _inactive_by_reason(
+    placement: SegmentLayout, suitable_segment: Segment
+) -> Inactive:
     """Divide the bytes of all holes by the reason why a request did not go there.
 
     The first reason that holds counts.
 
     Args:
         placement: The layout at the moment of the failure.
-        like: A segment that could hold the request.
+        suitable_segment: A segment that could hold the request.
     """
     other_pools = 0
     other_size = 0
@@ -282,11 +289,11 @@ def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
     sizes = placement.size.tolist()
     for row, size in zip(placement.segment.tolist(), sizes, strict=True):
         segment = placement.segments[row]
-        if segment.pool != like.pool:
+        if segment.pool != suitable_segment.pool:
             other_pools += size
-        elif segment.is_large != like.is_large:
+        elif segment.is_large != suitable_segment.is_large:
             other_size += size
-        elif segment.stream != like.stream:
+        elif segment.stream != suitable_segment.stream:
             other_streams += size
         else:
             own += size
@@ -299,7 +306,7 @@ def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
     )
 
 
-def _pinned(
+def _pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
     """List the segments with the most bytes in holes that cannot be given back.
@@ -325,13 +332,13 @@ def _pinned(
 
         segment = placement.segments[row]
         lives = np.flatnonzero(placement.lives == row).tolist()
-        named = Pinned(
+        pinned_segment = Pinned(
             address=segment.address,
             total_size=segment.size,
             inactive_bytes=int(hole_bytes[row]),
             holders=_holders(history, evidence, lives),
         )
-        pinned.append(named)
+        pinned.append(pinned_segment)
 
     return tuple(pinned), int((hole_bytes > 0).sum())
 

@@ -1,8 +1,8 @@
-"""What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an
-unknown name.
+"""Decodes the names of GPU kernels: what they compute, with which types and tiles.
 
-One module for each naming family, each a pure function of the name.
-docs/kernel-names.md has the vocabulary of the fields and how to add a family.
+`decode(name)` returns a KernelName, or None for an unknown name. Each naming family has
+a module with pure functions of the name. docs/kernel-names.md has the vocabulary of the
+fields and says how to add a family.
 """
 
 from __future__ import annotations

@@ -96,18 +96,18 @@ def decode(name: str) -> KernelName | None:
     """
     memory_efficient = _MEM_EFF.match(name)
     if memory_efficient:
-        return _mem_eff(memory_efficient)
+        return _memory_efficient_record(memory_efficient)
 
     if "fmhaSm" in name[:120]:
         trtllm = _TRTLLM.match(name)
         if trtllm:
-            return _trtllm(trtllm)
+            return _trtllm_record(trtllm)
 
     if "flash" not in name[:60]:
         return None
 
     flash2 = _FLASH2.match(name)
-    return _flash2(flash2) if flash2 else _decode_flash3(name)
+    return _flash2_record(flash2) if flash2 else _decode_flash3(name)
 
 
 def _record(
@@ -138,13 +138,13 @@ def _record(
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
-def _flash2(match: re.Match[str]) -> KernelName:
+def _flash2_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of FlashAttention 2.
 
     The short text names the variant, such as `splitkv`, and says whether the mask is
     local and dropout can be applied.
     """
-    flags = _flags(match)
+    flags = _flag_values(match)
     variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = variant.removesuffix("kernel").strip("_")
 
@@ -185,7 +185,7 @@ _FLAG_ORDERS: Final = {
 from 2.3 on, and every release added some flags after it."""
 
 
-def _flags(match: re.Match[str]) -> dict[str, bool]:
+def _flag_values(match: re.Match[str]) -> dict[str, bool]:
     """Read the flags of a kernel of FlashAttention 2.
 
     The group `flags` of the match is a list such as `, (bool)1, (bool)0, false`.
@@ -241,7 +241,7 @@ def _decode_flash3(name: str) -> KernelName | None:
     )
 
 
-def _mem_eff(match: re.Match[str]) -> KernelName:
+def _memory_efficient_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of memory-efficient attention.
 
     Such a name is `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`.
@@ -257,7 +257,7 @@ def _mem_eff(match: re.Match[str]) -> KernelName:
     )
 
 
-def _trtllm(match: re.Match[str]) -> KernelName:
+def _trtllm_record(match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel of TensorRT-LLM.
 
     `causal` is True or None: a name without `Causal` does not say that the mask is

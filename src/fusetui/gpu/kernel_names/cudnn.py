@@ -78,7 +78,7 @@ def decode_xmma(name: str) -> KernelName | None:
     """
     match = _XMMA.match(name)
     if match is None:
-        return _xmma_head(name)
+        return _decode_xmma_head(name)
 
     fields = _xmma_fields(match)
     parts = explain(match, _XMMA_MEANINGS, _rest_meaning)
@@ -97,7 +97,7 @@ def decode_xmma(name: str) -> KernelName | None:
     return build(name, "xmma", short, parts, **fields)
 
 
-def _xmma_head(name: str) -> KernelName | None:
+def _decode_xmma_head(name: str) -> KernelName | None:
     """Decode an xmma name of which only the beginning is understood.
 
     Returns None for any other name.
@@ -317,22 +317,22 @@ def decode(name: str) -> KernelName | None:
     if "cudnn" in name[:40]:
         tuned = _TUNED.fullmatch(name)
         if tuned:
-            return _tuned(name, tuned)
+            return _hand_tuned_record(name, tuned)
         sdpa = _SDPA.fullmatch(name)
         if sdpa:
-            return _attention(name, sdpa)
+            return _attention_record(name, sdpa)
         in_cutlass = _CUTLASS.match(name)
         if in_cutlass:
-            return _in_cutlass(name, in_cutlass)
+            return _bundled_cutlass_record(name, in_cutlass)
     else:
         implicit = _IMPLICIT.fullmatch(name)
         if implicit:
-            return _implicit(name, implicit)
+            return _implicit_record(name, implicit)
 
     return _decode_cxx(name)
 
 
-def _implicit(name: str, match: re.Match[str]) -> KernelName:
+def _implicit_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a convolution of cuDNN 7 as an implicit matrix product."""
     return build(
         name,
@@ -345,7 +345,7 @@ def _implicit(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _tuned(name: str, match: re.Match[str]) -> KernelName:
+def _hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a hand-tuned convolution.
 
     Sums in fp32 imply operands in fp32 only if the name has neither another type nor
@@ -373,7 +373,7 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
     return build(name, "cudnn", short, parts, **fields)
 
 
-def _attention(name: str, match: re.Match[str]) -> KernelName:
+def _attention_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel that cuDNN generated.
 
     Its short text ends with the knobs of the generator.
@@ -395,7 +395,7 @@ def _attention(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
+def _bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a CUTLASS kernel that cuDNN bundles.
 
     Args:

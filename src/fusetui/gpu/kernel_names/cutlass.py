@@ -240,7 +240,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     fields: dict[str, Any] = {
         "op": "gemm" if is_gemm else "conv",
         "pass_": None if is_gemm else match["kind"],
-        **_types2(match),
+        **_types_of_2x(match),
         **fields_of(match),
         "epilogue": epilogue_of(rest),
     }
@@ -263,7 +263,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
 
-def _types2(match: re.Match[str]) -> dict[str, str | None]:
+def _types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
     """Determine the types of a procedural name of CUTLASS 2.x.
 
     The types of the result and of the operands are in the name only if they differ
@@ -325,7 +325,7 @@ def decode3(name: str) -> KernelName | None:
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
-        **fields_of(match, _type3),
+        **fields_of(match, _type_of_3x),
         "stages": int(match["stages"]) or None,
         "epilogue": epilogue,
         "stream_k": True if is_stream_k else None,
@@ -342,7 +342,7 @@ def decode3(name: str) -> KernelName | None:
     )
 
 
-def _type3(word: str) -> str | None:
+def _type_of_3x(word: str) -> str | None:
     """Return our name of a type in a 3.x name.
 
     Of elements that have scales (`ue8m0xe4m3`) it is that of the elements, which come

@@ -1,6 +1,6 @@
-"""Reading C++ names just far enough: the scope, the base name and the template
-arguments.
+"""Reads the parts of C++ names that decoders need.
 
+These are the namespaces, the base name and the template arguments.
 Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys
 does (`<unnamed>`, `(int)4`). Of mangled names (Itanium C++ ABI, `_ZN...`) only the
 leading identifiers are read: Kineto leaves a name mangled when its demangler gives up
@@ -120,9 +120,9 @@ def signature(name: str) -> Signature | None:
     'reduce_kernel'
     """
     if name.startswith("_Z"):
-        return _mangled(name)
+        return _mangled_signature(name)
 
-    match = _HEAD.match(name, _skip_return(name))
+    match = _HEAD.match(name, _index_after_return_type(name))
     if match is None:
         return None
 
@@ -136,7 +136,7 @@ def signature(name: str) -> Signature | None:
     )
 
 
-def _skip_return(name: str) -> int:
+def _index_after_return_type(name: str) -> int:
     """Return the index at which the name of a function begins, after its return type.
 
     Returns 0 if the name has no return type.
@@ -150,7 +150,7 @@ def _skip_return(name: str) -> int:
     return match.end() if match else 0
 
 
-def _mangled(name: str) -> Signature | None:
+def _mangled_signature(name: str) -> Signature | None:
     """Read the beginning of a mangled name, as far as it has plain identifiers.
 
     Each identifier is written as its length followed by its letters:

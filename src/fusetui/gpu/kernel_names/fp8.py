@@ -255,7 +255,7 @@ def _form_fields(
     Returns:
         The sizes, and the types if the form determines them.
     """
-    fields: dict[str, Any] = {**_sizes(arguments, form)}
+    fields: dict[str, Any] = {**_size_fields(arguments, form)}
     if form.dtype:
         fields["dtype_a"] = form.dtype
         fields["dtype_b"] = form.dtype
@@ -264,7 +264,7 @@ def _form_fields(
     return fields
 
 
-def _sizes(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
+def _size_fields(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
     """Read the sizes of a kernel of a known form from its template arguments.
 
     Returns:

@@ -239,7 +239,7 @@ def decode(name: str) -> KernelName | None:
             fields["causal"] = True if match[3] else None
 
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
-    return build(name, family, _short(name, sign), parts, **fields)
+    return build(name, family, _library_label(name, sign), parts, **fields)
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
@@ -328,7 +328,7 @@ def _dtype_of(name: str, sign: Signature) -> str | None:
     return element_type(name, sign)
 
 
-def _short(name: str, sign: Signature) -> str:
+def _library_label(name: str, sign: Signature) -> str:
     """Compose the short text of a kernel of a library.
 
     It has the outer namespace, unless the name repeats it, the function without

@@ -1,8 +1,7 @@
-"""What the name of a GPU kernel says: the record that every decoder returns, and how it
-is built.
+"""Has the record of a GPU kernel's name that every decoder returns, and builds it.
 
-Parts say which characters mean what. Names are untrusted: only plain characters leave
-this module.
+The *parts* of a record say what some characters of the name mean. Names are untrusted:
+only plain characters leave this module.
 """
 
 from __future__ import annotations
@@ -319,7 +318,9 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
 
     return spaced(
         op,
-        _types(get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")),
+        _types_of_product(
+            get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")
+        ),
         f"({math})" if math else None,
         tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
         get("layout"),
@@ -330,7 +331,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
     )
 
 
-def _types(
+def _types_of_product(
     a: str | None, b: str | None, acc: str | None, out: str | None
 ) -> str | None:
     """Write the types of a matrix product as one text.
@@ -339,7 +340,7 @@ def _types(
     sums stands in for it, or, where the result has another type than the sums,
     only the result is shown: `->bf16`.
 
-    >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
+    >>> _types_of_product(None, None, "fp32", "bf16"), _types_of_product(None, None, "fp32", None)
     ('->bf16', 'fp32')
     """
     if a is None and out is not None and out != acc:
@@ -412,21 +413,21 @@ def annotate(
     Returns:
         The lines, at least one, and the legend.
     """
-    signs = _signs(len(parts))
+    signs = _signs_for_parts(len(parts))
 
     # Mark the characters of each part.
     # There is one mark per character of the name.
     marks = [" "] * len(name)
     legend = []
     for sign, (start, end, meaning) in zip(signs, parts, strict=True):
-        marks[start:end] = _mark(sign, end - start, ends)
+        marks[start:end] = _underline_of_part(sign, end - start, ends)
         legend.append(f"{sign} {meaning}")
 
     # An escaped character is wider. Its mark is widened, so that it stays below.
     texts: Sequence[str] = name
     if not name.isprintable():
         texts = [printable(character) for character in name]
-        marks = _widened(marks, texts)
+        marks = _widen_marks(marks, texts)
 
     # Wrap the text and its marks alike.
     shown = "".join(texts)
@@ -439,7 +440,7 @@ def annotate(
     return Annotated(lines=tuple(lines), legend=tuple(legend))
 
 
-def _widened(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
+def _widen_marks(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Repeat each mark as often as the text of its character is long.
 
     Args:
@@ -449,7 +450,7 @@ def _widened(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
     return [mark * len(text) for mark, text in zip(marks, texts, strict=True)]
 
 
-def _signs(count: int) -> Sequence[str]:
+def _signs_for_parts(count: int) -> Sequence[str]:
     """Return one sign for each of several parts.
 
     Signs are single characters, or numbers if there are more parts than SIGNS.
@@ -462,7 +463,7 @@ def _signs(count: int) -> Sequence[str]:
     return [str(number) for number in range(1, count + 1)]
 
 
-def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:
+def _underline_of_part(sign: str, width: int, ends: Sequence[str]) -> list[str]:
     """Return the characters of the underline of one part, such as `└─3─┘`.
 
     If that does not fit, it is the sign alone, filled up or cut to the width.

@@ -104,11 +104,11 @@ def decode_inductor(name: str) -> KernelName | None:
     """
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
-        return _record(name, "inductor-cpp", match) if match else None
+        return _inductor_record(name, "inductor-cpp", match) if match else None
 
     match = _TRITON.fullmatch(name)
     if match is not None and match["category"] in _CATEGORIES:
-        return _record(name, "inductor-triton", match)
+        return _inductor_record(name, "inductor-triton", match)
 
     if _UNNAMED.fullmatch(name) is None:
         return None
@@ -119,7 +119,7 @@ def decode_inductor(name: str) -> KernelName | None:
     return build(name, "inductor-triton", name[:MAX_SHORT], [part], op=op)
 
 
-def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
+def _inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of Inductor.
 
     Args:
@@ -149,7 +149,7 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     return build(
         name,
         family,
-        _short(match["category"], ops, match["number"]),
+        _inductor_label(match["category"], ops, match["number"]),
         parts,
         op=kind,
         kernel_category=category.name,
@@ -168,7 +168,7 @@ def _kind_of_template(ops: tuple[str, ...]) -> str | None:
     return None
 
 
-def _short(category: str, ops: tuple[str, ...], number: str) -> str:
+def _inductor_label(category: str, ops: tuple[str, ...], number: str) -> str:
     """Compose the short text of a kernel of Inductor.
 
     It is `gelu*mul (fused #4)` for a pointwise kernel and `sum (red 4)` for others.
@@ -265,11 +265,11 @@ def split_ops(text: str) -> tuple[str, ...]:
     >>> split_ops("_unsafe_view_gelu_mul")
     ('_unsafe_view', 'gelu', 'mul')
     """
-    ops = _greedy(text)
+    ops = _split_greedily(text)
     if ops or len(text) > _MAX_LIST_CHARACTERS:
         return ops
 
-    return _cheapest(text)
+    return _cheapest_split(text)
 
 
 def _operator_ends(text: str, start: int) -> list[int]:
@@ -292,7 +292,7 @@ def _operator_ends(text: str, start: int) -> list[int]:
     return ends
 
 
-def _greedy(text: str) -> tuple[str, ...]:
+def _split_greedily(text: str) -> tuple[str, ...]:
     """Split a list into known operators, each time taking the longest one.
 
     Returns nothing if that fails or the operators are not in alphabetical order.
@@ -327,7 +327,7 @@ def _longest_operator(text: str, start: int) -> str | None:
     return None
 
 
-def _cheapest(text: str) -> tuple[str, ...]:
+def _cheapest_split(text: str) -> tuple[str, ...]:
     """Split a list that contains custom operators.
 
     Of all splits in alphabetical order, the cheapest has the fewest custom operators
@@ -345,7 +345,7 @@ def _cheapest(text: str) -> tuple[str, ...]:
 
         splits = []
         for end in _operator_ends(text, start):
-            split = _extend(text[start:end], splits_at.get(end + 1, []))
+            split = _prepend_operator(text[start:end], splits_at.get(end + 1, []))
             if split is not None:
                 splits.append(split)
         splits_at[start] = sorted(splits)
@@ -356,23 +356,25 @@ def _cheapest(text: str) -> tuple[str, ...]:
     return splits_at[0][0].ops
 
 
-def _extend(op: str, rests: list[_Split]) -> _Split | None:
+def _prepend_operator(op: str, following_splits: list[_Split]) -> _Split | None:
     """Put an operator before the cheapest split that may follow it.
 
     The list is alphabetical, so the operators of that split must come later.
 
     Args:
         op: The operator.
-        rests: The splits of the text behind it, the cheapest first.
+        following_splits: The splits of the text behind it, the cheapest first.
 
     Returns:
         The longer split; None if no split may follow.
     """
-    for rest in rests:
-        if rest.ops and op >= rest.ops[0]:
+    for following in following_splits:
+        if following.ops and op >= following.ops[0]:
             continue
 
-        longer = rest._replace(length=rest.length + 1, ops=(op, *rest.ops))
+        longer = following._replace(
+            length=following.length + 1, ops=(op, *following.ops)
+        )
         if op in aten_ops():
             return longer
 
@@ -380,9 +382,9 @@ def _extend(op: str, rests: list[_Split]) -> _Split | None:
         # operator.
         begins_with_operator = op.partition("_")[0] in aten_ops()
         return longer._replace(
-            custom=rest.custom + 1,
-            misleading=rest.misleading + begins_with_operator,
-            custom_letters=rest.custom_letters + len(op),
+            custom=following.custom + 1,
+            misleading=following.misleading + begins_with_operator,
+            custom_letters=following.custom_letters + len(op),
         )
 
     return None
