@@ -64,6 +64,7 @@ class KernelOfGraph(msgspec.Struct, frozen=True):
 
     @property
     def is_joined(self) -> bool:
+        """Whether the lines of the kernel are known."""
         return self.why_not is None
 
 
@@ -78,6 +79,7 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def items(self) -> CalledKernels:
+        """The calls of kernels in the trace."""
         return self.regions.items
 
     def kernel_for_item(self, item: int) -> KernelOfGraph:

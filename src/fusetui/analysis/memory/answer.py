@@ -193,7 +193,7 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
 
 
 def _last_event(history: History) -> int:
-    """The number of the last event; BEFORE if there is none."""
+    """Return the number of the last event; BEFORE if there is none."""
     return len(history.events) - 1
 
 

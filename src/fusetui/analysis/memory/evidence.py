@@ -128,7 +128,7 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return self.code(stack)
 
     def _line(self, row: int) -> str:
-        """`file:line name` of a frame."""
+        """Return a frame as `file:line name`."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 

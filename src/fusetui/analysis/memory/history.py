@@ -201,20 +201,20 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.allocated.argmax()) - 1
 
     def allocated_after(self, event: int) -> int:
-        """Bytes that are allocated after an event; BEFORE: before the first."""
+        """Return the bytes that are allocated after an event, or BEFORE."""
         return int(self.allocated[event + 1])
 
     def active_after(self, event: int) -> int:
-        """Bytes that are not free after an event; BEFORE: before the first."""
+        """Return the bytes that are not free after an event, or BEFORE."""
         return int(self.active[event + 1])
 
     def reserved_after(self, event: int) -> int:
-        """Bytes that the device has given after an event; BEFORE: before the first."""
+        """Return the bytes that the device has given after an event, or BEFORE."""
         return int(self.reserved[event + 1])
 
     @property
     def failures(self) -> Rows:
-        """The events of memory that ran out."""
+        """The events at which memory ran out."""
         return np.flatnonzero(self.events.action == MemoryAction.OOM)
 
     def time_us(self, event: int) -> int | None:

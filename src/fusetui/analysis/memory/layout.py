@@ -79,7 +79,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def size(self) -> Int64s:
-        """Bytes of each hole."""
+        """The bytes of each hole."""
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
@@ -120,12 +120,12 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
 
 
 def _segment_begins(segments: tuple[Segment, ...]) -> Int64s:
-    """Where each segment begins."""
+    """Return the first address of each segment."""
     return np.array([segment.address for segment in segments], np.int64)
 
 
 def _segment_ends(segments: tuple[Segment, ...]) -> Int64s:
-    """The address behind each segment."""
+    """Return the address behind each segment."""
     return np.array([segment.address + segment.size for segment in segments], np.int64)
 
 

@@ -202,7 +202,7 @@ def _name_at(trace: Trace, name_index: int) -> str:
 
 
 def _kind_text(device: TracedDevice) -> str:
-    """The kind of a device for users, as `GPU` or `CPU`."""
+    """Return the kind of a device for users, such as `GPU` or `CPU`."""
     return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
 
@@ -301,7 +301,7 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
 
 
 def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
-    """A key that sorts the CPU last."""
+    """Return a key that sorts the CPU last."""
     is_cpu = device.kind == 0
     return is_cpu, device.kind, device.number, str(device.process)
 

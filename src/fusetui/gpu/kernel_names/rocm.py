@@ -603,7 +603,7 @@ def _find_tile(name: str) -> list[_Integer]:
 
 
 def _integers_in(name: str, start: int, end: int) -> list[_Integer]:
-    """The integers in name[start:end]."""
+    """Return the integers in `name[start:end]`."""
     integers = []
     for digits in _DIGITS.finditer(name, start, end):
         integer = _Integer(digits.start(), digits.end(), value=int(digits[0]))
