@@ -383,7 +383,7 @@ def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     lives, events = found.history.lives, len(found.history.events)
     assert sum(map(len, found.kept[1])) <= events + len(lives)
     for event in range(-1, events):
-        living = np.flatnonzero(lives.at(event))
+        living = np.flatnonzero(lives.live_after(event))
         assert sorted(found.living(event).tolist()) == living.tolist()
         amounts = found.by_category(np.array([event]))[:, 0]
         assert int(amounts.sum()) == int(found.history.allocated[event + 1])

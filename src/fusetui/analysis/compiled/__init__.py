@@ -1,4 +1,4 @@
-"""From a compiled kernel to its lines of Python, with a log of torch.compile or without.
+"""Leads from a compiled kernel to its lines of Python, with or without a compile log.
 
     regions.py       compiled regions, calls of graphs and of kernels in a trace
     graphs.py        which graph of the log each call is of
@@ -11,6 +11,6 @@
     source.py        everything about the source of one slice
     finding.py       where the log of a trace is
 
-model.py has the records. Nothing is joined by the name of a kernel alone: names recur in
-other graphs. What cannot be joined is counted, with the reason.
+model.py has the records. Nothing is joined by the name of a kernel alone, because names
+recur in other graphs. What cannot be joined is counted, with the reason.
 """

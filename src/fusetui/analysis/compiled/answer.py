@@ -1,4 +1,4 @@
-"""What torch.compile made of a program, as one answer."""
+"""Reports what torch.compile made of a program, as one answer."""
 
 from __future__ import annotations
 
@@ -49,27 +49,49 @@ KEY_REASONS = (Why.TWO_LOGS, Why.TWO_GRAPHS, Why.KEY_NOT_IN_LOG)
 
 @memo(2)
 def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
-    """What the trace and its log say together."""
+    """Report what torch.compile made of a program that was recorded.
+
+    `fusetui compile` prints it.
+
+    Args:
+        trace: The trace.
+        log: The compile log of the trace; None if there is none.
+    """
     kernels = joined_kernels(trace, log)
     item_ns = kernels.item_ns()
-    counts = np.bincount(kernels.kernel_of_item, minlength=len(kernels.kernels))
-    times = np.zeros(len(kernels.kernels), dtype=np.int64)
-    np.add.at(times, kernels.kernel_of_item, item_ns)
-    is_joined = np.array([one.is_joined for one in kernels.kernels], dtype=np.bool_)
-    is_possible = np.array([one.is_possible for one in kernels.kernels], dtype=np.bool_)
-    outside = _outside_of_items(kernels)
+
+    # Count the runs and add up the time of each kernel of a graph.
+    runs_of_kernel = np.bincount(kernels.kernel_of_item, minlength=len(kernels.kernels))
+    ns_of_kernel = np.zeros(len(kernels.kernels), dtype=np.int64)
+    np.add.at(ns_of_kernel, kernels.kernel_of_item, item_ns)
+
+    is_joined = np.array(
+        [kernel.is_joined for kernel in kernels.kernels], dtype=np.bool_
+    )
+    is_possible = np.array(
+        [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
+    )
+
+    outside = _count_outside_of_items(kernels)
+
     compilations: list[Compilation] = []
     if log is not None:
         logs = logs_of_trace(trace, log)
-        compilations += [one for one in log.compilations if one.log in logs]
+        compilations += [
+            compilation for compilation in log.compilations if compilation.log in logs
+        ]
+
     return CompileAnswer(
         log=None if log is None else _log_of_trace(log),
         recorded=True,
-        regions=_regions(kernels, log, counts, times),
-        kernels=int(counts.sum()) + sum(one.kernels for one in outside),
-        joined=int(counts[is_joined].sum()),
-        possible=int(counts[is_joined & is_possible].sum()),
-        not_joined=(*_not_joined(kernels, counts, times), *outside),
+        regions=_region_records(kernels, log, runs_of_kernel, ns_of_kernel),
+        kernels=int(runs_of_kernel.sum()) + sum(entry.kernels for entry in outside),
+        joined=int(runs_of_kernel[is_joined].sum()),
+        possible=int(runs_of_kernel[is_joined & is_possible].sum()),
+        not_joined=(
+            *_count_not_joined(kernels, runs_of_kernel, ns_of_kernel),
+            *outside,
+        ),
         breaks=passed_breaks(kernels.regions, log),
         compilations=compilations_of(trace, log),
         guards=frequent_guards(compilations),
@@ -78,7 +100,10 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
 
 
 def answer_of_log(log: CompileLog) -> CompileAnswer:
-    """What a log says without a trace: every graph, with the calls of its wrapper."""
+    """Report what a compile log says without a trace.
+
+    Every graph is a region, with the calls of its wrapper; nothing has a time.
+    """
     return CompileAnswer(
         log=_log_of_trace(log),
         recorded=False,
@@ -95,7 +120,7 @@ def answer_of_log(log: CompileLog) -> CompileAnswer:
 
 
 def source_lines(lines: Iterable[CodeLine]) -> tuple[SourceLine, ...]:
-    """The same lines as records of the answer."""
+    """Turn lines of Python into records of the answer."""
     return tuple(
         SourceLine(
             file=line.file, line=line.line, function=line.function, code=line.code
@@ -105,64 +130,100 @@ def source_lines(lines: Iterable[CodeLine]) -> tuple[SourceLine, ...]:
 
 
 def _log_of_trace(log: CompileLog) -> LogOfTrace:
+    """Say which logs were read and what could not be read of them."""
     return LogOfTrace(
         path=log.path,
         logs=len(log.logs),
         graph_folders=len(log.files.graph_folders),
         graphs=len(log.graphs),
-        unread=tuple(one.reason for one in log.unread),
+        unread=tuple(log_file.reason for log_file in log.unread),
         unread_records=sum(records.unread_count for records in log.logs),
     )
 
 
 class _CalledRegion(msgspec.Struct, frozen=True):
-    """How often a region was called, and for how long."""
+    """How often a compiled region was called, and how long that took on the CPU."""
 
     calls: int
     cpu_ns: int
 
 
-def _regions(
-    kernels: JoinedKernels, log: CompileLog | None, counts: Int64s, times: Int64s
+def _region_records(
+    kernels: JoinedKernels,
+    log: CompileLog | None,
+    runs_of_kernel: Int64s,
+    ns_of_kernel: Int64s,
 ) -> tuple[CompiledRegion, ...]:
-    """The regions and backward passes of a trace, those with the most kernel time
-    first."""
+    """Report the regions and backward passes of a trace, longest kernel time first.
+
+    Args:
+        kernels: The kernels of the trace.
+        log: Its compile log.
+        runs_of_kernel: How often each kernel of `kernels.kernels` ran.
+        ns_of_kernel: How long each of these took in all, in ns.
+    """
     on_gpu = _are_on_gpu(kernels)
-    of_join: dict[GraphJoin, list[CompiledKernel]] = defaultdict(list)
+    kernels_of_join: dict[GraphJoin, list[CompiledKernel]] = defaultdict(list)
+
+    # Begin with all joins, so that calls without kernels are regions too.
     for join in kernels.calls.joins:
-        of_join[join] = []
-    for number, kernel in enumerate(kernels.kernels):
-        of_join[kernel.join].append(
-            _kernel(kernel, int(counts[number]), int(times[number]), on_gpu[number])
+        kernels_of_join[join] = []
+
+    for kernel_index, kernel in enumerate(kernels.kernels):
+        kernels_of_join[kernel.join].append(
+            _kernel_record(
+                kernel,
+                int(runs_of_kernel[kernel_index]),
+                int(ns_of_kernel[kernel_index]),
+                on_gpu[kernel_index],
+            )
         )
+
     called = _called_regions(kernels.regions)
     calls_of_join = np.bincount(
         kernels.calls.join_of_call, minlength=len(kernels.calls.joins)
     )
-    join_numbers = {join: number for number, join in enumerate(kernels.calls.joins)}
+    index_of_join = {
+        join: join_index for join_index, join in enumerate(kernels.calls.joins)
+    }
+
     regions = []
-    for join, some in of_join.items():
-        some.sort(key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle))
-        place = join_numbers.get(join)
-        calls = 0 if place is None else int(calls_of_join[place])
-        regions.append(_region(log, join, some, called, calls))
+    for join, kernels_of_region in kernels_of_join.items():
+        kernels_of_region.sort(
+            key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle)
+        )
+        join_index = index_of_join.get(join)
+        calls = 0 if join_index is None else int(calls_of_join[join_index])
+        regions.append(_region_record(log, join, kernels_of_region, called, calls))
+
     regions.sort(key=lambda region: (-region.kernel_ns, region.compile_id, region.key))
     return tuple(regions)
 
 
-def _region(
+def _region_record(
     log: CompileLog | None,
     join: GraphJoin,
     kernels: list[CompiledKernel],
     called: dict[CompileId, _CalledRegion],
     calls: int,
 ) -> CompiledRegion:
+    """Build the record of one region, or of one backward pass.
+
+    Args:
+        log: The compile log.
+        join: What its calls were joined with.
+        kernels: Its kernels.
+        called: How often each region of the trace was called.
+        calls: How often its graph was called.
+    """
     compile_id = join.compile_id
     graph = join.graph
     if compile_id is None and graph is not None:
         compile_id = graph.compile_id
+
     function, file, line = _compiled_function(log, graph, compile_id)
     in_region = called.get(join.compile_id) if join.compile_id is not None else None
+
     return CompiledRegion(
         compile_id="" if compile_id is None else str(compile_id),
         function=function,
@@ -173,20 +234,21 @@ def _region(
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
         joined_by="" if join.by is None else join.by.value,
         key=join.key,
-        pass_=_pass(log, graph, is_outside=join.compile_id is None),
+        pass_=_pass_of_graph(log, graph),
         cache="" if graph is None else graph.cache,
         kernels=tuple(kernels),
     )
 
 
 def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
-    """A graph of the log, with the calls of its wrapper; nothing was recorded."""
+    """Build the record of a graph of the log, without any recorded time."""
     function, file, line = _compiled_function(log, graph, graph.compile_id)
     wrapper = wrapper_in(log, graph)
     lines = lines_of_graph(log, graph)
+
     kernels = []
     for call in wrapper.calls if wrapper is not None else ():
-        known = lines.get(call.handle, ())
+        lines_of_call = lines.get(call.handle, ())
         kernels.append(
             CompiledKernel(
                 name=call.name,
@@ -194,11 +256,12 @@ def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
                 calls=0,
                 total_ns=0,
                 on_gpu=False,
-                lines=source_lines(known),
+                lines=source_lines(lines_of_call),
                 possible=False,
-                not_joined="" if known else Why.NO_PROVENANCE.value,
+                not_joined="" if lines_of_call else Why.NO_PROVENANCE.value,
             )
         )
+
     return CompiledRegion(
         compile_id="" if graph.compile_id is None else str(graph.compile_id),
         function=function,
@@ -209,15 +272,23 @@ def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
         kernel_ns=0,
         joined_by="",
         key=graph.key,
-        pass_=_pass(log, graph, is_outside=False),
+        pass_=_pass_of_graph(log, graph),
         cache=graph.cache,
         kernels=tuple(kernels),
     )
 
 
-def _kernel(
+def _kernel_record(
     kernel: KernelOfGraph, calls: int, total_ns: int, on_gpu: bool
 ) -> CompiledKernel:
+    """Build the record of one kernel of a region.
+
+    Args:
+        kernel: The kernel, as it was joined with the log.
+        calls: How often it ran.
+        total_ns: How long it took in all.
+        on_gpu: Whether it launched GPU events.
+    """
     handle = kernel.calls[0].handle if len(kernel.calls) == 1 else ""
     return CompiledKernel(
         name=kernel.name,
@@ -232,7 +303,7 @@ def _kernel(
 
 
 def _are_on_gpu(kernels: JoinedKernels) -> list[bool]:
-    """Whether any item of each kernel launched GPU events."""
+    """Return for each kernel whether any item of it launched GPU events."""
     on_gpu = np.zeros(len(kernels.kernels), dtype=np.bool_)
     on_gpu[kernels.kernel_of_item[kernels.items.has_gpu_events]] = True
     are_on_gpu: list[bool] = on_gpu.tolist()
@@ -240,7 +311,10 @@ def _are_on_gpu(kernels: JoinedKernels) -> list[bool]:
 
 
 def _called_regions(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
-    """The calls and the CPU time of each compile id; captured regions do not count."""
+    """Add up the calls and the CPU time of each compile id.
+
+    Regions of a CUDA graph's capture do not count.
+    """
     trace = regions.trace
     rows = regions.regions.rows
     rows = rows[rows < trace.recorded()]
@@ -248,44 +322,57 @@ def _called_regions(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
     calls = np.bincount(name_of_row, minlength=len(names))
     cpu_ns = np.zeros(len(names), dtype=np.int64)
     np.add.at(cpu_ns, name_of_row, trace.dur[rows])
+
     called = {}
-    for place, name in enumerate(names.tolist()):
+    for index, name in enumerate(names.tolist()):
         compile_id = compile_id_of(trace.names[name])
         if compile_id is not None:
             called[compile_id] = _CalledRegion(
-                calls=int(calls[place]), cpu_ns=int(cpu_ns[place])
+                calls=int(calls[index]), cpu_ns=int(cpu_ns[index])
             )
+
     return called
 
 
 def _compiled_function(
     log: CompileLog | None, graph: CompiledGraph | None, compile_id: CompileId | None
 ) -> tuple[str, str, int]:
-    """The name, file and line of a compiled function; "" and 0 where the log does not
-    have them."""
+    """Return the name, the file and the line of a compiled function.
+
+    They are "" and 0 if the log does not have them.
+
+    Args:
+        log: The compile log.
+        graph: A graph of the function, which tells the log; None if none is known.
+        compile_id: The id of its compilation.
+    """
     if log is None or compile_id is None:
         return "", "", 0
-    for one in log.compilations:
-        is_of_log = graph is None or one.log == graph.log
-        if is_of_log and one.compile_id == compile_id and one.function:
-            return one.function, one.file, one.line
+
+    for compilation in log.compilations:
+        is_of_log = graph is None or compilation.log == graph.log
+        if is_of_log and compilation.compile_id == compile_id and compilation.function:
+            return compilation.function, compilation.file, compilation.line
+
     return "", "", 0
 
 
-def _pass(
-    log: CompileLog | None, graph: CompiledGraph | None, *, is_outside: bool
-) -> Pass:
-    """Which pass a graph is of, by the id in its wrapper."""
+def _pass_of_graph(log: CompileLog | None, graph: CompiledGraph | None) -> Pass:
+    """Return which pass of training a graph belongs to, by the id in its wrapper."""
     wrapper: Wrapper | None = None
     if log is not None and graph is not None:
         wrapper = wrapper_in(log, graph)
+
     name = wrapper.aot_id.rpartition("_")[2] if wrapper is not None else ""
     if name == "forward":
         return "forward"
+
     if name == "backward":
         return "backward"
+
     if name == "inference":
         return "inference"
+
     return "unknown"
 
 
@@ -293,49 +380,65 @@ GENERATED = lazy_pattern(r"triton_(?:poi|red|per|tem|for|mm)_")
 """How the names of Triton kernels begin that Inductor generates."""
 
 
-def _outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
-    """The generated kernels on the GPU that no op or launch of a compiled region
-    explains: those of replayed CUDA graphs, and others."""
+def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
+    """Count the generated kernels that no op or launch of a compiled region explains.
+
+    They are those of replayed CUDA graphs, and others.
+    """
     trace = kernels.trace
     rows = trace.gpu_rows[kernels.items.item_of_gpu_event == NONE]
     rows = rows[trace.matching(rows, GENERATED.match)] if len(rows) else rows
+
+    # A kernel without a launch counts as one of the others.
     is_replayed = np.zeros(len(rows), dtype=np.bool_)
     launched = np.flatnonzero(trace.launch[rows] >= 0)
     launches = trace.launch[rows[launched]]
     is_replayed[launched] = trace.matching(launches, is_replay)
-    found = []
-    for why, which in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
-        if which.any():
-            found.append(
+
+    not_joined = []
+    for why, is_selected in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
+        if is_selected.any():
+            not_joined.append(
                 NotJoined(
                     why=why.value,
                     detail="",
-                    kernels=int(np.count_nonzero(which)),
-                    total_ns=int(trace.dur[rows[which]].sum()),
+                    kernels=int(np.count_nonzero(is_selected)),
+                    total_ns=int(trace.dur[rows[is_selected]].sum()),
                 )
             )
-    return tuple(found)
+
+    return tuple(not_joined)
 
 
-def _not_joined(
-    kernels: JoinedKernels, counts: Int64s, times: Int64s
+def _count_not_joined(
+    kernels: JoinedKernels, runs_of_kernel: Int64s, ns_of_kernel: Int64s
 ) -> tuple[NotJoined, ...]:
-    """The kernels without a line by reason, the most frequent first."""
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for number, kernel in enumerate(kernels.kernels):
+    """Count the kernels without a line by the reason for it, the most frequent first.
+
+    Args:
+        kernels: The kernels of the trace.
+        runs_of_kernel: How often each kernel of `kernels.kernels` ran.
+        ns_of_kernel: How long each of these took in all, in ns.
+    """
+    runs: dict[tuple[str, str], int] = defaultdict(int)
+    total_ns: dict[tuple[str, str], int] = defaultdict(int)
+    for kernel_index, kernel in enumerate(kernels.kernels):
         if kernel.why_not is None:
             continue
+
+        # A key or a name is added where the reason is about one.
         detail = ""
         if kernel.why_not in KEY_REASONS:
             detail = kernel.join.key
         elif kernel.why_not is Why.NOT_IN_WRAPPER:
             detail = kernel.name
-        both = sums[kernel.why_not.value, detail]
-        both[0] += int(counts[number])
-        both[1] += int(times[number])
-    found = [
-        NotJoined(why=why, detail=detail, kernels=count, total_ns=ns)
-        for (why, detail), (count, ns) in sums.items()
+        reason = (kernel.why_not.value, detail)
+        runs[reason] += int(runs_of_kernel[kernel_index])
+        total_ns[reason] += int(ns_of_kernel[kernel_index])
+
+    rows = [
+        NotJoined(why=why, detail=detail, kernels=count, total_ns=total_ns[why, detail])
+        for (why, detail), count in runs.items()
     ]
-    found.sort(key=lambda one: (-one.kernels, one.why, one.detail))
-    return tuple(found)
+    rows.sort(key=lambda row: (-row.kernels, row.why, row.detail))
+    return tuple(rows)

@@ -1,8 +1,9 @@
-"""Graph breaks, and the time between the regions that they divide.
+"""Finds graph breaks, and the time between the regions that they divide.
 
-The function after a break is compiled on its own, as `torch_dynamo_resume_in_NAME_at_LINE`.
-It runs inside the region before the break, so the time between the two is that from the
-end of the last call of a graph to the begin of the second region.
+The function after a break is compiled on its own, and named
+`torch_dynamo_resume_in_NAME_at_LINE`. It runs inside the region before the break. So
+the time between the two is that from the end of the last call of a graph to the begin
+of the second region.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ UNKNOWN_TIME = -1
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The function after a break, and the regions in which it runs."""
+    """The function after a graph break, and the regions in which it runs."""
 
-    function: str  # of the user, in which the break is
+    function: str  # the function of the user in which the break is
     line: int
     file: str  # "" if unknown
     rows: tuple[int, ...]  # of its regions in the trace, or of its frames
@@ -40,108 +41,147 @@ class Resumed(msgspec.Struct, frozen=True):
 def passed_breaks(
     regions: RegionsOfTrace | None, log: CompileLog | None
 ) -> tuple[PassedBreak, ...]:
-    """All breaks that the log has, else those that frames of Python prove; with the
-    times between regions where a trace was given."""
-    resumed = _resumed_functions(regions, log) if regions is not None else []
+    """List all graph breaks, with the times between the regions that they divide.
+
+    They are those of the log, else those that frames of Python prove.
+
+    Args:
+        regions: The regions of the trace; without a trace, None and no times.
+        log: The compile log of the trace.
+    """
+    resumed_functions = _resumed_functions(regions, log) if regions is not None else []
     if log is not None and log.logs:
         logs: Collection[int] = range(len(log.logs))
         if regions is not None:
             logs = logs_of_trace(regions.trace, log)
         return tuple(
-            _with_times(one, regions, resumed) for one in log.breaks if one.log in logs
+            _logged_break(graph_break, regions, resumed_functions)
+            for graph_break in log.breaks
+            if graph_break.log in logs
         )
-    return tuple(_by_frames(regions, one) for one in resumed if regions is not None)
+
+    if regions is None:
+        return ()
+
+    return tuple(_break_of_frames(regions, resumed) for resumed in resumed_functions)
 
 
 def rows_after(
-    one: GraphBreak, regions: RegionsOfTrace, log: CompileLog
+    graph_break: GraphBreak, regions: RegionsOfTrace, log: CompileLog
 ) -> tuple[int, ...]:
-    """The regions that continue after a break, in the order of their starts."""
-    return _rows_after(one, _resumed_functions(regions, log))
+    """List the regions that continue after a graph break, earliest first."""
+    return _rows_after(graph_break, _resumed_functions(regions, log))
 
 
 def _resumed_functions(
     regions: RegionsOfTrace, log: CompileLog | None
 ) -> list[Resumed]:
-    """The functions after breaks: by the names of compiled functions in the log, else by
-    frames."""
+    """Find the functions that continue after graph breaks.
+
+    The log has the names of compiled functions; without them frames of Python show it.
+    """
     trace = regions.trace
     if log is None or not log.functions:
         return _resumed_by_frames(regions)
+
     rows_of_id: dict[CompileId, list[int]] = {}
     for row in regions.regions.rows.tolist():
         compile_id = compile_id_of(trace.name_of(row))
         if compile_id is not None:
             rows_of_id.setdefault(compile_id, []).append(row)
+
     files = {
-        (one.log, one.compile_id): one.file
-        for one in log.compilations
-        if one.compile_id is not None
+        (compilation.log, compilation.compile_id): compilation.file
+        for compilation in log.compilations
+        if compilation.compile_id is not None
     }
-    found: dict[tuple[str, int, str], list[int]] = {}
-    for (number, compile_id), function in log.functions.items():
+
+    rows_of_function: dict[tuple[str, int, str], list[int]] = {}
+    for (log_index, compile_id), function in log.functions.items():
         match = RESUMES.match(function)
         if match:
-            file = files.get((number, compile_id), "")
+            file = files.get((log_index, compile_id), "")
+            # A function that was compiled several times is one function.
             key = (match["function"], int(match["line"]), file)
-            found.setdefault(key, []).extend(rows_of_id.get(compile_id, []))
+            rows_of_function.setdefault(key, []).extend(rows_of_id.get(compile_id, []))
+
     return [
         Resumed(function=function, line=line, file=file, rows=tuple(sorted(set(rows))))
-        for (function, line, file), rows in found.items()
+        for (function, line, file), rows in rows_of_function.items()
     ]
 
 
 def _resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
-    """The functions after breaks that stacks of Python show."""
+    """Find the functions after graph breaks that stacks of Python show."""
     trace = regions.trace
     rows = trace.rows_named(lambda name: "torch_dynamo_resume_in_" in name, Role.PYTHON)
-    by_name: dict[str, list[int]] = {}
+
+    rows_by_name: dict[str, list[int]] = {}
     for row in rows.tolist():
-        by_name.setdefault(trace.name_of(row), []).append(row)
-    found = []
-    for name, some in by_name.items():
+        rows_by_name.setdefault(trace.name_of(row), []).append(row)
+
+    resumed_functions = []
+    for name, rows_of_name in rows_by_name.items():
         function = function_of(name)
         match = RESUMES.match(function.name) if function else None
         if function and match:
-            found.append(
+            resumed_functions.append(
                 Resumed(
                     function=match["function"],
                     line=int(match["line"]),
                     file=function.file,
-                    rows=tuple(some),
+                    rows=tuple(rows_of_name),
                 )
             )
-    found.sort(key=lambda one: (one.file, one.line))
-    return found
+
+    resumed_functions.sort(key=lambda resumed: (resumed.file, resumed.line))
+    return resumed_functions
 
 
-def _rows_after(one: GraphBreak, resumed: Sequence[Resumed]) -> tuple[int, ...]:
-    """The rows of the function that continues after a break. A break in a function that
-    was inlined resumes in its caller, which is on the stack."""
-    places = {(one.file, one.line)}
-    places |= {(frame.file, frame.line) for frame in one.stack}
-    for function in resumed:
-        if (function.file, function.line) in places:
+def _rows_after(
+    graph_break: GraphBreak, resumed_functions: Sequence[Resumed]
+) -> tuple[int, ...]:
+    """Return the rows of the function that continues after a graph break.
+
+    A break in a function that was inlined resumes in its caller, which is on the stack.
+    """
+    positions = {(graph_break.file, graph_break.line)}
+    positions |= {(frame.file, frame.line) for frame in graph_break.stack}
+    for function in resumed_functions:
+        if (function.file, function.line) in positions:
             return function.rows
+
     return ()
 
 
-def _with_times(
-    one: GraphBreak, regions: RegionsOfTrace | None, resumed: Sequence[Resumed]
+def _logged_break(
+    graph_break: GraphBreak,
+    regions: RegionsOfTrace | None,
+    resumed_functions: Sequence[Resumed],
 ) -> PassedBreak:
+    """Build the record of a graph break of the log.
+
+    Args:
+        graph_break: The graph break.
+        regions: The regions of the trace; None without a trace.
+        resumed_functions: The functions after breaks.
+    """
     between = np.empty(0, dtype=np.int64)
     if regions is not None:
-        rows = np.array(_rows_after(one, resumed), dtype=np.intp)
+        rows = np.array(_rows_after(graph_break, resumed_functions), dtype=np.intp)
         between = times_between(regions, rows)
-    innermost = one.stack[-1] if one.stack else None
+
+    innermost = graph_break.stack[-1] if graph_break.stack else None
     return PassedBreak(
-        compile_id="" if one.compile_id is None else str(one.compile_id),
-        file=one.file,
-        line=one.line,
+        compile_id=""
+        if graph_break.compile_id is None
+        else str(graph_break.compile_id),
+        file=graph_break.file,
+        line=graph_break.line,
         function=innermost.function if innermost else "",
-        reason=one.reason,
-        explanation=one.explanation,
-        hints=one.hints,
+        reason=graph_break.reason,
+        explanation=graph_break.explanation,
+        hints=graph_break.hints,
         passed=len(between),
         between_ns=int(between.sum()),
         median_between_ns=_median(between),
@@ -149,14 +189,14 @@ def _with_times(
     )
 
 
-def _by_frames(regions: RegionsOfTrace, one: Resumed) -> PassedBreak:
-    """A break that only the frame after it proves."""
-    between = times_between(regions, np.array(one.rows, dtype=np.intp))
+def _break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
+    """Build the record of a graph break that only the frame after it proves."""
+    between = times_between(regions, np.array(resumed.rows, dtype=np.intp))
     return PassedBreak(
         compile_id="",
-        file=one.file,
-        line=one.line,
-        function=one.function,
+        file=resumed.file,
+        line=resumed.line,
+        function=resumed.function,
         reason="",
         explanation="",
         hints=(),
@@ -168,29 +208,46 @@ def _by_frames(regions: RegionsOfTrace, one: Resumed) -> PassedBreak:
 
 
 def _median(values: Int64s) -> int | None:
+    """Return the median of some values; None if there are none."""
     return int(median(values)) if len(values) else None
 
 
 def times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
-    """For each of these rows, which continue after a break, the time since the last call
-    of a graph on its thread ended; rows before which there was none are left out."""
+    """Return the times between the regions before graph breaks and those after them.
+
+    Each is the time since the last call of a graph on the same thread ended.
+
+    Args:
+        regions: The regions of the trace.
+        rows: The regions that continue after breaks. Those before which no graph was
+            called are left out.
+    """
     begins = ends_before(regions, rows)
-    known = begins != UNKNOWN_TIME
-    between: Int64s = regions.trace.start[rows[known]] - begins[known]
+    is_known = begins != UNKNOWN_TIME
+    between: Int64s = regions.trace.start[rows[is_known]] - begins[is_known]
     return between
 
 
 def ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
-    """When the last call of a graph before each row ended, on the thread of the row;
-    UNKNOWN_TIME where there was none."""
+    """Find when the last call of a graph before each row ended, on the same thread.
+
+    Returns:
+        For each of `rows` a time in ns; UNKNOWN_TIME if there was no call.
+    """
     trace = regions.trace
     thread_of = trace.thread_of_track[trace.track]
     calls = regions.calls.rows
+
     ends = np.full(len(rows), UNKNOWN_TIME, dtype=np.int64)
     for thread in np.unique(thread_of[rows]).tolist():
-        of_thread = np.flatnonzero(thread_of[rows] == thread)
+        rows_of_thread = np.flatnonzero(thread_of[rows] == thread)
+
+        # The last call is the one before the first that ends later.
         call_ends = np.sort(trace.end[calls[thread_of[calls] == thread]])
-        before = call_ends.searchsorted(trace.start[rows[of_thread]], side="right") - 1
-        known = before != NONE
-        ends[of_thread[known]] = call_ends[before[known]]
+        last_call = (
+            call_ends.searchsorted(trace.start[rows[rows_of_thread]], side="right") - 1
+        )
+        has_call = last_call != NONE
+        ends[rows_of_thread[has_call]] = call_ends[last_call[has_call]]
+
     return ends

@@ -1,4 +1,4 @@
-"""The lines of Python behind compiled kernels and ops, by their names."""
+"""Finds the lines of Python behind compiled kernels and ops, by their names."""
 
 from __future__ import annotations
 
@@ -16,39 +16,59 @@ from fusetui.trace.model.columns import Trace
 def lines_of_kernel_names(
     trace: Trace, log: CompileLog | None
 ) -> dict[str, tuple[SourceLine, ...]]:
-    """The lines of all runs of each GPU kernel in compiled regions, by its name; names
-    without a known line are left out. {} without a log."""
+    """Return the lines behind each GPU kernel in compiled regions, by its name.
+
+    The lines of all runs are put together. Names without a known line are left out;
+    without a log the result is empty.
+    """
     if log is None:
         return {}
+
     joined = joined_kernels(trace, log)
     events = np.flatnonzero(joined.items.item_of_gpu_event >= 0)
     items = joined.items.item_of_gpu_event[events]
-    return _by_name(joined, trace.gpu_rows[events], items)
+    return _lines_by_name(joined, trace.gpu_rows[events], items)
 
 
 def lines_of_op_names(
     trace: Trace, log: CompileLog | None
 ) -> dict[str, tuple[SourceLine, ...]]:
-    """The same for the CPU ops that compiled regions call, by their names."""
+    """Return the lines behind each CPU op that compiled regions call, by its name.
+
+    The lines of all calls are put together. Names without a known line are left out;
+    without a log the result is empty.
+    """
     if log is None:
         return {}
+
     joined = joined_kernels(trace, log)
-    return _by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
+    return _lines_by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
 
 
-def _by_name(
+def _lines_by_name(
     joined: JoinedKernels, rows: Integers, items: Integers
 ) -> dict[str, tuple[SourceLine, ...]]:
-    """By the name of each row, the lines of the kernels of its item."""
+    """Put together the lines of items by the names of rows.
+
+    Args:
+        joined: The kernels of the trace.
+        rows: Rows of the trace, which give the names.
+        items: For each of these rows its item.
+    """
     trace = joined.trace
+
+    # Each pair of a name and a kernel is looked at once.
     kinds = np.stack((trace.name[rows], joined.kernel_of_item[items]))
     lines: dict[str, dict[tuple[str, int], CodeLine]] = {}
     for name, kernel in np.unique(kinds, axis=1).T.tolist():
-        of_name = lines.setdefault(trace.names[name], {})
+        lines_of_name = lines.setdefault(trace.names[name], {})
         for line in joined.kernels[kernel].lines:
-            of_name.setdefault((line.file, line.line), line)
+            lines_of_name.setdefault((line.file, line.line), line)
+
     return {
-        name: source_lines(of_name[place] for place in sorted(of_name))
-        for name, of_name in lines.items()
-        if of_name
+        name: source_lines(
+            lines_of_name[position] for position in sorted(lines_of_name)
+        )
+        for name, lines_of_name in lines.items()
+        if lines_of_name
     }

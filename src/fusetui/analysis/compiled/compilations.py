@@ -1,4 +1,4 @@
-"""What was compiled, and when in the recording."""
+"""Lists what was compiled, and when in the recording."""
 
 from __future__ import annotations
 
@@ -23,56 +23,91 @@ TIMED = "_compile.compile_inner (dynamo_timed)"
 def compilations_of(
     trace: Trace | None, log: CompileLog | None
 ) -> tuple[CompiledOnce, ...]:
-    """All compilations that the log has, else those that the trace shows; in the order
-    of their starts."""
+    """List what torch.compile compiled, in the order of the starts.
+
+    The log has all compilations; without it those that the trace shows are listed.
+
+    Args:
+        trace: The trace; None if there is only a log.
+        log: The compile log; None if there is only a trace.
+    """
     if log is not None and log.compilations:
         logs: Collection[int] = range(len(log.logs))
         if trace is not None:
             logs = logs_of_trace(trace, log)
-        of_logs = [one for one in log.compilations if one.log in logs]
-        found = [_of_log(trace, one) for one in of_logs]
+        logged = [
+            compilation for compilation in log.compilations if compilation.log in logs
+        ]
+        compilations = [
+            _logged_compilation(trace, compilation) for compilation in logged
+        ]
     elif trace is not None:
-        found = _of_trace(trace)
+        compilations = _traced_compilations(trace)
     else:
-        found = []
-    found.sort(key=lambda one: (one.start_ns is None, one.start_ns or 0))
-    return tuple(found)
+        compilations = []
+
+    # Those whose start is not known come last.
+    compilations.sort(
+        key=lambda compilation: (
+            compilation.start_ns is None,
+            compilation.start_ns or 0,
+        )
+    )
+    return tuple(compilations)
 
 
-def _of_log(trace: Trace | None, one: Compilation) -> CompiledOnce:
-    start_ns, in_recording = _placed(trace, one.start_ns, one.duration_ns)
-    guards = [Guard(entry=guard.entry, text=guard.guard) for guard in one.guards]
+def _logged_compilation(trace: Trace | None, compilation: Compilation) -> CompiledOnce:
+    """Build the record of a compilation of the log."""
+    start_ns, in_recording = _time_in_trace(
+        trace, compilation.start_ns, compilation.duration_ns
+    )
+    guards = [
+        Guard(entry=guard.entry, text=guard.guard) for guard in compilation.guards
+    ]
+
     return CompiledOnce(
-        compile_id="" if one.compile_id is None else str(one.compile_id),
-        function=one.function,
-        file=one.file,
-        line=one.line,
-        backward=one.is_backward,
+        compile_id=""
+        if compilation.compile_id is None
+        else str(compilation.compile_id),
+        function=compilation.function,
+        file=compilation.file,
+        line=compilation.line,
+        backward=compilation.is_backward,
         start_ns=start_ns,
-        duration_ns=one.duration_ns,
-        inductor_ns=one.inductor_ns,
+        duration_ns=compilation.duration_ns,
+        inductor_ns=compilation.inductor_ns,
         in_recording=in_recording,
         guards=tuple(guards),
-        failure=one.failure,
-        cache=one.cache,
+        failure=compilation.failure,
+        cache=compilation.cache,
         from_log=True,
     )
 
 
-def _placed(
+def _time_in_trace(
     trace: Trace | None, start_ns: int, duration_ns: int
 ) -> tuple[int | None, bool | None]:
-    """When a compilation began, in ns after the begin of the trace, and whether it
-    overlaps the recording; None where a clock is unknown."""
+    """Find out when a compilation was in terms of the trace.
+
+    Args:
+        trace: The trace; None without one.
+        start_ns: When the compilation began, in ns since 1970; 0 if that is not known.
+        duration_ns: How long it took.
+
+    Returns:
+        The start in ns after the begin of the trace, and whether the compilation
+        overlaps the recording. None twice if a clock is not known.
+    """
     if trace is None or not start_ns or not trace.epoch_ns:
         return None, None
+
     start = start_ns - trace.epoch_ns - trace.begin_ns
     overlaps = start < trace.span_ns and start + duration_ns > 0
     return start, overlaps
 
 
-def _of_trace(trace: Trace) -> list[CompiledOnce]:
-    """The compilations of a trace without a log."""
+def _traced_compilations(trace: Trace) -> list[CompiledOnce]:
+    """List the compilations that a trace shows, when there is no log."""
     return [
         CompiledOnce(
             compile_id=compile_id,
@@ -94,16 +129,27 @@ def _of_trace(trace: Trace) -> list[CompiledOnce]:
 
 
 def rows_of_compilations(trace: Trace) -> list[tuple[str, int]]:
-    """The compile id of each compilation that the trace shows, and the op that lasts as
-    long: torch writes an annotation with the id right before it."""
-    named = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
-    timed = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
+    """Find the compilations that a trace shows.
+
+    Before the op that lasts as long as the compilation, torch writes an annotation with
+    the compile id.
+
+    Returns:
+        For each compilation its compile id and the row of that op.
+    """
+    annotations = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
+    timed_ops = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
     thread_of = trace.thread_of_track[trace.track]
-    found = []
-    for row in named.tolist():
-        of_thread = timed[thread_of[timed] == thread_of[row]]
-        later = of_thread[trace.start[of_thread] >= trace.end[row]]
+
+    compilations = []
+    for row in annotations.tolist():
+        ops_of_thread = timed_ops[thread_of[timed_ops] == thread_of[row]]
+        later_ops = ops_of_thread[trace.start[ops_of_thread] >= trace.end[row]]
+
+        # The first op of the thread behind the annotation is that of the compilation.
         match = COMPILING.match(trace.name_of(row))
-        if match is not None and len(later):
-            found.append((match["id"], int(later[np.argmin(trace.start[later])])))
-    return found
+        if match is not None and len(later_ops):
+            next_op = later_ops[np.argmin(trace.start[later_ops])]
+            compilations.append((match["id"], int(next_op)))
+
+    return compilations

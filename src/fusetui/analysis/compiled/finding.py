@@ -1,4 +1,4 @@
-"""Where the compile log of a trace is."""
+"""Finds the compile log of a trace."""
 
 from __future__ import annotations
 
@@ -26,15 +26,22 @@ MAX_LOGS_BESIDE = 64
 
 @memo()
 def compile_log_of(trace: Trace) -> CompileLog | None:
-    """The log that was named when the trace was opened, else the one that lies beside
-    its file; None if there is none. Raises TraceError if the log that was named cannot
-    be read."""
-    named = trace.report.compile_log
-    if named:
-        return read_compile_log(named)
+    """Return the compile log of a trace.
+
+    It is the log that was named when the trace was opened, else the one that lies next
+    to its file. Returns None if there is none.
+
+    Raises:
+        TraceError: The log that was named cannot be read.
+    """
+    named_path = trace.report.compile_log
+    if named_path:
+        return read_compile_log(named_path)
+
     path = log_beside(trace)
     if not path:
         return None
+
     try:
         return read_compile_log(path)
     except TraceError:
@@ -42,47 +49,74 @@ def compile_log_of(trace: Trace) -> CompileLog | None:
 
 
 def with_log_at(trace: Trace, path: str) -> Trace:
-    """The trace with the compile log at a path, which is read when it is needed. Raises
-    TraceError if there is no log there."""
+    """Return the trace with the compile log at a path, which is read when it is needed.
+
+    Raises:
+        TraceError: There is no log at this path.
+    """
     report = replace(trace.report, compile_log=checked_path(path))
     return replace(trace, report=report)
 
 
 def log_beside(trace: Trace) -> str:
-    """The folder or file with the log of a trace, by its name or by its content; "" if
-    there is none. Nothing is looked for if the trace has no compiled region."""
+    """Return the folder or file with the log of a trace, if it lies next to the trace.
+
+    It is recognized by its name or by its content. Returns "" if there is none, and
+    without looking if the trace has no compiled region.
+    """
     path = trace.report.path
     if is_remote(path) or not is_compiled(trace):
         return ""
-    return _beside(Path(path))
+    return _log_next_to(Path(path))
 
 
 def is_compiled(trace: Trace) -> bool:
-    """Whether any name of the trace is one that torch.compile gives."""
+    """Return whether any name of the trace is one that torch.compile gives."""
     return any(map(is_compiler, trace.names))
 
 
-def _beside(path: Path) -> str:
-    """As `log_beside`, of a path that may not exist."""
+def _log_next_to(path: Path) -> str:
+    """Return the folder or file with the log next to the file of a trace.
+
+    Returns "" if there is none, or if it is not clear which of several it is.
+
+    Args:
+        path: The file of the trace, which may not exist.
+    """
     if not path.is_file():
         return ""
+
     folder = path.parent
-    for place in (folder / f"{stem_of(path.name)}{FOLDER_ENDING}", folder / FOLDER):
-        if place.is_dir() and not place.is_symlink():
-            return str(place)
-    loose = logs_beside(folder, MAX_LOGS_BESIDE)
+    for log_folder in (
+        folder / f"{stem_of(path.name)}{FOLDER_ENDING}",
+        folder / FOLDER,
+    ):
+        if log_folder.is_dir() and not log_folder.is_symlink():
+            return str(log_folder)
+
+    # Else a file with the name of the trace, if it is the only one.
+    log_files = logs_beside(folder, MAX_LOGS_BESIDE)
     stem = stem_of(path.name)
-    named = [log for log in loose if os.path.basename(log).startswith(f"{stem}.")]
-    if named:
-        return named[0] if len(named) == 1 else ""
-    others = _stems_beside(folder) - {stem}
-    if len(loose) != 1 or os.path.basename(loose[0]).partition(".")[0] in others:
+    files_with_stem = [
+        log for log in log_files if os.path.basename(log).startswith(f"{stem}.")
+    ]
+    if files_with_stem:
+        return files_with_stem[0] if len(files_with_stem) == 1 else ""
+
+    # Else the only file, unless it has the name of another trace.
+    other_stems = _stems_of_traces(folder) - {stem}
+    if len(log_files) != 1:
         return ""
-    return loose[0]
+
+    stem_of_log = os.path.basename(log_files[0]).partition(".")[0]
+    if stem_of_log in other_stems:
+        return ""
+
+    return log_files[0]
 
 
-def _stems_beside(folder: Path) -> set[str]:
-    """The names without endings of the files in a folder that are named as traces."""
+def _stems_of_traces(folder: Path) -> set[str]:
+    """Return the names, without endings, of the traces in a folder."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(TRACE_ENDINGS)]
     except OSError:
@@ -91,8 +125,9 @@ def _stems_beside(folder: Path) -> set[str]:
 
 
 def stem_of(name: str) -> str:
-    """`eager.json.gz` -> `eager`."""
+    """Return the name of a trace without its endings: `eager` for `eager.json.gz`."""
     shorter = name
     for ending in TRACE_ENDINGS:
         shorter = shorter.removesuffix(ending)
+
     return shorter if shorter == name else stem_of(shorter)

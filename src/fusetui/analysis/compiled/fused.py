@@ -1,4 +1,4 @@
-"""Which lines of Python became one kernel."""
+"""Finds the lines of Python that became one kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GENERATED = ("cpp_", "triton_")
 
 
 class FusedLine(msgspec.Struct, frozen=True):
-    """A line that is part of a kernel."""
+    """A line of Python that is part of a kernel."""
 
     ops: tuple[str, ...]  # of the line, as far as they are known: gelu, mul
     file: str
@@ -41,57 +41,76 @@ class FusedKernel(msgspec.Struct, frozen=True):
 
 
 def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ...]:
-    """The generated kernels of a trace that came from several lines, or from several
-    ops of one line, those that take most time first. () without a log."""
+    """List the generated kernels that are of several lines, or several ops of a line.
+
+    Those that take most time come first. Nothing is listed without a log.
+    """
     if log is None:
         return ()
+
     joined = joined_kernels(trace, log)
+
     item_ns = joined.item_ns()
     fused = []
-    for number, kernel in enumerate(joined.kernels):
+    for kernel_index, kernel in enumerate(joined.kernels):
         graph = kernel.join.graph
         is_generated = kernel.name.startswith(GENERATED)
         if graph is None or not is_generated or kernel.is_possible or not kernel.lines:
             continue
-        lines = _lines(log, graph, kernel)
+
+        # A kernel of one line with one op fuses nothing.
+        lines = _lines_with_ops(log, graph, kernel)
         if len(lines) < 2 and all(len(line.ops) < 2 for line in lines):
             continue
-        of_kernel = joined.kernel_of_item == number
+
+        is_of_kernel = joined.kernel_of_item == kernel_index
         fused.append(
             FusedKernel(
                 name=kernel.name,
-                runs=int(np.count_nonzero(of_kernel)),
-                total_ns=int(item_ns[of_kernel].sum()),
+                runs=int(np.count_nonzero(is_of_kernel)),
+                total_ns=int(item_ns[is_of_kernel].sum()),
                 lines=lines,
             )
         )
+
     fused.sort(key=lambda kernel: (-kernel.total_ns, kernel.name))
     return tuple(fused)
 
 
-def _lines(
+def _lines_with_ops(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[FusedLine, ...]:
-    """The lines of a kernel, with the ops of Dynamo's graph in them."""
-    pre_nodes = dynamo_nodes_of(log, graph)
+    """Return the lines of a kernel, with the ops of Dynamo's graph in them."""
+    dynamo_nodes = dynamo_nodes_of(log, graph)
     line_of_node = lines_of_dynamo_nodes(log, graph)
     op_of_node = ops_of_dynamo_nodes(log, graph)
+
+    # Go from the nodes of the final graph back to those of Dynamo's graph. The dict is
+    # an ordered set.
     nodes: dict[str, None] = {}
     for post_node in nodes_of(log, graph).get(kernel.calls[0].handle, ()):
-        nodes |= dict.fromkeys(pre_nodes.get(post_node, ()))
-    in_order = [node for node in line_of_node if node in nodes]
-    ops: dict[tuple[str, int], list[str]] = {}
-    for node in in_order:
+        nodes |= dict.fromkeys(dynamo_nodes.get(post_node, ()))
+
+    nodes_in_order = [node for node in line_of_node if node in nodes]
+    ops_of_line: dict[tuple[str, int], list[str]] = {}
+    for node in nodes_in_order:
         line = line_of_node[node]
         if node in op_of_node:
-            ops.setdefault((line.file, line.line), []).append(op_of_node[node])
-    return tuple(_fused_line(line, ops) for line in kernel.lines)
+            ops_of_line.setdefault((line.file, line.line), []).append(op_of_node[node])
+
+    return tuple(_fused_line(line, ops_of_line) for line in kernel.lines)
 
 
 def _fused_line(line: CodeLine, ops: dict[tuple[str, int], list[str]]) -> FusedLine:
-    of_line = ops.get((line.file, line.line), [])
+    """Build the record of a line of a kernel.
+
+    Args:
+        line: The line.
+        ops: By file and line, the ops there.
+    """
+    ops_of_line = ops.get((line.file, line.line), [])
     return FusedLine(
-        ops=tuple(dict.fromkeys(of_line)),
+        ops=tuple(dict.fromkeys(ops_of_line)),
         file=line.file,
         line=line.line,
         function=line.function,

@@ -1,4 +1,4 @@
-"""Which graph of the log each call of a compiled graph is of."""
+"""Finds the graph of the log that each call of a compiled graph is of."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fusetui.trace.program.own_code import function_of
 
 
 class JoinedBy(StrEnum):
-    """How a call was found in the log."""
+    """By what a call of a graph was joined with the log."""
 
     KEY = "key"  # of the FX graph cache
     WRAPPER = "wrapper"  # the file of the generated wrapper, by a Python frame
@@ -52,29 +52,36 @@ class Why(StrEnum):
 
 
 class GraphJoin(msgspec.Struct, frozen=True):
-    """What one kind of calls was joined with: all calls with the same key, in regions
-    with the same compile id."""
+    """What the calls with one key, in regions of one compile id, were joined with."""
 
     key: str  # "" if it was not recorded
     compile_id: CompileId | None  # of the region around; None: a backward pass
-    graph: CompiledGraph | None
-    by: JoinedBy | None
-    why_not: Why | None
+    graph: CompiledGraph | None  # of the log; None if it was not joined
+    by: JoinedBy | None  # by what the graph was recognized
+    why_not: Why | None  # why there is no graph
 
 
 class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
-    """`join_of_call`: for each call of a graph its place in `joins`; shape [calls]."""
+    """The calls of graphs in a trace, joined with the log."""
 
     joins: tuple[GraphJoin, ...]
-    join_of_call: Rows
+    join_of_call: Rows  # for each call its index in `joins`
 
-    def of_call(self, call: int) -> GraphJoin:
+    def join_for_call(self, call: int) -> GraphJoin:
+        """Return what a call was joined with."""
         return self.joins[int(self.join_of_call[call])]
 
 
 def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
-    """Joins each call with a graph of the log, by its key, else by the file of its
-    wrapper, else by the compile id of its region."""
+    """Join each call of a graph in a trace with a graph of the log.
+
+    The key of the call decides, else the file of its wrapper, else the compile id of
+    its region.
+
+    Args:
+        regions: The regions of the trace.
+        log: The compile log; without it nothing is joined.
+    """
     trace = regions.trace
     call_rows = regions.calls.rows
     region_of_call = regions.region_of_call
@@ -83,95 +90,143 @@ def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls
         NONE,
         trace.name[regions.regions.rows_at(region_of_call)],
     )
+
+    # Calls with the same name in regions of the same name are joined once.
     kinds = np.stack((trace.name[call_rows], name_of_region))
-    distinct, first_call, join_of_call = np.unique(
+    distinct_kinds, first_call, join_of_call = np.unique(
         kinds, axis=1, return_index=True, return_inverse=True
     )
     joins = []
-    for kind, (name, region_name) in enumerate(distinct.T.tolist()):
+    for kind, (name, region_name) in enumerate(distinct_kinds.T.tolist()):
         compile_id = None
         if region_name != NONE:
             compile_id = compile_id_of(trace.names[region_name])
+
         key = key_of(trace.names[name])
-        joins.append(_join(regions, log, key, compile_id, int(first_call[kind])))
+        joins.append(_join_calls(regions, log, key, compile_id, int(first_call[kind])))
+
     return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call.reshape(-1))
 
 
-def _join(
+def _join_calls(
     regions: RegionsOfTrace,
     log: CompileLog | None,
     key: str,
     compile_id: CompileId | None,
     call: int,
 ) -> GraphJoin:
-    """The join of calls with a key and a compile id, of which `call` is one."""
-    graph, by, why_not = None, None, None
+    """Join the calls with one key and one compile id.
+
+    Args:
+        regions: The regions of the trace.
+        log: The compile log.
+        key: The cache key in the name of the calls; "" if there is none.
+        compile_id: The compile id of the region around them.
+        call: One of the calls.
+    """
+    graph: CompiledGraph | None = None
+    by: JoinedBy | None = None
+    why_not: Why | None = None
+
     if log is None:
         why_not = Why.NO_LOG
     elif key:
         candidates = [graph for graph in log.graphs if graph.key == key]
-        chosen = _chosen(regions, log, candidates, compile_id, call)
-        if isinstance(chosen, CompiledGraph):
-            graph, by = chosen, JoinedBy.KEY
+        graph_or_reason = _choose_graph(regions, log, candidates, compile_id, call)
+        if isinstance(graph_or_reason, CompiledGraph):
+            graph, by = graph_or_reason, JoinedBy.KEY
         else:
-            why_not = chosen
+            why_not = graph_or_reason
+
     if graph is None and log is not None and why_not in (None, Why.KEY_NOT_IN_LOG):
-        graph, by = _without_key(regions, log, compile_id, call, has_key=bool(key))
+        graph, by = _graph_without_key(
+            regions, log, compile_id, call, has_key=bool(key)
+        )
         if graph is None:
             why_not = why_not or Why.NO_KEY
         else:
             why_not = None
+
     return GraphJoin(
         key=key, compile_id=compile_id, graph=graph, by=by, why_not=why_not
     )
 
 
-def _chosen(
+def _choose_graph(
     regions: RegionsOfTrace,
     log: CompileLog,
     candidates: Sequence[CompiledGraph],
     compile_id: CompileId | None,
     call: int,
 ) -> CompiledGraph | Why:
-    """The graph of a call among those with its key: of the rank and the process of the
-    trace, and of the region around it. Graphs with the same texts are one."""
+    """Choose the graph of a call among those with its key.
+
+    Graphs of the rank, the process and the compile id of the call are preferred, in
+    this order. Graphs with the same texts count as one.
+
+    Returns:
+        The graph, or why none can be chosen.
+    """
     if not candidates:
         return Why.KEY_NOT_IN_LOG
+
     trace = regions.trace
-    narrowed = list(candidates)
-    for test in (
-        lambda graph: _is_of_rank(trace, graph),
-        lambda graph: _is_of_process(regions, log, graph, call),
-        lambda graph: compile_id is not None and graph.compile_id == compile_id,
+    candidates_left = list(candidates)
+
+    # Each test narrows the choice, unless no graph passes it.
+    graphs_of_rank = [graph for graph in candidates_left if _is_of_rank(trace, graph)]
+    candidates_left = graphs_of_rank or candidates_left
+
+    graphs_of_process = [
+        graph for graph in candidates_left if _is_of_process(regions, log, graph, call)
+    ]
+    candidates_left = graphs_of_process or candidates_left
+
+    if compile_id is not None:
+        graphs_of_region = [
+            graph for graph in candidates_left if graph.compile_id == compile_id
+        ]
+        candidates_left = graphs_of_region or candidates_left
+
+    if len({graph.log for graph in candidates_left}) > 1:
+        return candidates_left[-1] if are_equal(candidates_left) else Why.TWO_LOGS
+
+    if len({graph.compile_id for graph in candidates_left}) > 1 and not are_equal(
+        candidates_left
     ):
-        fitting = [graph for graph in narrowed if test(graph)]
-        narrowed = fitting or narrowed
-    if len({graph.log for graph in narrowed}) > 1:
-        return narrowed[-1] if are_equal(narrowed) else Why.TWO_LOGS
-    if len({graph.compile_id for graph in narrowed}) > 1 and not are_equal(narrowed):
         return Why.TWO_GRAPHS
-    return narrowed[-1]  # the last attempt
+
+    # Of several attempts to compile, the last one counts.
+    return candidates_left[-1]
 
 
 def logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
-    """The numbers of the logs that the trace's rank, else its processes, wrote; all
-    where neither is known."""
+    """Return the numbers of the logs that the program of a trace wrote.
+
+    They are those of its rank, else those of its processes. All logs count if neither
+    is known.
+    """
     rank, _ = rank_of(trace.keys, trace.report.path)
-    of_rank = {number for number, one in enumerate(log.logs) if one.rank == rank}
-    if of_rank and rank != UNKNOWN:
-        return frozenset(of_rank)
-    processes = {str(track.pid) for track in trace.tracks}
-    of_processes = {
-        number
-        for number, one in enumerate(log.logs)
-        if one.process != UNKNOWN and str(one.process) in processes
+    logs_of_rank = {
+        number for number, log_file in enumerate(log.logs) if log_file.rank == rank
     }
-    return frozenset(of_processes or range(len(log.logs)))
+    if logs_of_rank and rank != UNKNOWN:
+        return frozenset(logs_of_rank)
+
+    processes = {str(track.pid) for track in trace.tracks}
+    logs_of_processes = {
+        number
+        for number, log_file in enumerate(log.logs)
+        if log_file.process != UNKNOWN and str(log_file.process) in processes
+    }
+    return frozenset(logs_of_processes or range(len(log.logs)))
 
 
 def are_equal(graphs: Sequence[CompiledGraph]) -> bool:
-    """Whether the code and the provenance of these graphs are the same texts, by the
-    hashes that torch wrote."""
+    """Return whether graphs have the same code and the same provenance.
+
+    The hashes that torch wrote are compared, so the texts are not read.
+    """
     digests = set()
     for graph in graphs:
         if graph.code is None or graph.stack_traces is None:
@@ -179,10 +234,12 @@ def are_equal(graphs: Sequence[CompiledGraph]) -> bool:
         if not (graph.code.digest and graph.stack_traces.digest):
             return False
         digests.add((graph.code.digest, graph.stack_traces.digest))
+
     return len(digests) == 1
 
 
 def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
+    """Return whether a graph was compiled by the rank of a trace."""
     if graph.rank == UNKNOWN:
         return False
     rank, _ = rank_of(trace.keys, trace.report.path)
@@ -192,15 +249,16 @@ def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
 def _is_of_process(
     regions: RegionsOfTrace, log: CompileLog, graph: CompiledGraph, call: int
 ) -> bool:
-    """Whether the log of a graph was written by the process of a call."""
+    """Return whether the log of a graph was written by the process of a call."""
     if graph.log == UNKNOWN:
         return False
+
     process = log.logs[graph.log].process
     row = int(regions.calls.rows[call])
     return process != UNKNOWN and str(regions.trace.track_of(row).pid) == str(process)
 
 
-def _without_key(
+def _graph_without_key(
     regions: RegionsOfTrace,
     log: CompileLog,
     compile_id: CompileId | None,
@@ -208,51 +266,77 @@ def _without_key(
     *,
     has_key: bool,
 ) -> tuple[CompiledGraph | None, JoinedBy | None]:
-    """The graph of a call by the frame of its wrapper, or by a compile id that has one
-    graph; a key that the log does not have rules the compile id out."""
+    """Find the graph of a call whose key does not lead to one.
+
+    The frame of its wrapper is tried first, then a compile id that has a single graph.
+
+    Args:
+        regions: The regions of the trace.
+        log: The compile log.
+        compile_id: The compile id of the region around the call.
+        call: The call.
+        has_key: Whether the call has a key that the log does not have. That rules the
+            compile id out.
+
+    Returns:
+        The graph, and by what it was recognized; None twice if there is none.
+    """
     path = wrapper_frame(regions, call)
     if path:
-        of_wrapper = [
+        graphs_of_wrapper = [
             graph for graph in log.graphs if _is_same_file(graph.wrapper_path, path)
         ]
-        if of_wrapper and (len(of_wrapper) == 1 or are_equal(of_wrapper)):
-            return of_wrapper[-1], JoinedBy.WRAPPER
+        is_unique = len(graphs_of_wrapper) == 1 or are_equal(graphs_of_wrapper)
+        if graphs_of_wrapper and is_unique:
+            return graphs_of_wrapper[-1], JoinedBy.WRAPPER
+
     if compile_id is None or has_key:
         return None, None
-    of_id = [graph for graph in log.graphs if graph.compile_id == compile_id]
-    if len(of_id) == 1:
-        return of_id[0], JoinedBy.COMPILE_ID
+
+    graphs_of_id = [graph for graph in log.graphs if graph.compile_id == compile_id]
+    if len(graphs_of_id) == 1:
+        return graphs_of_id[0], JoinedBy.COMPILE_ID
+
     return None, None
 
 
 def wrapper_frame(regions: RegionsOfTrace, call: int) -> str:
-    """The file of the wrapper's frame `FILE(85): call` in a call of a graph; "" if
-    stacks were not recorded."""
+    """Return the file of the generated wrapper that a call of a graph ran.
+
+    It is named by the Python frame `FILE(85): call` in the call. Returns "" if stacks
+    were not recorded.
+    """
     trace = regions.trace
     call_row = int(regions.calls.rows[call])
-    begin, end = int(trace.start[call_row]), int(trace.end[call_row])
+    begin = int(trace.start[call_row])
+    end = int(trace.end[call_row])
     thread = int(trace.thread_of_track[int(trace.track[call_row])])
-    for number in range(len(trace.tracks)):
-        if int(trace.thread_of_track[number]) != thread:
+    for track_index in range(len(trace.tracks)):
+        if int(trace.thread_of_track[track_index]) != thread:
             continue
-        track = trace.tracks[number]
+
+        # Look at the slices of Python that begin within the call.
+        track = trace.tracks[track_index]
         first = track.first_row + int(trace.start[track.rows].searchsorted(begin))
         for row in range(first, track.end_row):
             if int(trace.start[row]) >= end:
                 break
             if int(trace.role[row]) != Role.PYTHON:
                 break
+
             function = function_of(trace.name_of(row))
             if function and function.name == "call":
                 return function.file
+
     return ""
 
 
 def _is_same_file(path: str, other: str) -> bool:
-    """Whether two paths of generated files are the same: the names are hashes of the
-    content, and torch may strip the folders before them from a frame."""
-    return (
-        bool(path)
-        and path.replace("\\", "/").split("/")[-2:]
-        == other.replace("\\", "/").split("/")[-2:]
-    )
+    """Return whether two paths of generated files mean the same file.
+
+    The names are hashes of the content, and torch may strip the folders before them
+    from a frame. So only the last folder and the name are compared.
+    """
+    last_parts = path.replace("\\", "/").split("/")[-2:]
+    last_parts_of_other = other.replace("\\", "/").split("/")[-2:]
+    return bool(path) and last_parts == last_parts_of_other

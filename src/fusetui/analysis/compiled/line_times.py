@@ -1,4 +1,4 @@
-"""The time of compiled kernels by line of Python."""
+"""Adds up the time of compiled kernels by line of Python."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from fusetui.trace.program.own_code import is_in
 
 
 class LineTime(msgspec.Struct, frozen=True):
-    """A line of Python, and the time of compiled kernels that came from it. A kernel
-    that came from several lines counts for each of them with an equal part."""
+    """A line of Python, and the time of compiled kernels that came from it.
+
+    A kernel that came from several lines counts for each of them with an equal part.
+    """
 
     file: str
     line: int
     function: str
     code: str
     total_ns: int
-    split_ns: int  # of it, from kernels of several lines
-    possible_ns: int  # of it, from kernels that may be of other lines
-    runs: int  # of kernels that came from it, whole or in part
+    split_ns: int  # the part of `total_ns` that is from kernels of several lines
+    possible_ns: int  # the part of `total_ns` from kernels that may be of other lines
+    runs: int  # runs of kernels that came from the line, whole or in part
     kernels: tuple[str, ...]  # the names of those kernels
 
 
 class CompiledLines(msgspec.Struct, frozen=True):
-    """Sorted by time, the largest first. The `total_ns` of all lines and `unknown_ns`
-    add up to `kernel_ns`."""
+    """The time of compiled kernels by line of Python, the longest first.
+
+    The `total_ns` of all lines and `unknown_ns` add up to `kernel_ns`.
+    """
 
     lines: tuple[LineTime, ...]
     kernel_ns: int
@@ -39,7 +43,7 @@ class CompiledLines(msgspec.Struct, frozen=True):
 
 
 class _Sums:
-    """What has been added up for one line."""
+    """What has been added up for one line so far."""
 
     def __init__(self) -> None:
         self.total_ns = 0
@@ -52,42 +56,52 @@ class _Sums:
 def line_times(
     trace: Trace, log: CompileLog | None, file: str | None = None
 ) -> CompiledLines:
-    """The time of compiled kernels by line; with `file`, only lines of that file or
-    folder are listed, and the time of others counts as unknown."""
+    """Add up the time of compiled kernels by line of Python.
+
+    Args:
+        trace: The trace.
+        log: The compile log of the trace.
+        file: Lists only lines of this file or folder. The time of others counts as
+            unknown.
+    """
     joined = joined_kernels(trace, log)
     item_ns = joined.item_ns()
-    sums: dict[CodeLine, _Sums] = defaultdict(_Sums)
+
+    sums_of_line: dict[CodeLine, _Sums] = defaultdict(_Sums)
     unknown_ns = 0
-    for number, kernel in enumerate(joined.kernels):
-        of_kernel = joined.kernel_of_item == number
-        ns = int(item_ns[of_kernel].sum())
+    for kernel_index, kernel in enumerate(joined.kernels):
+        is_of_kernel = joined.kernel_of_item == kernel_index
+        ns = int(item_ns[is_of_kernel].sum())
         if not kernel.lines:
             unknown_ns += ns
             continue
+
         parts = _even_parts(ns, len(kernel.lines))
         for line, part_ns in zip(kernel.lines, parts, strict=True):
             if file is not None and not is_in(line.file, file):
                 unknown_ns += part_ns
                 continue
-            of_line = sums[line]
-            of_line.total_ns += part_ns
-            of_line.split_ns += part_ns if len(kernel.lines) > 1 else 0
-            of_line.possible_ns += part_ns if kernel.is_possible else 0
-            of_line.runs += int(np.count_nonzero(of_kernel))
-            of_line.kernels[kernel.name] = None
+
+            line_sums = sums_of_line[line]
+            line_sums.total_ns += part_ns
+            line_sums.split_ns += part_ns if len(kernel.lines) > 1 else 0
+            line_sums.possible_ns += part_ns if kernel.is_possible else 0
+            line_sums.runs += int(np.count_nonzero(is_of_kernel))
+            line_sums.kernels[kernel.name] = None
+
     lines = [
         LineTime(
             file=line.file,
             line=line.line,
             function=line.function,
             code=line.code,
-            total_ns=of_line.total_ns,
-            split_ns=of_line.split_ns,
-            possible_ns=of_line.possible_ns,
-            runs=of_line.runs,
-            kernels=tuple(of_line.kernels),
+            total_ns=line_sums.total_ns,
+            split_ns=line_sums.split_ns,
+            possible_ns=line_sums.possible_ns,
+            runs=line_sums.runs,
+            kernels=tuple(line_sums.kernels),
         )
-        for line, of_line in sums.items()
+        for line, line_sums in sums_of_line.items()
     ]
     lines.sort(key=lambda line: (-line.total_ns, line.file, line.line))
     return CompiledLines(
@@ -96,6 +110,7 @@ def line_times(
 
 
 def _even_parts(ns: int, count: int) -> list[int]:
-    """So many parts of a time, which add up to it and differ by 1 ns at most."""
-    part, rest = divmod(ns, count)
-    return [part + (number < rest) for number in range(count)]
+    """Divide a time into parts that add up to it and differ by at most 1 ns."""
+    part, remainder = divmod(ns, count)
+    # The first parts get 1 ns more, until nothing is left.
+    return [part + (number < remainder) for number in range(count)]

@@ -11,7 +11,7 @@ RemedyKind = Literal["mark_dynamic", "dynamic", "constant"]
 
 
 class SourceLine(msgspec.Struct, frozen=True):
-    """A line of Python; `code` is its text, "" if unknown."""
+    """A line of Python. `code` is its text; it is "" if that is not known."""
 
     file: str
     line: int
@@ -23,23 +23,23 @@ class SourceLine(msgspec.Struct, frozen=True):
 
 
 class LogOfTrace(msgspec.Struct, frozen=True):
-    """The log that was read."""
+    """The compile log that was read."""
 
     path: str
     logs: int
-    graph_folders: int  # of torch_compile_debug
+    graph_folders: int  # folders that torch_compile_debug wrote
     graphs: int
     unread: tuple[str, ...]  # a sentence for each log that could not be read
     unread_records: int
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel of a compiled region, as often as it ran in the recording."""
+    """A kernel of a compiled region, with all its runs in the recording."""
 
     name: str
     handle: str  # of the wrapper's call, NAME:NUMBER; "" without provenance
     calls: int
-    total_ns: int  # on the GPU; without GPU events of the op
+    total_ns: int  # on the GPU; without GPU events it is the time of the op
     on_gpu: bool
     lines: tuple[SourceLine, ...]
     possible: bool  # one of several calls of the wrapper: `lines` are those of all
@@ -83,7 +83,7 @@ class PassedBreak(msgspec.Struct, frozen=True):
 class Guard(msgspec.Struct, frozen=True):
     """A guard that failed."""
 
-    entry: str  # of the cache: 0/1; "" if unknown
+    entry: str  # the entry of the cache, as 0/1; "" if unknown
     text: str
 
 
@@ -98,7 +98,7 @@ class CompiledOnce(msgspec.Struct, frozen=True):
     start_ns: int | None  # after the begin of the trace; None: unknown
     duration_ns: int
     inductor_ns: int
-    in_recording: bool | None  # None: unknown
+    in_recording: bool | None  # whether it overlaps the recording; None: unknown
     guards: tuple[Guard, ...]  # that failed, the newest entry of the cache first
     failure: str
     cache: str
@@ -106,7 +106,10 @@ class CompiledOnce(msgspec.Struct, frozen=True):
 
 
 class FrequentGuard(msgspec.Struct, frozen=True):
-    """A guard that failed in several compilations; `text` has `*` for its values."""
+    """A guard that failed in several compilations.
+
+    `text` has `*` in place of the values that change.
+    """
 
     function: str
     text: str
@@ -125,7 +128,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class NotJoined(msgspec.Struct, frozen=True):
-    """Kernels of compiled regions that have no line, for one reason."""
+    """Kernels of compiled regions that have no line, all for the same reason."""
 
     why: str
     detail: str  # a key or a name; "" if there is none
@@ -136,8 +139,8 @@ class NotJoined(msgspec.Struct, frozen=True):
 class CompileAnswer(msgspec.Struct, frozen=True):
     """What torch.compile made of a program, and what it cost in a recording.
 
-    `kernels` are the runs of kernels in compiled regions, `joined` those whose lines are
-    known.
+    `kernels` are the runs of kernels in compiled regions, `joined` those whose lines
+    are known.
     """
 
     log: LogOfTrace | None
@@ -145,7 +148,7 @@ class CompileAnswer(msgspec.Struct, frozen=True):
     regions: tuple[CompiledRegion, ...]
     kernels: int
     joined: int
-    possible: int  # of `joined`
+    possible: int  # those of `joined` that may be of other lines
     not_joined: tuple[NotJoined, ...]
     breaks: tuple[PassedBreak, ...]
     compilations: tuple[CompiledOnce, ...]

@@ -1,4 +1,4 @@
-"""On which slices of a trace compilations and graph breaks happened."""
+"""Finds the slices of a trace on which compilations and graph breaks happened."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from fusetui.trace.model.columns import Trace
 
 
 class PlacedEvents(msgspec.Struct, frozen=True):
-    """By row of the trace: the op that lasts as long as a compilation, and the region
-    that continues after a graph break."""
+    """On which slices compilations and graph breaks happened, by row of the trace."""
 
-    compilations: dict[int, CompiledOnce]
-    breaks: dict[int, PassedBreak]
+    compilations: dict[int, CompiledOnce]  # by the op that lasts as long
+    breaks: dict[int, PassedBreak]  # by the region that continues after the break
 
 
 def placed_events(trace: Trace, log: CompileLog) -> PlacedEvents:
-    """Where in the trace the compilations and graph breaks of its log happened; those
-    outside of the recording are left out."""
-    once = {
-        one.compile_id: one
-        for one in compilations_of(trace, log)
-        if not one.backward and one.in_recording is not False
+    """Find the slices on which the compilations and graph breaks of a log happened.
+
+    Those outside of the recording are left out.
+    """
+    compilation_of_id = {
+        compilation.compile_id: compilation
+        for compilation in compilations_of(trace, log)
+        if not compilation.backward and compilation.in_recording is not False
     }
     compilations = {}
     for compile_id, row in rows_of_compilations(trace):
-        if compile_id in once:
-            compilations[row] = once[compile_id]
+        if compile_id in compilation_of_id:
+            compilations[row] = compilation_of_id[compile_id]
+
     breaks = {}
     regions = regions_of(trace)
     logs = logs_of_trace(trace, log)
-    logged = [one for one in log.breaks if one.log in logs]
-    passed = passed_breaks(regions, log)
-    for one, with_times in zip(logged, passed, strict=True):
-        for row in rows_after(one, regions, log):
+    logged = [graph_break for graph_break in log.breaks if graph_break.log in logs]
+    breaks_with_times = passed_breaks(regions, log)
+    for graph_break, with_times in zip(logged, breaks_with_times, strict=True):
+        for row in rows_after(graph_break, regions, log):
             breaks[row] = with_times
+
     return PlacedEvents(compilations=compilations, breaks=breaks)

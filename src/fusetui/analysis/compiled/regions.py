@@ -1,4 +1,4 @@
-"""Compiled regions, calls of graphs, and the calls of kernels inside them.
+"""Finds compiled regions, calls of graphs, and the calls of kernels inside them.
 
 At run time torch records `Torch-Compiled Region: F/C` (an op) around a compiled
 function, and `## Call CompiledFxGraph KEY ##` (an annotation) around each call of a
@@ -54,21 +54,24 @@ class RegionsOfTrace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def region_of_call(self) -> Rows:
-        """For each call the index of the innermost region around it; NONE for a backward
-        pass, which runs outside of its region. Shape [calls]."""
+        """For each call the index of the innermost region around it.
+
+        It is NONE for a backward pass, which runs outside of its region.
+        """
         return self.regions.around(self.calls.rows)
 
     @cached_property
     def items(self) -> CalledKernels:
-        """What the calls of graphs call."""
+        """The kernels that the calls of graphs call."""
         return _called_kernels(self)
 
 
 class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The calls of kernels: arrays of shape [items], in the order of threads and time.
+    """The calls of kernels in a trace, called items.
 
-    An item is an op directly inside a call of a graph, or a launch without such an op;
-    or an op with the name of a generated kernel outside of such calls.
+    An item is an op directly inside a call of a graph, or a launch without such an op,
+    or an op with the name of a generated kernel outside of such calls. Arrays have one
+    entry per item, in the order of threads and time.
     """
 
     spans: Spans
@@ -83,7 +86,7 @@ class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def has_gpu_events(self) -> Flags:
-        """Which items launched GPU events; shape [items]."""
+        """For each item whether it launched GPU events."""
         has = np.zeros(len(self), dtype=np.bool_)
         has[self.item_of_gpu_event[self.item_of_gpu_event >= 0]] = True
         return has
@@ -91,38 +94,46 @@ class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 @memo()
 def regions_of(trace: Trace) -> RegionsOfTrace:
-    """The compiled regions of a trace; empty without any."""
+    """Find the compiled regions of a trace; empty if there are none."""
     line = origins(trace).line
     region_rows = _rows_named(trace, REGION)
     call_rows = _rows_named(trace, GRAPH_CALL)
     regions = Spans(trace, line, region_rows)
+
+    # Torch before 2.4 does not annotate calls.
     if not len(call_rows):
         call_rows = region_rows
+
     return RegionsOfTrace(
         trace=trace, regions=regions, calls=Spans(trace, line, call_rows)
     )
 
 
 def _rows_named(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """The ops and annotations of CPU threads whose names match, also those of a
-    capture."""
-    names = trace.named(lambda name: pattern.match(name) is not None)
-    rows = np.flatnonzero(names[trace.name])
+    """Find the ops and annotations of CPU threads whose names match a pattern.
+
+    Those of a CUDA graph's capture are included.
+    """
+    is_matching = trace.named(lambda name: pattern.match(name) is not None)
+    rows = np.flatnonzero(is_matching[trace.name])
     rows = rows[np.isin(trace.source_role[rows], (Role.OP, Role.ANNOTATION))]
     return rows[are_on_cpu(trace, rows)]
 
 
 def compile_id_of(name: str) -> CompileId | None:
-    """The id in the name of a region; None for any other name."""
+    """Return the compile id in the name of a region; None for any other name."""
     match = REGION.match(name)
     if match is None:
         return None
+
     return CompileId(frame=int(match["frame"]), compile=int(match["compile"]))
 
 
 def key_of(name: str) -> str:
-    """The key in the name of a call of a graph; "" for any other name, and where the
-    cache is off."""
+    """Return the cache key in the name of a call of a graph.
+
+    It is "" for any other name, and if the cache was off.
+    """
     match = GRAPH_CALL.match(name)
     if match is None or match["key"] == NO_KEY:
         return ""
@@ -130,9 +141,10 @@ def key_of(name: str) -> str:
 
 
 def wrapper_name(name: str) -> str:
-    """The name of a recorded op or kernel as it is compared with those of the wrapper:
-    without the number of the graph, the namespace, the overload and an underscore for
-    in-place.
+    """Return the name by which an op or kernel is compared with those of a wrapper.
+
+    It lacks the number of the graph, the namespace, the overload and the underscore of
+    in-place ops.
 
     >>> wrapper_name("graph_0_cpp_fused_gelu_mul_0"), wrapper_name("aten::mm")
     ('cpp_fused_gelu_mul_0', 'mm')
@@ -142,6 +154,7 @@ def wrapper_name(name: str) -> str:
     cpp = CPP_KERNEL.match(name)
     if cpp is not None:
         return str(cpp["name"])
+
     if "::" in name:
         plain = name.rpartition("::")[2]
     elif name.startswith("extern_kernels."):
@@ -152,6 +165,7 @@ def wrapper_name(name: str) -> str:
         plain = name.split(".")[1]
     else:
         return name
+
     plain = EXTERN_KERNELS.get(plain, plain)
     return plain.rstrip("_") or plain
 
@@ -161,16 +175,22 @@ EXTERN_KERNELS = {"bias_addmm": "addmm"}
 
 
 def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
-    """The items of a trace: the ops that calls of graphs make or that have the name of a
-    generated kernel, and launches without such an op; with the GPU events of each."""
+    """Collect the items of a trace, with the GPU events that each launched.
+
+    They are the ops that calls of graphs make or that have the name of a generated
+    kernel, and launches without such an op.
+    """
     trace = regions.trace
     ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))
     launches = launching_calls(trace, trace.gpu_rows)
-    bare = _bare_launches(regions, ops, launches)
-    spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare)))
+    bare_launches = _launches_without_op(regions, ops, launches)
+
+    spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare_launches)))
     item_of_gpu_event = spans.around(launches)
-    naming_row = _naming_rows(trace, spans.rows, bare, item_of_gpu_event)
+
+    naming_row = _naming_rows(trace, spans.rows, bare_launches, item_of_gpu_event)
     names = _wrapper_names(trace, naming_row, ops)
+
     return CalledKernels(
         spans=spans,
         call=regions.calls.around(spans.rows),
@@ -181,12 +201,24 @@ def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
 
 
 def _naming_rows(
-    trace: Trace, items: Int32s, bare: Rows, item_of_gpu_event: Rows
+    trace: Trace, items: Int32s, bare_launches: Rows, item_of_gpu_event: Rows
 ) -> Rows:
-    """The row by whose name each item is known: its own, or of a launch without an op
-    that of the kernel that it launches, -1 for none; shape [items]."""
-    is_bare = np.isin(items, bare)
+    """Find the row by whose name each item is known.
+
+    It is the item itself. For a launch without an op it is the kernel that it launches.
+
+    Args:
+        trace: The trace.
+        items: The rows of the items.
+        bare_launches: Which rows are launches without an op.
+        item_of_gpu_event: For each of `trace.gpu_rows` the item that launched it.
+
+    Returns:
+        For each item a row of the trace, or NONE.
+    """
+    is_bare = np.isin(items, bare_launches)
     naming_row = np.where(is_bare, NONE, items).astype(np.intp)
+
     launched = np.flatnonzero(item_of_gpu_event >= 0)
     launched = launched[is_bare[item_of_gpu_event[launched]]]
     naming_row[item_of_gpu_event[launched]] = trace.gpu_rows[launched]
@@ -194,48 +226,71 @@ def _naming_rows(
 
 
 class _WrapperNames(NamedTuple):
-    """Names as wrappers of generated code have them, and for each item its place among
-    them, NONE without one."""
+    """The names of items, as wrappers of generated code write them."""
 
     names: tuple[str, ...]
-    name_of_item: Int32s
+    name_of_item: Int32s  # for each item its index in `names`, or NONE
 
 
 def _wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
-    """The names of items, those of `ops` first."""
+    """Collect the names of items as wrappers write them, those of ops first.
+
+    Args:
+        trace: The trace.
+        naming_row: For each item the row by whose name it is known, or -1.
+        ops: The rows of the items that are ops.
+    """
     has_name = naming_row >= 0
-    number_in_trace = trace.name[naming_row]
-    places: dict[str, int] = {}
-    place_of_number = np.full(len(trace.names), NONE, dtype=np.int32)
-    of_ops = distinct(trace.name[ops])
-    of_all = distinct(number_in_trace[has_name])
-    for number in (*of_ops.tolist(), *of_all.tolist()):
-        name = wrapper_name(trace.names[number])
-        place_of_number[number] = places.setdefault(name, len(places))
-    name_of_item = np.where(has_name, place_of_number[number_in_trace], NONE)
-    return _WrapperNames(tuple(places), name_of_item.astype(np.int32))
+    trace_name = trace.name[naming_row]
+    index_of_name: dict[str, int] = {}
+    index_of_trace_name = np.full(len(trace.names), NONE, dtype=np.int32)
+
+    # Each distinct name is translated once.
+    names_of_ops = distinct(trace.name[ops])
+    all_names = distinct(trace_name[has_name])
+    for trace_name_index in (*names_of_ops.tolist(), *all_names.tolist()):
+        name = wrapper_name(trace.names[trace_name_index])
+        index_of_trace_name[trace_name_index] = index_of_name.setdefault(
+            name, len(index_of_name)
+        )
+
+    name_of_item = np.where(has_name, index_of_trace_name[trace_name], NONE)
+    return _WrapperNames(tuple(index_of_name), name_of_item.astype(np.int32))
 
 
 def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
-    """The ops that a call of a graph makes itself, without those that only describe
-    tensors or wrap others: no other op of the same call, but for such ones, is around
-    them."""
+    """Find the ops that a call of a graph makes itself.
+
+    An op inside of another op of the same call is not one of them. Ops that only
+    describe tensors or wrap others do not count, neither as such ops nor as the ones
+    around.
+    """
     trace = regions.trace
     ops = rows_there(trace, Role.OP)
     is_wrapper = trace.named(lambda name: is_frame(name) or is_metadata(name))
     call = regions.calls.around(ops)
     parent = trace.parent[ops].astype(np.intp)
     outer = _outside_wrappers(trace, parent, is_wrapper)
-    # an op around it may itself lie in the same call; -1 lies in none
+
+    # The op around may lie in the same call. No op (-1) lies in no call.
     is_inner = (outer >= 0) & (regions.calls.around(outer) == call)
+
     is_called = (call >= 0) & ~is_inner & ~is_wrapper[trace.name[ops]]
     called: Rows = ops[is_called]
     return called
 
 
 def _outside_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
-    """Each row, or where its name is that of a wrapper, the nearest row around it that is
-    no wrapper; -1 where there is none. `is_wrapper` is by name."""
+    """Climb from each row to the nearest row that is no wrapper.
+
+    Args:
+        trace: The trace.
+        rows: Rows of the trace; -1 for none.
+        is_wrapper: For each name of the trace whether it is that of a wrapper.
+
+    Returns:
+        For each row itself or a row around it; -1 if there is none.
+    """
     outer = np.array(rows)
     while True:
         climbs = (outer >= 0) & is_wrapper[trace.name[outer]]
@@ -245,41 +300,59 @@ def _outside_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
 
 
 def _ops_outside(regions: RegionsOfTrace) -> Rows:
-    """The ops outside of calls of graphs that have the name of a generated kernel."""
+    """Find the ops with the name of a generated kernel outside of calls of graphs."""
     trace = regions.trace
     is_generated = trace.named(lambda name: INDUCTOR_KERNEL.match(name) is not None)
     ops = rows_there(trace, Role.OP)
     ops = ops[is_generated[trace.name[ops]]]
+
     outside: Rows = ops[regions.calls.around(ops) == NONE]
     return outside
 
 
-def _bare_launches(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
-    """The launches inside a call of a graph that none of these ops contains; without
-    replays of CUDA graphs, which launch many kernels."""
+def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
+    """Find the launches inside calls of graphs that no op contains.
+
+    Replays of CUDA graphs are left out, because each launches many kernels.
+
+    Args:
+        regions: The regions of the trace.
+        ops: The ops that calls of graphs make.
+        launches: The launch of each GPU event; -1 for none.
+    """
     trace = regions.trace
     rows = distinct(launches[launches >= 0]).astype(np.intp)
     rows = rows[regions.calls.around(rows) >= 0]
     rows = rows[~trace.matching(rows, is_replay)] if len(rows) else rows
     if not len(rows):
         return rows
-    of_ops = Spans(trace, origins(trace).line, ops)
-    return rows[of_ops.around(rows) < 0]
+
+    spans_of_ops = Spans(trace, origins(trace).line, ops)
+    return rows[spans_of_ops.around(rows) < 0]
 
 
 def items_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
-    """For each row the item that it is, lies in, or was launched by; NONE for others.
-    Shape of `rows`."""
+    """Find the item that each row is, lies in, or was launched by.
+
+    Returns:
+        For each of `rows` an index of an item, or NONE.
+    """
     return regions.items.spans.around(launching_calls(regions.trace, rows))
 
 
 def calls_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
-    """For each row the call of a graph that it lies in, or was launched in; NONE for
-    others."""
+    """Find the call of a graph that each row lies in, or was launched in.
+
+    Returns:
+        For each of `rows` an index of a call, or NONE.
+    """
     return regions.calls.around(launching_calls(regions.trace, rows))
 
 
 def regions_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
-    """For each row the compiled region that it lies in, or was launched in; NONE for
-    others."""
+    """Find the compiled region that each row lies in, or was launched in.
+
+    Returns:
+        For each of `rows` an index of a region, or NONE.
+    """
     return regions.regions.around(launching_calls(regions.trace, rows))

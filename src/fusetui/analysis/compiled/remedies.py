@@ -1,4 +1,4 @@
-"""What would avoid compilations, only where the guards that failed prove it.
+"""Finds what would avoid compilations, where the guards that failed prove it.
 
 | guard that failed at least twice, with different values | remedy |
 |---|---|
@@ -38,6 +38,8 @@ MAX_GUARD_CHARS = 500
 
 
 class _FailedSize(msgspec.Struct, frozen=True):
+    """A dimension of a tensor whose size failed a guard."""
+
     function: str
     tensor: str
     dimension: int
@@ -47,13 +49,16 @@ class _FailedSize(msgspec.Struct, frozen=True):
 
 
 def frequent_guards(compilations: Iterable[Compilation]) -> tuple[FrequentGuard, ...]:
-    """The guards that failed in at least two compilations, the most frequent first. Of
-    each compilation the newest entry of the cache counts: it is the one that the call
-    would have used."""
+    """List the guards that failed in at least two compilations, most frequent first.
+
+    Of each compilation only the newest entry of the cache counts: it is the one that
+    the call would have used.
+    """
     counts: dict[tuple[str, str], int] = defaultdict(int)
-    for one in compilations:
-        if one.guards:
-            counts[one.function, pattern_of(one.guards[0].guard)] += 1
+    for compilation in compilations:
+        if compilation.guards:
+            counts[compilation.function, pattern_of(compilation.guards[0].guard)] += 1
+
     guards = [
         FrequentGuard(function=function, text=text, compilations=count)
         for (function, text), count in counts.items()
@@ -64,7 +69,10 @@ def frequent_guards(compilations: Iterable[Compilation]) -> tuple[FrequentGuard,
 
 
 def pattern_of(guard: str) -> str:
-    """A guard without the values that change: `*` for numbers that are no index.
+    """Write a guard without the values that change.
+
+    Each number that is no index becomes `*`, so that guards that differ only in values
+    are alike.
 
     >>> pattern_of("tensor 'x' size mismatch at index 0. expected 4, actual 5")
     "tensor 'x' size mismatch at index 0. expected *, actual *"
@@ -76,44 +84,63 @@ def pattern_of(guard: str) -> str:
             f"tensor '{size['tensor']}' size mismatch at index {size['dimension']}. "
             "expected *, actual *"
         )
+
+    # The source code of the guard follows it as a comment.
     return NUMBER.sub("*", text.partition("  # ")[0]).strip()
 
 
 def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
-    """The remedies that these compilations prove, those that avoid most first."""
+    """List what would avoid compilations, those that avoid most first.
+
+    Only what the guards that failed prove is listed.
+    """
     by_function: dict[str, list[Compilation]] = defaultdict(list)
-    for one in compilations:
-        if one.guards and not one.is_backward:
-            by_function[one.function].append(one)
+    for compilation in compilations:
+        if compilation.guards and not compilation.is_backward:
+            by_function[compilation.function].append(compilation)
+
     remedies: list[Remedy] = []
-    for function, some in by_function.items():
-        remedies += _of_sizes(function, some)
-        remedies += _of_values(function, some)
+    for function, compilations_of_function in by_function.items():
+        remedies += _remedies_for_sizes(function, compilations_of_function)
+        remedies += _remedies_for_values(function, compilations_of_function)
+
     remedies.sort(key=lambda remedy: (-remedy.compilations, remedy.function))
     return tuple(remedies)
 
 
-def _of_sizes(function: str, compilations: Sequence[Compilation]) -> list[Remedy]:
-    """mark_dynamic for one dimension, dynamic=True for several."""
-    sizes: dict[_FailedSize, list[str]] = defaultdict(list)
-    for one in compilations:
-        guard = one.guards[0].guard
+def _remedies_for_sizes(
+    function: str, compilations: Sequence[Compilation]
+) -> list[Remedy]:
+    """Return the remedy for sizes that changed, if there is one.
+
+    It is mark_dynamic for one dimension, and dynamic=True for several.
+
+    Args:
+        function: The function that was compiled.
+        compilations: Its compilations, each with a guard that failed.
+    """
+    values_of_size: dict[_FailedSize, list[str]] = defaultdict(list)
+    for compilation in compilations:
+        guard = compilation.guards[0].guard
         size = SIZE.search(guard) or SIZE_VALUE.match(guard)
         if size:
             value = size["actual"] if size.re.groups > 3 else size["expected"]
+
             failed = _FailedSize(
                 function=function,
                 tensor=size["tensor"],
                 dimension=int(size["dimension"]),
             )
-            sizes[failed].append(value.rstrip(".,"))
-    several = {
+            values_of_size[failed].append(value.rstrip(".,"))
+
+    # A size changes if at least two different values failed.
+    changing_sizes = {
         failed: values
-        for failed, values in sizes.items()
+        for failed, values in values_of_size.items()
         if len(set(values)) >= MIN_FAILURES
     }
-    if len(several) == 1:
-        failed, values = next(iter(several.items()))
+    if len(changing_sizes) == 1:
+        failed, values = next(iter(changing_sizes.items()))
         return [
             Remedy(
                 kind="mark_dynamic",
@@ -124,37 +151,49 @@ def _of_sizes(function: str, compilations: Sequence[Compilation]) -> list[Remedy
                 compilations=len(values),
             )
         ]
-    if not several:
+
+    if not changing_sizes:
         return []
+
     return [
         Remedy(
             kind="dynamic",
             function=function,
-            subject=", ".join(dict.fromkeys(failed.tensor for failed in several)),
+            subject=", ".join(
+                dict.fromkeys(failed.tensor for failed in changing_sizes)
+            ),
             dimension=None,
             values=(),
-            compilations=sum(map(len, several.values())),
+            compilations=sum(map(len, changing_sizes.values())),
         )
     ]
 
 
-def _of_values(function: str, compilations: Sequence[Compilation]) -> list[Remedy]:
-    """A constant for each number whose value failed."""
-    values: dict[str, list[str]] = defaultdict(list)
-    for one in compilations:
-        guard = one.guards[0].guard
+def _remedies_for_values(
+    function: str, compilations: Sequence[Compilation]
+) -> list[Remedy]:
+    """Return a remedy for each number whose value changed: to make it a constant.
+
+    Args:
+        function: The function that was compiled.
+        compilations: Its compilations, each with a guard that failed.
+    """
+    values_of_expression: dict[str, list[str]] = defaultdict(list)
+    for compilation in compilations:
+        guard = compilation.guards[0].guard
         value = VALUE.match(guard)
         if value and not SIZE_VALUE.match(guard):
-            values[value["expression"].strip()].append(value["value"])
+            values_of_expression[value["expression"].strip()].append(value["value"])
+
     return [
         Remedy(
             kind="constant",
             function=function,
             subject=expression,
             dimension=None,
-            values=tuple(dict.fromkeys(some)),
-            compilations=len(some),
+            values=tuple(dict.fromkeys(expression_values)),
+            compilations=len(expression_values),
         )
-        for expression, some in values.items()
-        if len(set(some)) >= MIN_FAILURES
+        for expression, expression_values in values_of_expression.items()
+        if len(set(expression_values)) >= MIN_FAILURES
     ]

@@ -1,5 +1,4 @@
-"""Everything about the source of one slice: lines of Python, nodes of the graph, and the
-generated code."""
+"""Finds the source of one slice: lines of Python, graph nodes and generated code."""
 
 from __future__ import annotations
 
@@ -41,14 +40,15 @@ MAX_STACKS = 100  # of an arg
 class CalledKernel(msgspec.Struct, frozen=True):
     """A call of a kernel in a graph, and its lines of Python."""
 
-    name: str  # its handle; its name without provenance
+    name: str  # its handle; without provenance its name
     lines: tuple[CodeLine, ...]
 
 
 class SliceSource(msgspec.Struct, frozen=True, eq=False):
-    """Where the work of a slice comes from. Texts are those of the log, not escaped.
+    """Where the work of a slice comes from.
 
-    Line numbers of the wrapper count from 1.
+    Texts are those of the log and not escaped. Line numbers of the wrapper count from
+    1.
     """
 
     name: str  # of the slice
@@ -64,36 +64,54 @@ class SliceSource(msgspec.Struct, frozen=True, eq=False):
     code: str  # of the wrapper; "" without one
     call_lines: tuple[int, ...]  # of the wrapper
     definition: KernelDefinition | None
-    kernel_file: str  # that the trace names; never opened
+    kernel_file: str  # the path that the trace names; it is never opened
 
 
 def source_of(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | None:
-    """The source of a slice of a compiled region; None for any other. Without a log,
-    what the trace itself has: stacks in its args, and the file of its kernel."""
+    """Find the source of a slice of a compiled region.
+
+    The details of the app show it. Without a log it is what the trace itself has:
+    stacks in its args, and the file of its kernel.
+
+    Args:
+        trace: The trace.
+        log: The compile log of the trace.
+        row: The slice.
+
+    Returns:
+        The source; None for a slice that is in no compiled region.
+    """
     joined = joined_kernels(trace, log)
     rows = np.array([row])
     item = int(items_of_rows(joined.regions, rows)[0])
+
     args = _args_of_work(trace, joined.regions, item, row)
     lines = _lines_in_args(args)
     kernel_file = args.get("kernel_file")
     kernel_file = kernel_file if isinstance(kernel_file, str) else ""
     if item != NONE:
-        kernel = joined.of_item(item)
-        return _of_kernel(trace, log, row, kernel, lines, kernel_file)
+        kernel = joined.kernel_for_item(item)
+        return _source_of_kernel(trace, log, row, kernel, lines, kernel_file)
+
     join = _join_of_row(joined, row)
     if join is None and not lines:
         return None
-    source = _of_graph(trace, log, row, join, lines, kernel_file)
+
+    source = _source_of_graph(trace, log, row, join, lines, kernel_file)
     if log is None or join is None or join.graph is None:
         return source
-    return msgspec.structs.replace(source, kernels=_kernels(log, join.graph))
+
+    return msgspec.structs.replace(source, kernels=_kernels_of_graph(log, join.graph))
 
 
-def _kernels(log: CompileLog, graph: CompiledGraph) -> tuple[CalledKernel, ...]:
-    """All calls of the wrapper of a graph."""
+def _kernels_of_graph(
+    log: CompileLog, graph: CompiledGraph
+) -> tuple[CalledKernel, ...]:
+    """List all kernels that the wrapper of a graph calls."""
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
         return ()
+
     lines = lines_of_graph(log, graph)
     return tuple(
         CalledKernel(name=call.handle or call.name, lines=lines.get(call.handle, ()))
@@ -101,7 +119,7 @@ def _kernels(log: CompileLog, graph: CompiledGraph) -> tuple[CalledKernel, ...]:
     )
 
 
-def _of_kernel(
+def _source_of_kernel(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -109,17 +127,28 @@ def _of_kernel(
     lines_in_args: tuple[CodeLine, ...],
     kernel_file: str,
 ) -> SliceSource:
-    """The source of a kernel of a graph: its lines, by the log or by its args, its nodes
-    and where its code is defined and called."""
-    source = _of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
+    """Build the source of a slice that is a kernel of a graph.
+
+    Args:
+        trace: The trace.
+        log: Its compile log.
+        row: The slice.
+        kernel: The kernel that the slice is a run of.
+        lines_in_args: The lines of the stacks in its args.
+        kernel_file: The file in its args; "" if there is none.
+    """
+    source = _source_of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
     graph = kernel.join.graph
     why_not = "" if kernel.why_not is None else kernel.why_not.value
+
+    # The log also tells the nodes and the definition of the kernel.
     nodes: tuple[str, ...] = ()
     definition = None
     if log is not None and graph is not None:
-        nodes = _nodes(log, graph, kernel)
+        nodes = _lines_of_nodes(log, graph, kernel)
         wrapper = wrapper_in(log, graph)
         definition = wrapper.definition_of(kernel.name) if wrapper is not None else None
+
     handle = kernel.calls[0].handle if len(kernel.calls) == 1 else ""
     return msgspec.structs.replace(
         source,
@@ -133,7 +162,7 @@ def _of_kernel(
     )
 
 
-def _of_graph(
+def _source_of_graph(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -141,13 +170,25 @@ def _of_graph(
     lines: tuple[CodeLine, ...],
     kernel_file: str,
 ) -> SliceSource:
+    """Build the source of a slice from the graph that it belongs to.
+
+    Args:
+        trace: The trace.
+        log: Its compile log.
+        row: The slice.
+        join: What the call around the slice was joined with; None if there is none.
+        lines: The lines that are known.
+        kernel_file: The file in its args; "" if there is none.
+    """
     graph = None if join is None else join.graph
     compile_id = None if join is None else join.compile_id
     if compile_id is None and graph is not None:
         compile_id = graph.compile_id
+
     why_not = ""
     if join is not None and join.why_not is not None and not lines:
         why_not = join.why_not.value
+
     return SliceSource(
         name=trace.name_of(row),
         kernel="",
@@ -166,43 +207,59 @@ def _of_graph(
     )
 
 
-def _nodes(
+def _lines_of_nodes(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[str, ...]:
-    """The lines of the graph that define the nodes of a kernel, in the graph's order."""
+    """Return the lines of the graph that define the nodes of a kernel.
+
+    They are in the order of the graph, at most MAX_NODES. A node without a line is
+    represented by its name.
+    """
     lines = graph_lines_of(log, graph)
-    of_handle = nodes_of(log, graph)
-    wanted: dict[str, None] = {}
+    nodes_of_handle = nodes_of(log, graph)
+
+    # The dict is an ordered set of the nodes of all calls.
+    wanted_nodes: dict[str, None] = {}
     for call in kernel.calls:
-        wanted |= dict.fromkeys(of_handle.get(call.handle, ()))
-    in_order = [name for name in lines if name in wanted]
-    in_order += [name for name in wanted if name not in lines]
-    return tuple(lines.get(name, name) for name in in_order[:MAX_NODES])
+        wanted_nodes |= dict.fromkeys(nodes_of_handle.get(call.handle, ()))
+
+    nodes_in_order = [name for name in lines if name in wanted_nodes]
+    nodes_in_order += [name for name in wanted_nodes if name not in lines]
+    return tuple(lines.get(name, name) for name in nodes_in_order[:MAX_NODES])
 
 
 def _join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
-    """The graph of a row that is no kernel: of the call it lies in, else the first graph
-    of its region."""
+    """Find the graph of a slice that is no kernel.
+
+    It is that of the call around the slice, else the first graph of its region. Returns
+    None if it is in no region.
+    """
     regions = joined.regions
     rows = np.array([row])
     call = int(calls_of_rows(regions, rows)[0])
     if call != NONE:
-        return joined.calls.of_call(call)
+        return joined.calls.join_for_call(call)
+
     region = int(regions_of_rows(regions, rows)[0])
     if region == NONE:
         return None
+
     name = regions.trace.name_of(int(regions.regions.rows[region]))
     compile_id = compile_id_of(name)
     for join in joined.calls.joins:
         if join.compile_id == compile_id:
             return join
+
     return None
 
 
 def _args_of_work(
     trace: Trace, regions: RegionsOfTrace, item: int, row: int
 ) -> dict[str, object]:
-    """The args of a slice, and of the op that launched it, whose args come second."""
+    """Return the args of a slice together with those of the op that launched it.
+
+    If both have an arg of the same name, that of the slice counts.
+    """
     args: dict[str, object] = {}
     if item != NONE:
         args |= trace.args_of(int(regions.items.spans.rows[item]))
@@ -210,10 +267,13 @@ def _args_of_work(
 
 
 def _lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:
-    """The lines of the stacks that torch's `inductor_trace_handler` adds to kernels
-    (`args.stack`: a list of texts)."""
+    """Return the lines of the stacks in the args of a kernel.
+
+    torch's `inductor_trace_handler` adds them as `args.stack`, a list of texts.
+    """
     stacks = args.get("stack")
     if not isinstance(stacks, list):
         return ()
+
     texts = [text for text in stacks[:MAX_STACKS] if isinstance(text, str)]
     return lines_of_stacks([frames_in(text) for text in texts])

@@ -1,4 +1,4 @@
-"""All that `fusetui memory` reports about a snapshot, a record for each device."""
+"""Reports on the memory of a snapshot: all that `fusetui memory` prints."""
 
 from __future__ import annotations
 
@@ -30,13 +30,19 @@ AT = ("peak", "end", "oom")
 
 
 class NoMomentError(Exception):
-    """What is asked for is not in the snapshot: the end of a sentence."""
+    """The snapshot does not have the moment that was requested.
+
+    The message is the end of a sentence.
+    """
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """The totals of one device. Bytes are those asked for, those of `reserved` what the
-    device gave. The figures from `at_index` on are of the moment after that event (-1:
-    before the first)."""
+    """The totals of one device.
+
+    Bytes are those that the program requested; those of `reserved` are what the device
+    gave. The figures from `at_index` on are of the moment after that event; -1 is
+    before the first event.
+    """
 
     device: int
     events: int
@@ -58,11 +64,13 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class DeviceMemory(Totals, frozen=True):
-    """One device, with each byte in one row of `categories`, of `by_code` and of
-    `by_module`."""
+    """All that is reported about the memory of one device.
+
+    Each byte is in one row of `categories`, one of `by_code` and one of `by_module`.
+    """
 
     active_end_bytes: int
-    unrecorded: tuple[str, ...]  # actions of which there must have been events
+    unrecorded: tuple[str, ...]  # actions that happened although no event says so
     categories: tuple[CategoryShare, ...]
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
@@ -73,8 +81,10 @@ class DeviceMemory(Totals, frozen=True):
 
 
 class MemoryAnswer(msgspec.Struct, frozen=True):
-    """Every device of a snapshot at one moment. `at`: the moment asked for: peak, end,
-    oom, or a Unix time in us."""
+    """Every device of a snapshot at one moment.
+
+    `at` is the moment that was requested: peak, end, oom, or a Unix time in us.
+    """
 
     file: str
     at: str
@@ -82,61 +92,94 @@ class MemoryAnswer(msgspec.Struct, frozen=True):
 
 
 def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
-    """What follows from the history of each device, in the order of their numbers."""
-    of_stacks = evidence(snapshot.stacks)
+    """Work out what follows from the history of each device of a snapshot.
+
+    The result is in the order of the numbers of the devices.
+    """
+    stack_evidence = evidence(snapshot.stacks)
     facts = []
     for history in histories(snapshot):
-        phases_of_history = phases(history, of_stacks)
+        phases_of_history = phases(history, stack_evidence)
         facts.append(
             MemoryFacts(
                 history=history,
-                evidence=of_stacks,
+                evidence=stack_evidence,
                 phases=phases_of_history,
-                kinds=categories(history, of_stacks, phases_of_history),
+                kinds=categories(history, stack_evidence, phases_of_history),
             )
         )
+
     return tuple(facts)
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
-    """What each device of a snapshot holds at a moment. `at`: one of AT, or a Unix time
-    in us. Raises NoMomentError if the snapshot does not have that moment."""
-    facts = memory_facts(snapshot)
-    events = events_at([device.history for device in facts], at)
+    """Report what each device of a snapshot holds at a moment.
+
+    Args:
+        snapshot: The snapshot.
+        at: One of AT, or a Unix time in microseconds.
+
+    Raises:
+        NoMomentError: The snapshot does not have that moment.
+    """
+    facts_of_devices = memory_facts(snapshot)
+    events = events_at([device.history for device in facts_of_devices], at)
+
     devices = [
-        _device(device, event) for device, event in zip(facts, events, strict=True)
+        _report_device(device, event)
+        for device, event in zip(facts_of_devices, events, strict=True)
     ]
     return MemoryAnswer(file=snapshot.path, at=str(at), devices=tuple(devices))
 
 
 def events_at(histories: Sequence[History], at: str | int) -> list[int]:
-    """For each device the event after which is the moment `at` (as of `memory`); BEFORE
-    where no event had happened. Raises NoMomentError."""
+    """Find the event of each device after which a moment is.
+
+    Args:
+        histories: The histories of the devices.
+        at: The moment: one of AT, or a Unix time in microseconds.
+
+    Returns:
+        One event for each history; BEFORE if nothing had happened then.
+
+    Raises:
+        NoMomentError: No device has that moment.
+    """
     if at == "peak":
         return [history.peak_index for history in histories]
+
     if at == "end":
         return [_last_event(history) for history in histories]
+
     if at == "oom":
         return _events_of_failure(histories)
+
     if all(history.time_us(BEFORE) is None for history in histories):
         raise NoMomentError("its events have no times.")
+
     return [_last_event_until(history, int(at)) for history in histories]
 
 
 def _events_of_failure(histories: Sequence[History]) -> list[int]:
-    """Where memory ran out on each device, for the last time; of a device with enough,
-    the last event until then, or its last one if the time is not known."""
+    """Find the event of each device at which memory ran out for the last time.
+
+    For a device that never ran out, it is its last event until the last failure of
+    another device. If the time of that is not known, it is its last event.
+    """
     failures: list[int | None] = []
     for history in histories:
         rows = history.failures
         failures.append(int(rows[-1]) if len(rows) else None)
+
     if all(failure is None for failure in failures):
         raise NoMomentError("it has no event of memory that ran out.")
+
     last_time_us: int | None = None
     for history, failure in zip(histories, failures, strict=True):
         time_us = None if failure is None else history.time_us(failure)
         if time_us is not None and (last_time_us is None or time_us > last_time_us):
             last_time_us = time_us
+
     events = []
     for history, failure in zip(histories, failures, strict=True):
         if failure is not None:
@@ -145,22 +188,29 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
             events.append(_last_event(history))
         else:
             events.append(_last_event_until(history, last_time_us))
+
     return events
 
 
 def _last_event(history: History) -> int:
-    """The number of the last event; BEFORE if there is none."""
+    """Return the number of the last event; BEFORE if there is none."""
     return len(history.events) - 1
 
 
 def _last_event_until(history: History, time_us: int) -> int:
-    """The last event that is not after a time; BEFORE if there is none."""
+    """Return the last event that is not after a time; BEFORE if there is none."""
     return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
 def totals(history: History, event: int) -> dict[str, Any]:
-    """The fields of Totals that follow from a history, by their names: all but `place`
-    and `annotation`. The moment (`at_...`) is that after `event`, or BEFORE."""
+    """Return the fields of Totals that follow from a history, by their names.
+
+    `place` and `annotation` are not among them.
+
+    Args:
+        history: The history of the device.
+        event: The event after which the moment `at_...` is, or BEFORE.
+    """
     allocated = history.allocated
     reserved = history.reserved
     return {
@@ -182,19 +232,25 @@ def totals(history: History, event: int) -> dict[str, Any]:
     }
 
 
-def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
-    """All that is reported about a device at the moment after `event`, or BEFORE."""
+def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
+    """Build all that is reported about a device at a moment.
+
+    Args:
+        facts: What follows from the history of the device.
+        event: The event after which the moment is, or BEFORE.
+    """
     history = facts.history
     evidence_of_stacks = facts.evidence
     ooms = out_of_memory(history, evidence_of_stacks)
     no_stack = -1
     stack = no_stack if event == BEFORE else int(history.events.stack[event])
+
     return DeviceMemory(
         **totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
         place=None if stack == no_stack else evidence_of_stacks.code(stack),
-        annotation=_annotation(history, event),
+        annotation=_open_annotation(history, event),
         categories=shares(history, facts.kinds, event),
         by_code=held_at(history, event, evidence_of_stacks.code),
         by_module=held_at(history, event, evidence_of_stacks.module),
@@ -205,29 +261,41 @@ def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
     )
 
 
-def _annotation(history: History, event: int) -> str | None:
-    """The name of the annotation that is open at an event and began last; None if there
-    is none, or for BEFORE, or if events have no times."""
+def _open_annotation(history: History, event: int) -> str | None:
+    """Return the innermost annotation that is open at an event.
+
+    It is the one that began last. Returns None if there is none, for BEFORE, and if
+    events have no times.
+    """
     time_us = history.time_us(event)
     if time_us is None or event == BEFORE:
         return None
+
     annotations = history.snapshot.annotations
     is_before = annotations.time_us <= time_us
     names = annotations.name[is_before].tolist()
     starts = annotations.is_start[is_before].tolist()
-    # by the number of the name, the places of starts whose end was not seen yet
+
+    # Keep, for each name, the positions of starts that have no end yet.
     open_starts: dict[int, list[int]] = {}
-    for place, (name, is_start) in enumerate(zip(names, starts, strict=True)):
-        of_name = open_starts.setdefault(name, [])
+    for position, (name, is_start) in enumerate(zip(names, starts, strict=True)):
+        starts_of_name = open_starts.setdefault(name, [])
         if is_start:
-            of_name.append(place)
-        elif of_name:
-            of_name.pop()
+            starts_of_name.append(position)
+        elif starts_of_name:
+            starts_of_name.pop()
+
     last_start = max(
-        (of_name[-1] for of_name in open_starts.values() if of_name), default=None
+        (
+            starts_of_name[-1]
+            for starts_of_name in open_starts.values()
+            if starts_of_name
+        ),
+        default=None,
     )
     if last_start is None:
         return None
+
     innermost: int = names[last_start]
     return history.snapshot.strings[innermost]
 
@@ -236,8 +304,10 @@ By = Literal["code", "module", "category"]
 
 
 class HoldingChange(msgspec.Struct, frozen=True):
-    """The memory of one place, or one category, in each; `difference_bytes` is B
-    minus A."""
+    """How the live memory of one holder differs between A and B.
+
+    A holder is a line of code, a module or a category. `difference_bytes` is B minus A.
+    """
 
     holder: str
     a_bytes: int
@@ -246,8 +316,11 @@ class HoldingChange(msgspec.Struct, frozen=True):
 
 
 class DeviceChange(msgspec.Struct, frozen=True):
-    """One device; a device in only one of them counts as empty in the other. The
-    differences of the rows add up to that of the device."""
+    """How the live memory of one device differs between A and B.
+
+    A device that is only in one of them counts as empty in the other. The differences
+    of the rows add up to that of the device.
+    """
 
     device: int
     a_bytes: int
@@ -257,7 +330,7 @@ class DeviceChange(msgspec.Struct, frozen=True):
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
-    """B compared with A, each at its moment `at`."""
+    """How snapshot B differs from A, each at its moment `at`."""
 
     a: str
     b: str
@@ -267,8 +340,10 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 
 class MemoryRank(msgspec.Struct, frozen=True):
-    """One device of one of several snapshots; `from_median_bytes`: its peak minus
-    the median."""
+    """The figures of one device of one of several snapshots.
+
+    `from_median_bytes` is its peak minus the median of all peaks.
+    """
 
     file: str
     device: int
@@ -282,36 +357,55 @@ class MemoryRank(msgspec.Struct, frozen=True):
 
 
 def held_by(
-    device: Totals, by: By | Literal["op"]
+    device: Totals, grouping: By | Literal["op"]
 ) -> dict[str, CategoryShare | Holder]:
-    """The rows of the device for one grouping (`categories`, `by_code`, ...), by the
-    name of the holder. `op`: of a device of a trace alone."""
-    held = getattr(device, "categories" if by == "category" else f"by_{by}")
-    if by == "category":
-        return {share.category: share for share in held}
-    return {holder.place: holder for holder in held}
+    """Return the rows of a device for one grouping, by the names of the holders.
+
+    Args:
+        device: The device, of a snapshot or of a trace.
+        grouping: The grouping; `op` is of a device of a trace alone.
+    """
+    rows = getattr(device, "categories" if grouping == "category" else f"by_{grouping}")
+    if grouping == "category":
+        return {share.category: share for share in rows}
+
+    return {holder.place: holder for holder in rows}
 
 
 def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
-    """B beside A: rows of the same holder are compared, the largest difference
-    first."""
+    """Compare the live memory of two snapshots, the largest difference first.
+
+    Args:
+        a: The first snapshot.
+        b: The second snapshot.
+        by: What is compared: lines of code, modules or categories.
+    """
     devices_a = {device.device: device for device in a.devices}
     devices_b = {device.device: device for device in b.devices}
     changes = []
-    for number in sorted({*devices_a, *devices_b}):
-        device_a = devices_a.get(number)
-        device_b = devices_b.get(number)
-        changes.append(_device_change(number, device_a, device_b, by))
+    for device_number in sorted(set(devices_a) | set(devices_b)):
+        device_a = devices_a.get(device_number)
+        device_b = devices_b.get(device_number)
+        changes.append(_device_change(device_number, device_a, device_b, by))
+
     return MemoryChange(a=a.file, b=b.file, at=a.at, by=by, devices=tuple(changes))
 
 
 def _device_change(
     number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 ) -> DeviceChange:
-    """What the device of this number holds in B and in A, the largest difference first.
-    A device that is None holds nothing."""
+    """Compare what a device holds in A and in B, the largest difference first.
+
+    Args:
+        number: The number of the device.
+        a: The device in A; None if it is not there and holds nothing.
+        b: The device in B, likewise.
+        by: What is compared.
+    """
     holders_a = held_by(a, by) if a else {}
     holders_b = held_by(b, by) if b else {}
+
+    # Each holder of either snapshot is a row; where it is missing it holds nothing.
     rows = []
     for name in dict.fromkeys((*holders_a, *holders_b)):
         a_bytes = holders_a[name].bytes if name in holders_a else 0
@@ -324,7 +418,9 @@ def _device_change(
                 difference_bytes=b_bytes - a_bytes,
             )
         )
+
     rows.sort(key=lambda row: (-abs(row.difference_bytes), -row.b_bytes, row.holder))
+
     a_total = a.at_allocated_bytes if a else 0
     b_total = b.at_allocated_bytes if b else 0
     return DeviceChange(
@@ -337,25 +433,31 @@ def _device_change(
 
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
-    """The figures of every device of every snapshot, the one whose peak is farthest
-    from the median of all peaks first. Only these figures are kept, so that `answers`
-    may be made one after another."""
+    """Order the devices of several snapshots by how unusual their peaks are.
+
+    The device whose peak is farthest from the median of all peaks comes first. Only the
+    figures are kept, so that `answers` may be made one after another.
+    """
     ranks = [
-        _rank(answer.file, device) for answer in answers for device in answer.devices
+        _rank_of_device(answer.file, device)
+        for answer in answers
+        for device in answer.devices
     ]
     if not ranks:
         return ()
+
     median = lower_median([rank.peak_allocated_bytes for rank in ranks])
     ranks = [
         replace(rank, from_median_bytes=rank.peak_allocated_bytes - median)
         for rank in ranks
     ]
+
     ranks.sort(key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device))
     return tuple(ranks)
 
 
-def _rank(file: str, device: DeviceMemory) -> MemoryRank:
-    """The figures of a device; `from_median_bytes` is 0 until the median is known."""
+def _rank_of_device(file: str, device: DeviceMemory) -> MemoryRank:
+    """Return the figures of a device; the distance from the median is not known yet."""
     largest = device.categories[0] if device.categories else None
     return MemoryRank(
         file=file,

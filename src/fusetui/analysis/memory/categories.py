@@ -1,5 +1,8 @@
-"""What kind each allocation is, by evidence alone: its stack, where it was freed, and
-when."""
+"""Decides what kind each allocation is, such as a gradient or an activation.
+
+Only evidence counts: the call stack that made it, the one that freed it, and when both
+happened. Without evidence the kind is unknown.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
-from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
+from fusetui.analysis.memory.history import (
+    BEFORE,
+    Allocations,
+    History,
+    is_in_private_pool,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, at, begins_runs, ends_runs, summed
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
@@ -19,7 +27,7 @@ PROFILER_PREFIX = "ProfilerStep#"
 
 
 class TrainingPhase(IntEnum):
-    """What the program was doing at an event."""
+    """What the training program was doing at an event."""
 
     UNKNOWN = 0
     OTHER = 1  # the forward pass, and all that is none of the others
@@ -28,51 +36,63 @@ class TrainingPhase(IntEnum):
 
 
 class Phases(msgspec.Struct, frozen=True, eq=False):
-    """What the program was doing at each event, and where steps begin and end."""
+    """What the program was doing at each event, and where its steps begin and end.
 
-    phase: Int64s  # [events]: a TrainingPhase
-    run: Int64s  # [events]: the number of the run of events of one phase that it is in
-    begin: Int64s  # [steps]: the first event of each step of an optimizer
-    # [steps]: the first event after it; one more than there are events where it did not
-    # end
+    A *run* is a sequence of events of the same phase.
+    """
+
+    phase: Int64s  # of each event a TrainingPhase
+    run: Int64s  # of each event the number of its run
+    begin: Int64s  # the first event of each step of an optimizer
+    # The first event after each of these steps. One more than the number of events for
+    # a step that did not end.
     end: Int64s
-    # where steps of the program end: those of its optimizer, else those of a profiler
+    # The first event after each step of the program. Steps are those of its optimizer,
+    # else those of a profiler.
     ends: Int64s
 
     def next_end(self, events: Int64s) -> Int64s:
-        """For each of `events` the end of the first step of an optimizer that begins
-        after it; a number above that of any event if none does."""
+        """Return for each event the end of the next optimizer step that begins after.
+
+        The result is above the number of any event if no step follows.
+        """
         step = np.searchsorted(self.begin, events, side="right")
         never = len(self.phase) + 1
         return at(self.end, step, missing=never)
 
 
 class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
-    """What is worked out once from the history of a device, and asked for often."""
+    """What is worked out once from the history of a device, for many answers."""
 
     history: History
     evidence: Evidence
     phases: Phases
-    kinds: Int64s  # of each life, the number of its category
+    kinds: Int64s  # of each of `history.lives`, the number of its category
 
 
 class _Step(NamedTuple):
-    """Events: the first of a step, and the first one after it."""
+    """A step of a program, as numbers of events."""
 
-    begin: int
-    end: int
+    begin: int  # its first event
+    end: int  # the first event after it
 
 
 def phases(history: History, evidence: Evidence) -> Phases:
-    """The phases of a history, from annotations of steps, else from stacks. Where an
-    optimizer runs the model itself (a closure), that is no part of its step."""
+    """Find out what the program was doing at each event.
+
+    Annotations of steps say it, else call stacks do. Where an optimizer runs the model
+    itself (a closure), that is not part of its step.
+    """
     stack = history.events.stack
     count = len(history.events)
     annotated_steps = _annotated_steps(history, OPTIMIZER_PREFIX)
-    calls_model = evidence.has(FrameRole.CALL) & ~evidence.in_step  # of each stack
+
+    # The two flags are of each stack first, then of each event.
+    calls_model = evidence.has(FrameRole.CALL) & ~evidence.in_step
     is_model = calls_model[stack]
     is_backward = evidence.has(FrameRole.BACKWARD)[stack]
 
+    # Later assignments win: the backward pass over a step, a step over the rest.
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
     phase[stack >= 0] = TrainingPhase.OTHER
     phase[_is_in_a_step(annotated_steps, count) & ~is_model] = TrainingPhase.STEP
@@ -82,6 +102,7 @@ def phases(history: History, evidence: Evidence) -> Phases:
     steps = annotated_steps or _steps_by_stacks(history, phase, is_model)
     program_steps = steps or _annotated_steps(history, PROFILER_PREFIX)
     program_ends = [step.end for step in program_steps if step.end <= count]
+
     return Phases(
         phase=phase,
         run=np.cumsum(begins_runs(phase)),
@@ -91,31 +112,42 @@ def phases(history: History, evidence: Evidence) -> Phases:
     )
 
 
-def _is_in_a_step(steps: list[_Step], events: int) -> Flags:
-    """Which of so many events are in one of these steps."""
-    change_of_open_steps = np.zeros(events + 1, np.int64)
+def _is_in_a_step(steps: list[_Step], event_count: int) -> Flags:
+    """Return for each event whether it is in one of the steps.
+
+    Args:
+        steps: The steps; they may overlap.
+        event_count: How many events there are.
+    """
+    # Count the steps that are open at each event.
+    change_of_open_steps = np.zeros(event_count + 1, np.int64)
     for step in steps:
         change_of_open_steps[step.begin] += 1
-        change_of_open_steps[min(step.end, events)] -= 1
+        change_of_open_steps[min(step.end, event_count)] -= 1
     return np.cumsum(change_of_open_steps[:-1]) > 0
 
 
 def _annotated_steps(history: History, prefix: str) -> list[_Step]:
-    """The steps of annotations whose names begin with `prefix`, in the order of time,
-    of those that have an event; [] where events have no times, or these go back. A step
-    whose begin was not recorded begins with the first event, one whose end was not
-    after the last."""
+    """Return the steps whose annotations begin with a prefix, in the order of time.
+
+    Steps without any event are left out. A step whose begin was not recorded begins
+    with the first event. A step whose end was not recorded ends after the last one.
+    Returns nothing if events have no times, or their times go back.
+    """
     times = history.events.time_us
     count = len(times)
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
+
     annotations = history.snapshot.annotations
-    chosen = _annotations_with(history, prefix)
+    is_step_annotation = _annotations_with(history, prefix)
+
+    # Pair each end with the last begin that is still open.
     steps = []
     open_begins: list[int] = []
     for is_start, time_us in zip(
-        annotations.is_start[chosen].tolist(),
-        annotations.time_us[chosen].tolist(),
+        annotations.is_start[is_step_annotation].tolist(),
+        annotations.time_us[is_step_annotation].tolist(),
         strict=True,
     ):
         if is_start:
@@ -124,38 +156,54 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
             begin = open_begins.pop() if open_begins else 0
             end = int(np.searchsorted(times, time_us, side="right"))
             steps.append(_Step(begin, end))
+
     steps += [_Step(begin, count + 1) for begin in open_begins]
     return sorted(step for step in steps if step.begin < min(step.end, count))
 
 
 def _annotations_with(history: History, prefix: str) -> Flags:
-    """Which annotations of the snapshot have a name that begins with `prefix`, of those
-    of the device; of any device if it has none, as torch may note another device than
-    that of the memory."""
+    """Return which annotations of a snapshot have a name with a prefix.
+
+    Only annotations of the device count, unless it has none: torch may note another
+    device than that of the memory.
+    """
     annotations = history.snapshot.annotations
     has_prefix = [name.startswith(prefix) for name in history.snapshot.strings]
-    # one entry more, of annotations without a name (-1)
+
+    # The last entry is that of annotations without a name (-1).
     is_step = np.array([*has_prefix, False], np.bool_)[annotations.name]
+
     is_of_device = is_step & (annotations.device == history.device)
     return is_of_device if is_of_device.any() else is_step
 
 
 def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_Step]:
-    """The steps of an optimizer by the phases of events alone: events of a step with no
-    forward and no backward pass between them are of the same one. `is_model`: which
-    events are of a call of the model."""
+    """Find the steps of an optimizer by the phases of events alone.
+
+    Events of the phase STEP belong to the same step if neither a forward nor a backward
+    pass is between them.
+
+    Args:
+        history: The history of the device.
+        phase: The phase of each event.
+        is_model: Whether each event is in a call of the model.
+    """
     count = len(phase)
     rows = np.flatnonzero(phase == TrainingPhase.STEP)
     if not len(rows):
         return []
+
+    # Count the events of passes so far. Events of one step have the same count.
     is_between = (phase == TrainingPhase.BACKWARD) | is_model
     between_so_far = np.cumsum(is_between)[rows]
     begins = rows[begins_runs(between_so_far)]
     ends = rows[ends_runs(between_so_far)] + 1
     last_failure = history.failures.max(initial=BEFORE)
-    # the file was written from within the last step, which did not end
+
+    # A file that was written because memory ran out may end within the last step.
     if ends[-1] == count and last_failure >= begins[-1]:
         ends[-1] = count + 1
+
     return [
         _Step(begin, end)
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
@@ -181,7 +229,7 @@ UNKNOWN = CATEGORY_NUMBER["unknown"]
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
-    """The live memory of a category at a moment."""
+    """The live memory of one category at a moment."""
 
     category: Category
     bytes: int
@@ -189,87 +237,113 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
-    """What of each category lives after an event: the largest first, without those of
-    which nothing lives. `kinds`: of each life, the number of its category."""
+    """Return how much of each category is live after an event, the largest first.
+
+    Categories without live memory are left out.
+
+    Args:
+        history: The history of the device.
+        kinds: Of each life the number of its category.
+        event: The event, or BEFORE.
+    """
     lives = history.lives
-    living = lives.at(event)
-    sizes = summed(kinds[living], lives.size[living], len(CATEGORIES)).tolist()
-    blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
+    is_live = lives.live_after(event)
+
+    sizes = summed(kinds[is_live], lives.size[is_live], len(CATEGORIES)).tolist()
+    blocks = np.bincount(kinds[is_live], minlength=len(CATEGORIES)).tolist()
+
     living_shares = []
     for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True):
         if count:
             share = CategoryShare(category=category, bytes=size, blocks=count)
             living_shares.append(share)
+
     return tuple(sorted(living_shares, key=lambda share: -share.bytes))
 
 
 def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
-    """The number of the category of each life, shape [lives]; the first rule that holds
-    decides."""
+    """Decide the category of each life by its call stack, its end and its phase.
+
+    Of all rules that hold for a life, the first one decides.
+
+    Returns:
+        For each of `history.lives` the number of its category.
+    """
     lives = history.lives
     kinds = np.full(len(lives), UNKNOWN)
+
+    # The rules are applied backwards, so that the first one overwrites the others.
     for category, holds in reversed(_rules(history, evidence, phases)):
         kinds[holds] = CATEGORY_NUMBER[category]
     return _gradients_by_stack(lives, kinds, phases)
 
 
 class _CategoryRule(NamedTuple):
-    """A category, and the lives for which the evidence of it holds; shape [lives]."""
+    """A category, and the lives for which the evidence of it holds."""
 
     category: Category
-    holds: Flags
+    holds: Flags  # one flag per life
 
 
 def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_CategoryRule]:
-    """All rules by which lives get their categories, the first ones before others."""
+    """List all rules by which lives get their categories, the preferred ones first."""
     lives = history.lives
     stack = lives.stack
     is_recorded = stack >= 0
-    lasts = lives.died >= lives.events
+    lives_at_end = lives.died >= lives.events
+
+    # Where the allocation was made.
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
     in_step_phase = _phase_at_birth(lives, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
-    of_optimizer = in_step & ~in_backward
-    of_model = ~in_step & ~in_backward
-    same_run = _is_of_one_run(lives, phases)
+    is_of_optimizer = in_step & ~in_backward
+    is_of_model = ~in_step & ~in_backward
+
+    # How long it lasted.
+    is_of_one_run = _is_of_one_run(lives, phases)
     outlives_step = lives.died >= _end_of_own_step(lives, phases)
-    accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~same_run
+    accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
     is_gradient = _outlives_backward(history, evidence, phases) | accumulated
+
     in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
-    of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
-    freed_in_backward = _is_freed_by(history, evidence, FrameRole.BACKWARD)
+    is_of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
+    is_freed_in_backward = _is_freed_by(history, evidence, FrameRole.BACKWARD)
+
     return [
-        _CategoryRule("graph_pool", private(history)),
+        _CategoryRule("graph_pool", is_in_private_pool(history)),
         _CategoryRule("before_recording", ~is_recorded & (lives.born == BEFORE)),
         _CategoryRule("workspace", in_workspace),
-        _CategoryRule("optimizer_state", of_optimizer & outlives_step),
-        _CategoryRule("temporary", of_optimizer & ~lasts),
+        _CategoryRule("optimizer_state", is_of_optimizer & outlives_step),
+        _CategoryRule("temporary", is_of_optimizer & ~lives_at_end),
         _CategoryRule("gradients", in_backward & is_gradient),
-        _CategoryRule("temporary", in_backward & same_run),
-        _CategoryRule("parameters", of_model & of_weights & lasts),
-        _CategoryRule("activations", of_model & is_recorded & freed_in_backward),
-        _CategoryRule("temporary", same_run),
+        _CategoryRule("temporary", in_backward & is_of_one_run),
+        _CategoryRule("parameters", is_of_model & is_of_weights & lives_at_end),
+        _CategoryRule("activations", is_of_model & is_recorded & is_freed_in_backward),
+        _CategoryRule("temporary", is_of_one_run),
     ]
 
 
 def _phase_at_birth(lives: Allocations, phases: Phases) -> Int64s:
-    """The TrainingPhase in which each life was allocated, UNKNOWN for BEFORE."""
+    """Return the phase in which each life was allocated; UNKNOWN for BEFORE."""
     return at(phases.phase, lives.born, missing=TrainingPhase.UNKNOWN)
 
 
 def _is_of_one_run(lives: Allocations, phases: Phases) -> Flags:
-    """Which lives were allocated and freed within one run of events of one phase; only
-    of lives with a stack, and where the phase is known."""
+    """Return which lives were allocated and freed within one run of the same phase.
+
+    Lives without a stack, and those of an unknown phase, do not count.
+    """
     run_of_birth = at(phases.run, lives.born, missing=-1)
     run_of_death = at(phases.run, lives.died, missing=-1)
     same_run = run_of_birth == run_of_death
+
     has_both_events = (lives.born != BEFORE) & (lives.died < lives.events)
     is_known = _phase_at_birth(lives, phases) != TrainingPhase.UNKNOWN
     return np.asarray(same_run & has_both_events & is_known & (lives.stack >= 0))
 
 
 def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags:
-    """Which lives a frame of this role freed; shape [lives]."""
+    """Return which lives were freed by code with a frame of one role."""
     no_stack = -1  # of what lives at the end
     freeing_stack = at(history.events.stack, history.lives.died, missing=no_stack)
     is_freed_by: Flags = evidence.has(role)[freeing_stack]
@@ -277,51 +351,75 @@ def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags
 
 
 def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
-    """For each life the end of the step of an optimizer that began last before its
-    birth; 0 for what was allocated before the first event or the first step."""
+    """Return for each life the end of the last optimizer step that began before it.
+
+    It is 0 for what was allocated before the first event or the first step.
+    """
     step = np.searchsorted(phases.begin, lives.born, side="right") - 1
     end = at(phases.end, step, missing=0)
     return np.where(lives.born == BEFORE, 0, end)
 
 
 def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> Flags:
-    """Which lives last as long as a gradient does: until zero_grad frees them, until
-    the end of the next step of an optimizer or longer, or until the end of the file if
-    the backward pass in which they were born ended before that."""
+    """Return which lives last as long as a gradient does.
+
+    A gradient lasts until zero_grad frees it, or until the end of the next step of an
+    optimizer or longer. One that lives at the end of the file counts if the backward
+    pass that made it has ended.
+    """
     lives = history.lives
     in_call = evidence.has(FrameRole.CALL)[history.events.stack]
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
+
+    # What begins after the backward pass: a forward pass or a step.
     rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
     next_row = np.searchsorted(rows, lives.born, side="right")
-    something_came_later = next_row < len(rows)  # a forward pass, or a step
-    # only a file that was written because memory ran out ends within a pass
+    something_came_later = next_row < len(rows)
+
+    # Only a file that was written because memory ran out ends within a pass.
     last_failure = history.failures.max(initial=BEFORE)
     backward_ended: Flags = something_came_later | (lives.born > last_failure)
+
     outlives_step = lives.died >= phases.next_end(lives.born)
-    cleared = outlives_step | _is_freed_by(history, evidence, FrameRole.ZERO_GRAD)
-    lasts = lives.died >= lives.events
-    return np.where(lasts, backward_ended, cleared)
+    is_cleared = outlives_step | _is_freed_by(history, evidence, FrameRole.ZERO_GRAD)
+    lives_at_end = lives.died >= lives.events
+    return np.where(lives_at_end, backward_ended, is_cleared)
 
 
 def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> Int64s:
-    """`kinds`, in which what is UNKNOWN, still lives and was allocated after the last
-    complete step has become a gradient, if all of its stack that have ended were
-    gradients."""
+    """Turn live memory of unknown category into gradients, where its stack suggests it.
+
+    That is what was allocated after the last complete step, if all lives of the same
+    stack that have ended were gradients.
+
+    Args:
+        lives: The lives.
+        kinds: Of each of them the number of its category.
+        phases: The phases of the history.
+
+    Returns:
+        The new numbers of categories.
+    """
     gradients = CATEGORY_NUMBER["gradients"]
     only_gradients = _only_gradients(lives, kinds)
-    complete = phases.end[phases.end <= lives.events]
-    last_step_end = complete.max(initial=0)
+
+    complete_ends = phases.end[phases.end <= lives.events]
+    last_step_end = complete_ends.max(initial=0)
+
     is_open = (kinds == UNKNOWN) & (lives.died >= lives.events)
     is_open &= (lives.born >= last_step_end) & (lives.stack >= 0)
     return np.where(is_open & only_gradients[lives.stack], gradients, kinds)
 
 
 def _only_gradients(lives: Allocations, kinds: Int64s) -> Flags:
-    """Whether all lives of a stack that have ended were gradients, and some have ended;
-    shape [stacks + 1], the last is that of no stack."""
-    groups = int(lives.stack.max(initial=-1)) + 2
+    """Return for each stack whether all its ended lives were gradients.
+
+    At least one life must have ended. The last entry is that of no stack.
+    """
+    stack_count = int(lives.stack.max(initial=-1)) + 2
     has_ended = (lives.died < lives.events) & (lives.stack >= 0)
     is_gradient = has_ended & (kinds == CATEGORY_NUMBER["gradients"])
-    ended = np.bincount(lives.stack[has_ended], minlength=groups)
-    ended_gradients = np.bincount(lives.stack[is_gradient], minlength=groups)
+
+    ended = np.bincount(lives.stack[has_ended], minlength=stack_count)
+    ended_gradients = np.bincount(lives.stack[is_gradient], minlength=stack_count)
     return np.asarray((ended > 0) & (ended_gradients == ended))

@@ -1,5 +1,8 @@
-"""What the frames of a stack say of an allocation or a free, once for each stack; and
-who holds what lives at a moment: every byte in one row."""
+"""Works out what the frames of call stacks say about allocations.
+
+Each stack is looked at once. The module also lists who holds the live memory of a
+moment, with every byte in one row.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ NO_PYTHON = "no Python frame"
 
 
 class FrameRole(IntFlag):
-    """What one frame is."""
+    """What one frame of a call stack is; a frame may have several roles."""
 
     PYTHON = 1
     OWN = 2  # the person's own code
@@ -64,11 +67,14 @@ class FrameRole(IntFlag):
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """Of each stack; the last row is that of -1, no stack. Arrays of shape [stacks + 1];
-    frames are rows of Stacks.frames, -1 where there is none."""
+    """What the call stacks of a snapshot say about allocations.
+
+    Arrays have one entry per stack, and a last one for no stack, so that -1 reads that
+    entry. Frames are rows of `Stacks.frames`, -1 where there is none.
+    """
 
     stacks: Stacks
-    marks: Int64s  # of its frames together
+    marks: Int64s  # the roles of all its frames, as bits of FrameRole
     own: Int64s  # the innermost frame of the person's own code
     # the innermost frame that is a module's own, if possible not of torch.nn
     called: Int64s
@@ -77,25 +83,33 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     in_triton: Flags
 
     def has(self, role: FrameRole) -> Flags:
-        """Which stacks have a frame of one of these roles; shape [stacks + 1]."""
+        """Return which stacks have a frame of a role, or of one of several roles."""
         has_role: Flags = (self.marks & role) != 0
         return has_role
 
     def code(self, stack: int) -> str:
-        """Where a stack is, as text: the innermost line of the person's own code, else
-        the part of the backward pass, else the innermost line of Python, which is of a
-        library; NO_PYTHON without one."""
+        """Return where a stack is, as text.
+
+        It is the innermost line of the person's own code, else the part of the backward
+        pass, else the innermost line of Python, which is of a library. Without Python
+        it is NO_PYTHON.
+        """
         if self.own[stack] >= 0:
             return self._line(self.own[stack])
+
         if self.marks[stack] & FrameRole.BACKWARD:
             return self._backward_text(stack)
+
         if self.python[stack] >= 0:
             return self._line(self.python[stack])
+
         return NO_PYTHON
 
     def _backward_text(self, stack: int) -> str:
-        """The innermost node of autograd in a stack, as `backward of BmmBackward0`;
-        `backward` where none is named."""
+        """Return the innermost node of autograd in a stack.
+
+        The text is `backward of BmmBackward0`, or `backward` if no node is named.
+        """
         for frame in self.stacks[stack]:
             node = NODE.search(frame.name)
             if node and node[1] != "Node":  # the class of all nodes
@@ -103,50 +117,67 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return "backward"
 
     def module(self, stack: int) -> str:
-        """The innermost line of a module's own forward, if possible outside modules of
-        torch.nn; of a stack in which no module was called, its `code`."""
+        """Return the innermost line of the `forward` of a module in a stack.
+
+        Modules outside of torch.nn are preferred. If no module was called, the result
+        is that of `code`.
+        """
         if self.called[stack] >= 0:
             return self._line(self.called[stack])
+
         return self.code(stack)
 
     def _line(self, row: int) -> str:
-        """`file:line name` of a frame."""
+        """Return a frame as `file:line name`."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 
 
 def evidence(stacks: Stacks) -> Evidence:
-    """What the frames of each stack say. Each distinct frame is looked at once."""
+    """Work out what the frames of each call stack say.
+
+    Each distinct frame is looked at once.
+    """
     if not len(stacks):
         return _no_evidence(stacks)
-    marks_of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
+
+    marks_of_frames = np.array(
+        [_roles_of_frame(frame) for frame in stacks.frames], np.int64
+    )
     marks = marks_of_frames[stacks.frame]  # of each frame of each stack
 
     def first(role: int) -> Int64s:
-        """See _first, of frames of one of these roles."""
-        return _first(marks & role != 0, stacks)
+        """Find the innermost frame of a role in each stack; see _innermost_frames."""
+        return _innermost_frames(marks & role != 0, stacks)
 
-    callees = _callees(marks, stacks)
+    # Prefer the innermost module that is not of torch.nn.
+    callees = _are_module_forwards(marks, stacks)
     is_outside_torch = marks & FrameRole.LAYER == 0
-    called = _first(callees & is_outside_torch, stacks)
-    called = np.where(called < NOWHERE, called, _first(callees, stacks))
+    called = _innermost_frames(callees & is_outside_torch, stacks)
+    called = np.where(called < NOWHERE, called, _innermost_frames(callees, stacks))
+
     python = first(FrameRole.PYTHON)
     python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
     in_triton = python_marks & FrameRole.TRITON != 0
+
     in_step = first(FrameRole.STEP) < first(FrameRole.CALL | FrameRole.BACKWARD)
+
+    # The marks of a stack are those of all its frames together.
+    marks_of_stacks = np.bitwise_or.reduceat(marks, stacks.start[:-1])
+
     return Evidence(
         stacks=stacks,
-        marks=np.append(np.bitwise_or.reduceat(marks, stacks.start[:-1]), 0),
-        own=_frame_at(first(FrameRole.OWN), stacks),
-        called=_frame_at(called, stacks),
-        python=_frame_at(python, stacks),
+        marks=np.append(marks_of_stacks, 0),
+        own=_frames_at(first(FrameRole.OWN), stacks),
+        called=_frames_at(called, stacks),
+        python=_frames_at(python, stacks),
         in_step=np.append(in_step, False),
         in_triton=np.append(in_triton, False),
     )
 
 
 def _no_evidence(stacks: Stacks) -> Evidence:
-    """The evidence of a snapshot without stacks."""
+    """Return the evidence of a snapshot without stacks."""
     no_frame = np.full(1, -1)
     never = np.zeros(1, np.bool_)
     return Evidence(
@@ -160,8 +191,8 @@ def _no_evidence(stacks: Stacks) -> Evidence:
     )
 
 
-def _marks(frame: Frame) -> int:
-    """The roles of a frame."""
+def _roles_of_frame(frame: Frame) -> int:
+    """Return the roles of a frame, added up."""
     file = frame.file.replace("\\", "/")
     is_python = file.endswith(".py") or file.startswith("<")
     roles = _python_roles(frame.name, file) if is_python else _native_roles(frame.name)
@@ -169,7 +200,12 @@ def _marks(frame: Frame) -> int:
 
 
 def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
-    """Whether each role holds for a frame of Python."""
+    """Return for each role whether it holds for a frame of Python.
+
+    Args:
+        name: The function of the frame.
+        file: Its file, with forward slashes.
+    """
     is_layer = LAYERS.search(file) is not None
     is_module = file.endswith(MODULE)
     if is_module:
@@ -177,6 +213,7 @@ def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
     else:
         initializes = is_layer and name in INITIALIZERS
         handles_weights = LOADED.search(file) is not None or initializes
+
     return {
         FrameRole.PYTHON: True,
         FrameRole.OWN: is_own(file),
@@ -190,7 +227,7 @@ def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
 
 
 def _native_roles(name: str) -> dict[FrameRole, object]:
-    """Whether each role holds for a frame of C++."""
+    """Return for each role whether it holds for a frame of C++."""
     return {
         FrameRole.BACKWARD: BACKWARD.search(name),
         FrameRole.ACCUMULATES: "AccumulateGrad" in name,
@@ -198,36 +235,61 @@ def _native_roles(name: str) -> dict[FrameRole, object]:
     }
 
 
-def _callees(marks: Int64s, stacks: Stacks) -> Flags:
-    """Which frames are those of a module's own forward: frames of Python of which the
-    next one outwards is the call of a module. `marks`: of each frame of all stacks, one
-    stack after another; so is the result."""
+def _are_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
+    """Return which frames are the `forward` of a module itself.
+
+    These are frames of Python whose caller is the code by which torch calls modules.
+
+    Args:
+        marks: The roles of each frame of all stacks, one stack after another.
+        stacks: The stacks.
+
+    Returns:
+        One flag per entry of `marks`.
+    """
     rows = np.flatnonzero(marks & FrameRole.PYTHON)
     is_call = marks[rows] & FrameRole.CALL != 0
+
+    # Compare each frame of Python with the next one outwards in the same stack.
     stack = np.searchsorted(stacks.start, rows, side="right")
     next_is_of_stack = np.append(stack[1:] == stack[:-1], False)
     next_is_call = np.append(is_call[1:], False)
-    callees = np.zeros(len(marks), np.bool_)
-    callees[rows] = next_is_of_stack & next_is_call & ~is_call
-    return callees
+
+    is_callee = np.zeros(len(marks), np.bool_)
+    is_callee[rows] = next_is_of_stack & next_is_call & ~is_call
+    return is_callee
 
 
-def _first(wanted: Flags, stacks: Stacks) -> Int64s:
-    """The place of the innermost wanted frame of each stack in Stacks.frame, or
-    NOWHERE."""
-    places = np.where(wanted, np.arange(len(wanted)), NOWHERE)
-    return np.minimum.reduceat(places, stacks.start[:-1])
+def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
+    """Return the position of the innermost wanted frame of each stack.
+
+    Args:
+        is_wanted: Which entries of `stacks.frame` are wanted.
+        stacks: The stacks.
+
+    Returns:
+        For each stack a position in `stacks.frame`, or NOWHERE.
+    """
+    positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
+
+    # Frames are listed innermost first, so the least position of a stack counts.
+    return np.minimum.reduceat(positions, stacks.start[:-1])
 
 
-def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
-    """The frames at these places, and one more for no stack."""
-    place_or_end = np.minimum(places, len(stacks.frame))
-    frames = at(stacks.frame, place_or_end, missing=-1)
+def _frames_at(positions: Int64s, stacks: Stacks) -> Int64s:
+    """Return the frames at some positions, and -1 at the end for no stack.
+
+    Args:
+        positions: Positions in `stacks.frame`; NOWHERE gives -1.
+        stacks: The stacks.
+    """
+    position_or_end = np.minimum(positions, len(stacks.frame))
+    frames = at(stacks.frame, position_or_end, missing=-1)
     return np.append(frames, -1).astype(np.int64)
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The live allocations of one place."""
+    """The live allocations of one line of code, or of what else allocated them."""
 
     place: str
     bytes: int
@@ -241,33 +303,47 @@ _BEFORE_RECORDING_STACK = -2
 def held_at(
     history: History, event: int, place_of: Callable[[int], str]
 ) -> tuple[Holder, ...]:
-    """Who holds what lives after an event (or BEFORE), the largest first. `place_of`:
-    the name of the holder for a stack; stacks of one name are one holder. What has no
-    stack is held by BEFORE_RECORDING, if it was there before the first event, or
-    NO_STACK."""
+    """Return who allocated what is live after an event, the largest first.
+
+    Args:
+        history: The history of the device.
+        event: The event, or BEFORE.
+        place_of: Gives the name of the holder for a stack. Stacks of the same name are
+            one holder.
+
+    Returns:
+        The holders. What has no stack is of BEFORE_RECORDING, if it was there before
+        the first event, or of NO_STACK.
+    """
     lives = history.lives
-    rows = np.flatnonzero(lives.at(event))
+    rows = np.flatnonzero(lives.live_after(event))
+
     has_no_stack = lives.stack[rows] < 0
     is_early = has_no_stack & (lives.born[rows] == BEFORE)
     stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, lives.stack[rows])
+
+    # Sum up by stack first, so that each stack is named only once.
     stacks = distinct(stack_of_row)
-    number = np.searchsorted(stacks, stack_of_row)
-    bytes_of_stack = summed(number, lives.size[rows], len(stacks))
-    blocks_of_stack = np.bincount(number)
+    stack_index = np.searchsorted(stacks, stack_of_row)
+    bytes_of_stack = summed(stack_index, lives.size[rows], len(stacks))
+    blocks_of_stack = np.bincount(stack_index)
+
     bytes_of_place: Counter[str] = Counter()
     blocks_of_place: Counter[str] = Counter()
-    for number_of_stack, stack in enumerate(stacks.tolist()):
+    for index, stack in enumerate(stacks.tolist()):
         place = _place_of_stack(stack, place_of)
-        bytes_of_place[place] += int(bytes_of_stack[number_of_stack])
-        blocks_of_place[place] += int(blocks_of_stack[number_of_stack])
+        bytes_of_place[place] += int(bytes_of_stack[index])
+        blocks_of_place[place] += int(blocks_of_stack[index])
+
     holders = []
     for place, size in bytes_of_place.items():
         holders.append(Holder(place=place, bytes=size, blocks=blocks_of_place[place]))
+
     return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.place)))
 
 
 def _place_of_stack(stack: int, place_of: Callable[[int], str]) -> str:
-    """The name of the holder for a stack, or for what stands in place of one."""
+    """Return the holder for a stack, or for what stands in place of one."""
     if stack == _BEFORE_RECORDING_STACK:
         return BEFORE_RECORDING
     return NO_STACK if stack < 0 else place_of(stack)

@@ -1,9 +1,9 @@
-"""What a device's memory held after each event, to the byte: which allocations lived
-from when to when, by their addresses, and the sums of them.
+"""Follows the memory of a device through the events of a snapshot, to the byte.
 
-The trace is a ring, so its start is worked out backwards: what the blocks of the
-segments hold at the end and no event names was there before; so was what is freed
-without having been allocated.
+It finds which allocations lived from when to when, by their addresses, and adds them
+up. The recorder keeps only the last events, so what was there before the first one is
+worked out backwards. It is what the blocks of the segments hold at the end although no
+event names it, and what is freed without having been allocated.
 """
 
 from __future__ import annotations
@@ -51,66 +51,82 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Allocations, of shape [lives]: those from before the first event, then in order
-    of address. Each is a life, from the event that allocates it to the one that frees
-    it.
+    """All allocations of a device.
 
-    `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the
-    end. Sizes are in bytes.
+    Each one lasts from the event that makes it to the event that frees it, and is
+    called a life. All arrays have one entry per life: first those from before the
+    first event, then the others in the order of their addresses. Sizes are in bytes.
     """
 
     address: Int64s
-    size: Int64s  # what was asked for
-    born: Int64s
-    died: Int64s
-    stack: Int32s  # where it was allocated
-    block: Int32s  # its row in Blocks, if it lived at the end, else -1
-    events: int
+    size: Int64s  # as the program requested it
+    born: Int64s  # the event that allocated it; BEFORE: before the first event
+    died: Int64s  # the event that freed it; `events` if it lives at the end
+    stack: Int32s  # the call stack that allocated it; -1 if none was recorded
+    block: Int32s  # its row in Blocks if it lives at the end, else -1
+    events: int  # how many events the device has
 
     def __len__(self) -> int:
         return len(self.address)
 
-    def at(self, event: int) -> Flags:
-        """Which live after an event, or BEFORE."""
+    def live_after(self, event: int) -> Flags:
+        """Return which allocations are live after an event, or BEFORE."""
         return (self.born <= event) & (self.died > event)
 
-    def sums(self) -> Int64s:
-        """Bytes that live before the first event, then after each; shape [events +
-        1]."""
+    def live_bytes(self) -> Int64s:
+        """Return the live bytes before the first event, then after each.
+
+        The result has one entry more than there are events.
+        """
         change = np.zeros(self.events + 1, np.int64)
         np.add.at(change, self.born + 1, self.size)
+
+        # What lives at the end is never subtracted.
         has_died = self.died < self.events
         np.subtract.at(change, self.died[has_died] + 1, self.size[has_died])
+
         return np.cumsum(change)
 
     @cached_property
     def _by_address(self) -> _ByAddress:
-        """See _ByAddress."""
+        """The allocations sorted by address and birth, for lookups by address."""
         order: Rows = np.lexsort((self.born, self.address))
         addresses, address_row = np.unique(self.address[order], return_inverse=True)
+
+        # Address and birth become one number, so that a single search finds both.
+        # The birth BEFORE counts as 0.
         births = address_row.astype(np.int64) * self._births_per_address
         births += self.born[order] + 1
         return _ByAddress(addresses=addresses, births=births, died=self.died[order])
 
     @property
     def _births_per_address(self) -> int:
-        """How many births there can be at an address: from BEFORE to `events`."""
+        """How many births there can be at an address, from BEFORE to `events`."""
         return self.events + 2
 
     def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
-        """The first address after `since` that was in use after the event `born`, else
-        `limit`; all of the same shape.
+        """Find the next address that was in use behind each of several addresses.
 
         A free block reaches up to the next one that is in use, or to the end of its
-        segment, since free neighbors become one. So what followed an allocation when it
-        was made tells how large its block is: with what was not worth splitting off.
+        segment, since free neighbors become one. So what followed an allocation when
+        it was made tells how large its block is: it includes what was not worth
+        splitting off.
+
+        Args:
+            since: The addresses behind which to search.
+            born: For each of them the event after which the state counts.
+            limit: For each of them the address at which the search ends.
+
+        Returns:
+            For each address the next one in use, else its `limit`.
         """
         index = self._by_address
-        # beyond the last address nothing is in use
+        # Nothing is in use beyond the last address.
         addresses = np.append(index.addresses, np.iinfo(np.int64).max)
         next_address = limit.copy()
         address_row = np.searchsorted(index.addresses, since, side="right")
-        # the queries without an answer, each of which looks at one address at a time
+
+        # Each query without an answer looks at one address at a time.
         queries = np.flatnonzero(addresses[address_row] < limit)
         while len(queries):
             looked_at = address_row[queries]
@@ -120,50 +136,61 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
             address_row[queries] += 1
             is_below_limit = addresses[address_row[queries]] < limit[queries]
             queries = queries[is_below_limit]
+
         return next_address
 
     def _in_use_at(self, address_row: Rows, event: Int64s) -> Flags:
-        """Whether each address, a row of `_by_address.addresses`, was in use after an
-        event."""
+        """Return whether addresses were in use after an event.
+
+        Args:
+            address_row: Rows of `_by_address.addresses`.
+            event: For each of them the event.
+        """
         index = self._by_address
         first_birth = address_row * self._births_per_address  # BEFORE, at this address
         last_birth = first_birth + event + 1
-        # the last life at this address that had begun by then
+
+        # Find the last life at this address that had begun by then.
         life = np.searchsorted(index.births, last_birth, side="right") - 1
+
         is_of_address = (life >= 0) & (index.births[life] >= first_birth)
         return np.asarray(is_of_address & (index.died[life] > event))
 
 
 class _ByAddress(NamedTuple):
-    """The lives by address and, of one address, by birth."""
+    """The allocations sorted by address, and at the same address by birth."""
 
     addresses: Int64s  # distinct, ascending
     births: Int64s  # the row in `addresses` and the birth, in one ascending number
-    died: Int64s
+    died: Int64s  # the event that freed it, as in Allocations
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What the memory of one device held from event to event. Sums are in bytes, of
-    shape [events + 1]: before the first event, then after each, so that the sum after
-    the event n is at n + 1."""
+    """What the memory of one device held from event to event.
+
+    Sums are in bytes and have one entry more than there are events: before the first
+    event, then after each. So the sum after event n is at n + 1.
+    """
 
     snapshot: Snapshot
     device: int
     events: MemoryEvents
-    segments: Rows  # those of the device
-    lives: Allocations  # until they are to be freed
-    occupied: Allocations  # until they are free, which may be later
-    allocated: Int64s
-    active: Int64s
-    reserved: Int64s
+    segments: Rows  # rows of the snapshot's segments that are of this device
+    lives: Allocations  # each ends when the program frees it
+    # Each ends when its memory can be used again. This is later if another stream
+    # still works with it.
+    occupied: Allocations
+    allocated: Int64s  # the sum of `lives`
+    active: Int64s  # the sum of `occupied`
+    reserved: Int64s  # what the device has given to the allocator
     # what events add up to at the end, less what the blocks hold
     difference_end_bytes: int
-    # actions of which there must have been events
+    # actions that must have happened although no event was recorded
     unrecorded: tuple[MemoryAction, ...] = ()
 
     @property
     def is_known(self) -> bool:
-        """Whether events tell when each allocation began and ended."""
+        """Whether the events tell when each allocation began and ended."""
         if MemoryAction.ALLOC in self.unrecorded:
             return False
         return not all(action in self.unrecorded for action in FREED)
@@ -174,84 +201,120 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.allocated.argmax()) - 1
 
     def allocated_after(self, event: int) -> int:
-        """Bytes that are allocated after an event; BEFORE: before the first."""
+        """Return the bytes that are allocated after an event, or BEFORE."""
         return int(self.allocated[event + 1])
 
     def active_after(self, event: int) -> int:
-        """Bytes that are not free after an event; BEFORE: before the first."""
+        """Return the bytes that are not free after an event, or BEFORE."""
         return int(self.active[event + 1])
 
     def reserved_after(self, event: int) -> int:
-        """Bytes that the device has given after an event; BEFORE: before the first."""
+        """Return the bytes that the device has given after an event, or BEFORE."""
         return int(self.reserved[event + 1])
 
     @property
     def failures(self) -> Rows:
-        """The events of memory that ran out."""
+        """The events at which memory ran out."""
         return np.flatnonzero(self.events.action == MemoryAction.OOM)
 
     def time_us(self, event: int) -> int | None:
-        """When an event happened, in us since 1970; for BEFORE the time of the first
-        event. None without events, or if the file has no times."""
+        """Return when an event happened, in microseconds since 1970.
+
+        BEFORE has the time of the first event. Returns None if there are no events or
+        the file has no times.
+        """
         times = self.events.time_us
         if not len(times):
             return None
+
         time_us = int(times[max(event, 0)])
         return time_us if time_us >= 0 else None
 
 
 def histories(snapshot: Snapshot) -> tuple[History, ...]:
-    """One for each device that has events or segments, in the order of their
-    numbers."""
-    events_of = {events.device: events for events in snapshot.events}
+    """Return the history of each device that has events or segments.
+
+    They are sorted by the numbers of the devices.
+    """
+    events_by_device = {events.device: events for events in snapshot.events}
     with_segments = [int(device) for device in distinct(snapshot.segments.device)]
-    devices = sorted({*events_of, *with_segments})
+    devices = sorted(set(events_by_device) | set(with_segments))
     return tuple(
-        _history(snapshot, device, events_of.get(device)) for device in devices
+        _history(snapshot, device, events_by_device.get(device)) for device in devices
     )
 
 
-def held(blocks: Blocks, rows: Rows) -> Int64s:
-    """The bytes that were asked for of these rows of `blocks`; their sizes where that
-    is -1, as in files from before torch 2.1."""
-    asked = blocks.requested_size[rows]
-    return np.where(asked < 0, blocks.size[rows], asked)
+def requested_bytes(blocks: Blocks, rows: Rows) -> Int64s:
+    """Return the requested bytes of some blocks.
+
+    Files from before torch 2.1 do not have them (-1). There the size of the block
+    stands in.
+
+    Args:
+        blocks: The blocks of the snapshot.
+        rows: Rows of these blocks.
+    """
+    requested = blocks.requested_size[rows]
+    return np.where(requested < 0, blocks.size[rows], requested)
 
 
-def private(history: History) -> Flags:
-    """Which lives are in a private pool, as that of a CUDA graph is; shape [lives].
-    Where events do not name pools, that is known only of what lived at the end."""
+def is_in_private_pool(history: History) -> Flags:
+    """Return which allocations are in a private pool, as that of a CUDA graph is.
+
+    Where events do not name pools, this is only known of allocations that live at the
+    end.
+
+    Returns:
+        One flag for each entry of `history.lives`.
+    """
     snapshot = history.snapshot
     lives = history.lives
-    no_pool = False  # at place -1
+    # A row of -1 means no pool, no event or no block. Each array of flags gets one
+    # more entry at its end, so that -1 reads this entry.
+    no_pool = False
     is_private_pool = np.array([any(pool) for pool in snapshot.pools], np.bool_)
     is_private = np.append(is_private_pool, no_pool)
-    of_events = np.append(is_private[history.events.pool], no_pool)
-    of_segments = is_private[snapshot.segments.pool]
-    of_blocks = np.append(of_segments[snapshot.blocks.segment], no_pool)
+    event_is_private = np.append(is_private[history.events.pool], no_pool)
+    segment_is_private = is_private[snapshot.segments.pool]
+    block_is_private = np.append(segment_is_private[snapshot.blocks.segment], no_pool)
     lived_at_end = lives.block >= 0
-    by_event = of_events[lives.born]  # BEFORE is place -1
-    return np.where(lived_at_end, of_blocks[lives.block], by_event)
+    by_event = event_is_private[lives.born]  # BEFORE is -1
+
+    return np.where(lived_at_end, block_is_private[lives.block], by_event)
 
 
-def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> History:
-    """The history of a device, with the actions that must have happened but were not
-    recorded. `traced`: the events of the device; None if it has none."""
-    events = blank(MemoryEvents, 0, device=device) if traced is None else traced
+def _history(
+    snapshot: Snapshot, device: int, recorded_events: MemoryEvents | None
+) -> History:
+    """Build the history of a device.
+
+    Args:
+        snapshot: The snapshot that has the device.
+        device: The number of the device.
+        recorded_events: The events of the device; None if it has none.
+    """
+    events = recorded_events
+    if events is None:
+        events = unknown_table(MemoryEvents, 0, device=device)
     segments = np.flatnonzero(snapshot.segments.device == device)
     lives = _lives(snapshot, device, events)
-    allocated = lives.until_requested.sums()
-    active = lives.until_free.sums()
+    allocated = lives.until_requested.live_bytes()
+    active = lives.until_free.live_bytes()
     reserved = _reserved(snapshot, segments, events)
-    held_at_end = held(snapshot.blocks, lives.kept).sum()
+    held_at_end = requested_bytes(snapshot.blocks, lives.kept).sum()
     difference = int(allocated[-1] - held_at_end)
+
+    # Contradictions show which actions happened without being recorded.
     unrecorded = lives.unrecorded
     if difference:
         unrecorded += _missing_of_lives(events, unrecorded)
+
     if _is_taken_twice(snapshot, segments, events):
         unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
+
     if (active > reserved).any():
         unrecorded += _missing(events, SEGMENT_TAKEN)[:1]
+
     return History(
         snapshot=snapshot,
         device=device,
@@ -270,35 +333,43 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
 class _Lives(NamedTuple):
     """The allocations of a device, each with one of two ends."""
 
-    until_requested: Allocations  # until they are to be freed
-    until_free: Allocations  # until they are free, which may be later
+    until_requested: Allocations  # each ends when the program frees it
+    until_free: Allocations  # each ends when its memory can be used again
     kept: Rows  # the blocks that are in `until_requested` at the end
-    unrecorded: tuple[
-        MemoryAction, ...
-    ]  # the end that was not recorded, if one was not
+    # the kind of end that was not recorded; empty if both were
+    unrecorded: tuple[MemoryAction, ...]
 
 
 def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
-    """The allocations of a device. Where only one of the two ends was recorded, that
-    one counts for both."""
+    """Collect the allocations of a device.
+
+    If only one of the two kinds of ends was recorded, it counts for both.
+    """
     blocks = snapshot.blocks
     is_of_device = snapshot.segments.device[blocks.segment] == device
     is_allocated = blocks.state == BlockState.ACTIVE_ALLOCATED
     is_in_use = blocks.state != BlockState.INACTIVE
-    kept = np.flatnonzero(is_of_device & is_allocated)
-    in_use = np.flatnonzero(is_of_device & is_in_use)
-    until_requested = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
-    until_free = allocations_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
-    unrecorded = _unrecorded_end(events, until_free, blocks.address[in_use])
+    allocated_blocks = np.flatnonzero(is_of_device & is_allocated)
+    blocks_in_use = np.flatnonzero(is_of_device & is_in_use)
+
+    until_requested = allocations_of(
+        events, blocks, allocated_blocks, MemoryAction.FREE_REQUESTED
+    )
+    until_free = allocations_of(
+        events, blocks, blocks_in_use, MemoryAction.FREE_COMPLETED
+    )
+
+    unrecorded = _unrecorded_end(events, until_free, blocks.address[blocks_in_use])
     if unrecorded == (MemoryAction.FREE_REQUESTED,):
         until_requested = until_free
-        kept = in_use
+        allocated_blocks = blocks_in_use
     elif unrecorded == (MemoryAction.FREE_COMPLETED,):
         until_free = until_requested
+
     return _Lives(
         until_requested=until_requested,
         until_free=until_free,
-        kept=kept,
+        kept=allocated_blocks,
         unrecorded=unrecorded,
     )
 
@@ -306,31 +377,50 @@ def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
 def _missing_of_lives(
     events: MemoryEvents, unrecorded: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
-    """The actions, beside those that are known to be `unrecorded`, for want of which
-    the events do not add up to what the blocks hold at the end: ALLOC if there is none;
-    else both ends of a life if there is none of these and none is in `unrecorded`."""
+    """Name the actions whose events are missing, so that sums do not fit at the end.
+
+    It is called if the events do not add up to what the blocks hold.
+
+    Args:
+        events: The events of a device.
+        unrecorded: The kind of end that is known to be missing.
+
+    Returns:
+        ALLOC if there is no such event. Else both kinds of ends if neither has an
+        event and `unrecorded` is empty.
+    """
     no_allocations = _missing(events, (MemoryAction.ALLOC,))
     if no_allocations or unrecorded:
         return no_allocations
+
     return _missing(events, FREED)
 
 
 def _reserved(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> Int64s:
-    """What the device had given before the first event and after each, in bytes, of
-    shape [events + 1]: worked out backwards from the segments at the end."""
+    """Return the bytes that the device had given to the allocator.
+
+    They are worked out backwards from the segments at the end.
+
+    Returns:
+        The bytes before the first event, then after each.
+    """
     is_given = np.isin(events.action, SEGMENT_GIVEN)
     is_taken = np.isin(events.action, SEGMENT_TAKEN)
     given = np.where(is_given, events.size, 0)
     taken = np.where(is_taken, events.size, 0)
     change = given - taken
+
+    # Subtract all changes from the end, then add them up again.
     at_end = snapshot.segments.total_size[segments].sum()
     before_first = np.array([at_end - change.sum()], np.int64)
     return np.cumsum(np.concatenate((before_first, change)))
 
 
 def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> bool:
-    """Whether the device took an address back twice, or one that is there at the end:
-    it must have given it again."""
+    """Return whether the device took back an address that it must have given again.
+
+    That is so if an address was taken back twice, or is there at the end.
+    """
     taken = events.addr[np.isin(events.action, SEGMENT_TAKEN)]
     left = snapshot.segments.address[segments]
     return len(distinct(taken)) < len(taken) or bool(np.isin(taken, left).any())
@@ -339,7 +429,7 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
 def _missing(
     events: MemoryEvents, actions: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
-    """`actions`, if there are events but none of these actions; else ()."""
+    """Return `actions` if there are events but none of these actions, else ()."""
     if not len(events) or np.isin(events.action, actions).any():
         return ()
     return actions
@@ -348,36 +438,60 @@ def _missing(
 def _unrecorded_end(
     events: MemoryEvents, occupied: Allocations, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
-    """The event that torch was told not to record (`skip_actions` of
-    _record_memory_history).
+    """Find out which kind of end torch was told not to record.
 
-    FREE_REQUESTED, if only completions were recorded and one ends a life whose beginning
-    was; FREE_COMPLETED, if only requests were and a block is gone at the end. `in_use`:
-    addresses of blocks at the end."""
-    requested = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
-    completed = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
-    if len(completed) and not len(requested):
+    Programs set `skip_actions` of _record_memory_history.
+
+    Args:
+        events: The events of a device.
+        occupied: Its allocations, which end with FREE_COMPLETED.
+        in_use: The addresses of the blocks that are in use at the end.
+
+    Returns:
+        FREE_REQUESTED, if only completions were recorded and one ends a life whose
+        begin was recorded. FREE_COMPLETED, if only requests were and one of their
+        blocks is gone at the end. Else nothing.
+    """
+    requests = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
+    completions = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
+
+    if len(completions) and not len(requests):
         ends_of_recorded = occupied.died[occupied.born != BEFORE]
-        if np.isin(ends_of_recorded, completed).any():
+        if np.isin(ends_of_recorded, completions).any():
             return (MemoryAction.FREE_REQUESTED,)
-    elif len(requested) and not len(completed):
-        is_gone = ~np.isin(events.addr[requested], in_use)
+    elif len(requests) and not len(completions):
+        is_gone = ~np.isin(events.addr[requests], in_use)
         if is_gone.any():
             return (MemoryAction.FREE_COMPLETED,)
+
     return ()
 
 
 def allocations_of(
-    events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
+    events: MemoryEvents, blocks: Blocks, blocks_at_end: Rows, end: MemoryAction
 ) -> Allocations:
-    """The allocations of a device: first those from before the first event, which are
-    what is freed without having been allocated and the blocks that no event names, then
-    those that events make, in the order of their addresses. `kept`: rows of the blocks
-    that live at the end; `end`: the action that ends a life."""
+    """Pair the events of a device to its allocations.
+
+    What is freed without having been allocated, and blocks that no event names, were
+    there before the first event.
+
+    Args:
+        events: The events of the device.
+        blocks: The blocks of the snapshot.
+        blocks_at_end: Rows of the blocks that live at the end.
+        end: The action that ends a life.
+
+    Returns:
+        The allocations from before the first event, then those that events make, in
+        the order of their addresses.
+    """
     count = len(events)
     lives = _lives_of_events(events, end)
-    unnamed = kept[~np.isin(blocks.address[kept], lives.addresses)]
-    before = len(lives.ended_only) + len(unnamed)
+    unnamed = blocks_at_end[~np.isin(blocks.address[blocks_at_end], lives.addresses)]
+    lives_before = len(lives.ended_only) + len(unnamed)
+
+    # Put three groups one after another: ended without a begin, unnamed
+    # blocks, and those that events make.
     address = np.concatenate(
         [
             events.addr[lives.ended_only],
@@ -386,18 +500,28 @@ def allocations_of(
         ]
     )
     size = np.concatenate(
-        [events.size[lives.ended_only], held(blocks, unnamed), events.size[lives.born]]
+        [
+            events.size[lives.ended_only],
+            requested_bytes(blocks, unnamed),
+            events.size[lives.born],
+        ]
     )
+
     never = np.full(len(unnamed), count)
     died = np.concatenate([lives.ended_only, never, lives.died])
     lives_at_end = died == count
-    block = np.where(lives_at_end, _rows_at(blocks, kept, address), -1)
-    stack_of_blocks = np.append(blocks.stack, -1)  # the last: of no block
-    stack = np.concatenate([stack_of_blocks[block[:before]], events.stack[lives.born]])
+    block = np.where(lives_at_end, _rows_at(blocks, blocks_at_end, address), -1)
+
+    # The last entry is read for a block of -1: there is no stack.
+    stack_of_blocks = np.append(blocks.stack, -1)
+    stack = np.concatenate(
+        [stack_of_blocks[block[:lives_before]], events.stack[lives.born]]
+    )
+
     return Allocations(
         address=address,
         size=size,
-        born=np.concatenate([np.full(before, BEFORE), lives.born]),
+        born=np.concatenate([np.full(lives_before, BEFORE), lives.born]),
         died=died,
         stack=stack.astype(np.int32),
         block=block.astype(np.int32),
@@ -406,26 +530,38 @@ def allocations_of(
 
 
 class _LivesOfEvents(NamedTuple):
-    """What events tell of lives; numbers of events, in the order of their addresses."""
+    """What events say about allocations.
+
+    Rows are those of the events, in the order of their addresses.
+    """
 
     ended_only: Rows  # the ends of what was not allocated by an event
-    born: Rows  # what allocates; shape [lives]
-    died: Rows  # what frees each of these, or the number of events; shape [lives]
+    born: Rows  # the events that allocate; one per life
+    died: Rows  # the event that frees each of these; the number of events for none
     addresses: Int64s  # of all events that allocate or free
 
 
 def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
-    """The lives that events begin or end. `end`: the action that ends a life."""
+    """Pair the events that begin and end a life at the same address.
+
+    Args:
+        events: The events of a device.
+        end: The action that ends a life.
+    """
     is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
     rows = np.flatnonzero(is_birth_or_end)
     order = rows[np.argsort(events.addr[rows], kind="stable")]
+
+    # Sorted by address; the stable sort keeps the order of time at each.
     addresses = events.addr[order]
     is_birth = events.action[order] == MemoryAction.ALLOC
     is_first = begins_runs(addresses)  # event of its address
     never = len(events)
-    # the next event of an address, whatever it is, ends the life there
+
+    # The next event of an address, whatever it is, ends the life there.
     next_event = np.append(order[1:], never)
     next_event[ends_runs(addresses)] = never
+
     return _LivesOfEvents(
         ended_only=order[is_first & ~is_birth],
         born=order[is_birth],
@@ -434,15 +570,26 @@ def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
     )
 
 
-def _rows_at(blocks: Blocks, kept: Rows, address: Int64s) -> Rows:
-    """The row of the one of the `kept` blocks that is at each address, -1 for none."""
-    return first_with(blocks.address[kept], kept, address).astype(np.intp)
+def _rows_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
+    """Return the row of the block that is at each address, -1 for none.
+
+    Args:
+        blocks: The blocks of the snapshot.
+        candidates: The rows among which to search.
+        address: The addresses.
+    """
+    return first_with(blocks.address[candidates], candidates, address).astype(np.intp)
 
 
-def blank(kind: type[T], rows: int, **given: Any) -> T:
-    """A table of this kind with so many rows, in which nothing is known but the columns
-    that are given: the others are -1."""
+def unknown_table(kind: type[T], rows: int, **known_columns: Any) -> T:
+    """Build a table in which only the given columns are known; all others are -1.
+
+    Args:
+        kind: The type of the table.
+        rows: How many rows the table has.
+        known_columns: The known columns, by their names.
+    """
     columns: dict[str, Any] = {
         name: np.full(rows, -1) for name in kind.__struct_fields__
     }
-    return kind(**columns | given)
+    return kind(**columns | known_columns)

@@ -1,10 +1,11 @@
-"""Where allocations lie in the segments at a moment, and the holes between them.
+"""Works out where allocations lie in the segments at a moment, and the holes there.
 
-At the end the blocks say it. Before, segments are put back as events say, and a block
-that is gone is as large as the allocator rounds: 512 bytes, and in a large pool what
-was not worth splitting off, up to 1 MB, by what followed it when it was allocated.
-Where that was before the first event, `slack` of a hole is how much of it may be of the
-block.
+The file has the blocks of the end. For earlier moments, segments are put back as the
+events say. A block that is gone by the end is as large as the allocator rounds: up to a
+multiple of 512 bytes. In a large pool it also has what was not worth splitting off, up
+to 1 MB. How much that was follows from what was allocated behind it at that time. If
+that was before the first event, it is not known exactly: `slack` of a hole is how much
+of it may belong to the block.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ MAX_PIECE_SHARE = 1 / 4
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """What the device gave, contiguous."""
+    """A contiguous range of memory that the device gave to the allocator."""
 
     address: int
-    size: int
+    size: int  # in bytes
     stream: int
     pool: tuple[int, int]
-    is_large: bool
+    is_large: bool  # for blocks above 1 MB
     is_expandable: bool
 
 
@@ -61,70 +62,96 @@ NO_SPLIT_LIMIT_BYTES = 1 << 62
 
 
 class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
-    """The segments at a moment, the holes in them, and which lives are in which. Arrays
-    are of shape [holes], by address, but for `lives`."""
+    """The segments of a device at one moment, and the holes in them.
+
+    A *hole* is memory of a segment that no allocation uses. Arrays have one entry per
+    hole, sorted by address, except for `lives`.
+    """
 
     segments: tuple[Segment, ...]
-    segment: Int64s  # of each hole, the row in `segments`
-    start: Int64s  # of each hole, its first address
-    end: Int64s  # the address behind it
-    slack: Int64s  # how many of its bytes may belong to the block before it
-    # shape [lives of History.occupied]: the row in `segments` that each is in, -1 if it
-    # does not live at the moment or is in none
+    segment: Int64s  # the index in `segments` of the segment that has the hole
+    start: Int64s  # the first address of the hole
+    end: Int64s  # the address behind the hole
+    slack: Int64s  # how many bytes of the hole may belong to the block before it
+    # For each of `History.occupied` the index in `segments` of the segment that it is
+    # in; -1 if it is in none or is not live at the moment.
     lives: Int64s
 
     @property
     def size(self) -> Int64s:
-        """Bytes of each hole."""
+        """The bytes of each hole."""
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
-        """The bytes of whole pages in each hole, which could be given back; `least`:
-        without what may belong to a block."""
-        base = _addresses(self.segments)[self.segment]
+        """Return the bytes of whole pages in each hole.
+
+        The allocator could give them back to the device.
+
+        Args:
+            least: Leave out what may belong to the block before the hole.
+        """
+        base = _segment_begins(self.segments)[self.segment]
         start = self.start - base
         if least:
             start = start + np.minimum(self.slack, self.size)
+
+        # A hole returns the pages that lie in it entirely.
         first_page = -(-start // PAGE_BYTES)  # rounded up
         end_page = (self.end - base) // PAGE_BYTES
         return np.maximum(end_page - first_page, 0) * PAGE_BYTES
 
     def usable(self, like: Segment) -> Flags:
-        """Which holes are in segments of the same pool, stream and kind (large or
-        small) as `like`; shape [holes]."""
+        """Return which holes are where an allocation for a given segment could go.
+
+        That is in segments of the same pool, stream and kind (large or small).
+
+        Args:
+            like: The segment to compare with.
+        """
         is_like: list[bool] = []
         for segment in self.segments:
             is_same_kind = segment.is_large == like.is_large
             is_same_stream = segment.stream == like.stream
             is_same_pool = segment.pool == like.pool
             is_like.append(is_same_kind and is_same_stream and is_same_pool)
+
+        # The last entry keeps the array indexable if there are no segments.
         return np.array([*is_like, False], np.bool_)[self.segment]
 
 
-def _addresses(segments: tuple[Segment, ...]) -> Int64s:
-    """Where each segment begins."""
+def _segment_begins(segments: tuple[Segment, ...]) -> Int64s:
+    """Return the first address of each segment."""
     return np.array([segment.address for segment in segments], np.int64)
 
 
-def _ends(segments: tuple[Segment, ...]) -> Int64s:
-    """The address behind each segment."""
+def _segment_ends(segments: tuple[Segment, ...]) -> Int64s:
+    """Return the address behind each segment."""
     return np.array([segment.address + segment.size for segment in segments], np.int64)
 
 
 def layout(
     history: History, event: int, segments: tuple[Segment, ...] | None = None
 ) -> SegmentLayout:
-    """The segments after an event (or BEFORE) with their lives and holes. `segments`:
-    those of that moment by address; None: they are worked out."""
+    """Work out which segments there are at a moment, and the holes in them.
+
+    Args:
+        history: The history of the device.
+        event: The event after which the moment is, or BEFORE.
+        segments: The segments of that moment by address. Without them they are
+            worked out.
+    """
     if segments is None:
         segments = segments_at(history, event)
+
     lives = history.occupied
-    placed = _placed(lives, event, segments)
-    blocks = _blocks(history, event, placed, segments)
-    gaps = _gaps(blocks, segments)
+    placed_allocations = _allocations_in_segments(lives, event, segments)
+    placed_blocks = _placed_blocks(history, event, placed_allocations, segments)
+    gaps = _gaps(placed_blocks, segments)
     is_hole = gaps.end > gaps.start
+
     segment_of_life = np.full(len(lives), -1)
-    segment_of_life[placed.row] = placed.segment
+    segment_of_life[placed_allocations.row] = placed_allocations.segment
+
     return SegmentLayout(
         segments=segments,
         segment=gaps.segment[is_hole],
@@ -135,46 +162,64 @@ def layout(
     )
 
 
-class _Placed(NamedTuple):
-    """What lives in segments at a moment, by address; arrays of shape [placed]."""
+class _PlacedAllocations(NamedTuple):
+    """The allocations that lie in segments at a moment, sorted by address."""
 
-    row: Rows  # of History.occupied
-    segment: Rows  # the row in the segments
+    row: Rows  # the row in `History.occupied`
+    segment: Rows  # the index of the segment
 
 
-def _placed(lives: Allocations, event: int, segments: tuple[Segment, ...]) -> _Placed:
-    """What lives after an event and lies in one of these segments."""
-    living = np.flatnonzero(lives.at(event))
-    living = living[np.argsort(lives.address[living], kind="stable")]
-    address = lives.address[living]
-    segment = np.searchsorted(_addresses(segments), address, side="right") - 1
-    end = at(_ends(segments), segment, missing=0)
+def _allocations_in_segments(
+    lives: Allocations, event: int, segments: tuple[Segment, ...]
+) -> _PlacedAllocations:
+    """Find the allocations that are live after an event and lie in segments.
+
+    Args:
+        lives: `History.occupied`.
+        event: The event, or BEFORE.
+        segments: The segments at that moment, by address.
+    """
+    live_rows = np.flatnonzero(lives.live_after(event))
+    live_rows = live_rows[np.argsort(lives.address[live_rows], kind="stable")]
+
+    # The segment of an address is the last one that begins at or before it.
+    address = lives.address[live_rows]
+    segment = np.searchsorted(_segment_begins(segments), address, side="right") - 1
+    end = at(_segment_ends(segments), segment, missing=0)
+
     is_inside = (segment >= 0) & (address < end)
-    return _Placed(row=living[is_inside], segment=segment[is_inside])
+    return _PlacedAllocations(row=live_rows[is_inside], segment=segment[is_inside])
 
 
 class _Gaps(NamedTuple):
-    """What is behind each begin of a segment and behind each block, by address; arrays
-    of shape [segments + blocks]. A gap may be empty."""
+    """The ranges that follow the begin of a segment or a block, sorted by address.
 
-    segment: Rows
+    There is one entry per segment and per block. A gap may be empty.
+    """
+
+    segment: Rows  # the index of the segment
     start: Int64s
-    end: Int64s  # the address behind it
-    is_behind_unsure: Flags  # the block before it may be larger
+    end: Int64s  # the address behind the gap
+    is_behind_unsure: Flags  # whether the block before it may reach into it
 
 
 def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
-    """The gaps between blocks, up to the next block or the end of the segment."""
-    begins = _addresses(segments)
-    segment_ends = _ends(segments)
+    """List the gaps between blocks, up to the next block or the end of the segment."""
+    begins = _segment_begins(segments)
+    segment_ends = _segment_ends(segments)
+
+    # Begins of segments come first, so that they precede blocks at the same address.
     boundaries = np.concatenate([begins, blocks.start])
     by_address = np.argsort(boundaries, kind="stable")
     start = np.concatenate([begins, blocks.start + blocks.size])[by_address]
+
     segment_rows = np.arange(len(segments))
     segment = np.concatenate([segment_rows, blocks.segment])[by_address]
+
     next_boundary = np.append(boundaries[by_address][1:], 0)
     is_sure = np.zeros(len(segments), np.bool_)
     is_behind_unsure = np.concatenate([is_sure, blocks.may_be_larger])[by_address]
+
     return _Gaps(
         segment=segment,
         start=start,
@@ -184,39 +229,50 @@ def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
 
 
 class _PlacedBlocks(NamedTuple):
-    """The blocks of what lives in segments, by address; arrays of shape [blocks]."""
+    """The blocks of the allocations that lie in segments, sorted by address."""
 
-    segment: Rows  # the row in the segments
+    segment: Rows  # the index of the segment
     start: Int64s
-    size: Int64s
-    may_be_larger: Flags
+    size: Int64s  # in bytes
+    may_be_larger: Flags  # whether the size is only the least one
 
 
-def _blocks(
-    history: History, event: int, placed: _Placed, segments: tuple[Segment, ...]
+def _placed_blocks(
+    history: History,
+    event: int,
+    placed: _PlacedAllocations,
+    segments: tuple[Segment, ...],
 ) -> _PlacedBlocks:
-    """The block of each life that is placed. Of a block that lives at the end its size
-    is recorded; of one that is gone it is worked out."""
+    """Work out the block of each allocation that lies in a segment.
+
+    The file records the size of a block that is there at the end. The size of a block
+    that is gone is worked out from what was requested.
+    """
     lives = history.occupied
     block = lives.block[placed.row]  # -1: it is gone at the end
     is_gone = block < 0
-    asked = np.maximum(lives.size[placed.row], 1)
-    units = -(-asked // ALLOCATION_UNIT_BYTES)  # rounded up
+    requested = np.maximum(lives.size[placed.row], 1)
+    units = -(-requested // ALLOCATION_UNIT_BYTES)  # rounded up
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
     size = np.where(is_gone, units * ALLOCATION_UNIT_BYTES, sizes_at_end[block])
-    # in segments for small blocks and in expandable ones every rest is split off
+
+    # Segments for small blocks and expandable segments split off every rest. In others,
+    # a rest may belong to the block.
     has_unsplit_rests = np.array(
         [segment.is_large and not segment.is_expandable for segment in segments],
         np.bool_,
     )
-    unsure = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
-    end_of_segment = _ends(segments)[placed.segment[unsure]]
+
+    uncertain = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
+    end_of_segment = _segment_ends(segments)[placed.segment[uncertain]]
     rests = _unsplit_rests(
-        history, placed.row[unsure], size[unsure], end_of_segment, event
+        history, placed.row[uncertain], size[uncertain], end_of_segment, event
     )
-    size[unsure] += rests.bytes
+
+    size[uncertain] += rests.bytes
     may_be_larger = np.zeros(len(size), np.bool_)
-    may_be_larger[unsure] = rests.may_be_more
+    may_be_larger[uncertain] = rests.may_be_more
+
     return _PlacedBlocks(
         segment=placed.segment,
         start=lives.address[placed.row],
@@ -226,46 +282,61 @@ def _blocks(
 
 
 class _Rests(NamedTuple):
-    """What belongs to blocks behind what was asked for; arrays of shape [blocks]."""
+    """What belongs to blocks behind the requested bytes; one entry per block."""
 
     bytes: Int64s
-    may_be_more: Flags
+    may_be_more: Flags  # whether `bytes` is only the least amount
 
 
 def _unsplit_rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
 ) -> _Rests:
-    """For each of `rows` of History.occupied, all in segments for large blocks, the
-    bytes behind its `sizes` that belong to its block because they were not worth
-    splitting off; and whether it may be more. What is free behind an allocation and no
-    larger than UNSPLIT_BYTES is such a rest: free blocks there are larger. `limit`: the
-    end of the segment of each."""
+    """Find the bytes that belong to blocks because they were not worth splitting off.
+
+    Free blocks in segments for large blocks are larger than UNSPLIT_BYTES. So what is
+    free behind an allocation and no larger belongs to its block.
+
+    Args:
+        history: The history of the device.
+        rows: Rows of `History.occupied`, all in segments for large blocks.
+        sizes: For each of them the bytes that its block has at least.
+        limit: For each of them the end of its segment.
+        event: The moment of the layout.
+    """
     lives = history.occupied
     start = lives.address[rows]
     born = lives.born[rows]
+
+    # Of a block from before the first event, two moments bound the rest.
     is_early = born == BEFORE
     now = np.full(len(rows), event)
     gap_at_birth = lives.next_in_use(start, born, limit) - start - sizes
     gap_now = lives.next_in_use(start, now, limit) - start - sizes
     gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
+
     is_rest = gap <= UNSPLIT_BYTES
     rest = np.where(is_rest, np.maximum(gap, 0), 0)
     return _Rests(bytes=rest, may_be_more=~is_rest & is_early)
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
-    """The segments after an event (or BEFORE), by address: those of the end, or of the
-    nearest later moment that is known, with what events did since then undone."""
+    """Return the segments after an event (or BEFORE), by address.
+
+    Only the segments of the end are recorded. Others are worked out by undoing events,
+    from the end or from the nearest later moment that is known already.
+    """
     log = segment_log(history)
-    count = int(np.searchsorted(log.events, event, side="right"))
-    later_counts = [kept for kept in log.segments_after if kept >= count]
+    changes_then = int(np.searchsorted(log.events, event, side="right"))
+    later_counts = [count for count in log.segments_after if count >= changes_then]
     nearest = min(later_counts)
+
     segments = SegmentMap(log.segments_after[nearest])
-    for change in range(nearest - 1, count - 1, -1):
-        _undo(history, int(log.events[change]), segments)
-        happened = change  # so many changes have happened now
-        if happened % CHANGES_BETWEEN_KEPT == 0:
-            log.segments_after[happened] = segments.segments
+    for change in range(nearest - 1, changes_then - 1, -1):
+        _undo_event(history, int(log.events[change]), segments)
+        changes_left = change  # so many changes are not undone yet
+        if changes_left % CHANGES_BETWEEN_KEPT == 0:
+            log.segments_after[changes_left] = segments.segments
+
     return segments.segments
 
 
@@ -275,26 +346,27 @@ kept."""
 
 
 class SegmentLog(NamedTuple):
-    """The events that change segments; and, by how many of them have happened, the
-    segments then, at least those of the end."""
+    """The events that change segments, and the segments at some moments."""
 
     events: Rows
+    # by how many of `events` have happened; at least those of the end
     segments_after: dict[int, tuple[Segment, ...]]
 
 
 @memo()
 def segment_log(history: History) -> SegmentLog:
-    """The log of a device, with the segments of the end."""
+    """Return the log of a device, which at first has the segments of the end."""
     segments = SegmentMap()
     for row in history.segments.tolist():
         segments.add(_segment(history.snapshot, row))
+
     is_change = np.isin(history.events.action, (*SEGMENT_GIVEN, *SEGMENT_TAKEN))
     changes = np.flatnonzero(is_change)
     return SegmentLog(events=changes, segments_after={len(changes): segments.segments})
 
 
 def _segment(snapshot: Snapshot, row: int) -> Segment:
-    """The segment in this row of the snapshot."""
+    """Read the segment in one row of the snapshot."""
     columns = snapshot.segments
     return Segment(
         address=int(columns.address[row]),
@@ -306,8 +378,14 @@ def _segment(snapshot: Snapshot, row: int) -> Segment:
     )
 
 
-def _undo(history: History, event: int, segments: SegmentMap) -> None:
-    """Takes back what an event did to the `segments`, in place."""
+def _undo_event(history: History, event: int, segments: SegmentMap) -> None:
+    """Undo what an event did to segments, in place.
+
+    Args:
+        history: The history of the device.
+        event: An event that changes segments.
+        segments: The segments after the event; afterwards those before it.
+    """
     events = history.events
     action = int(events.action[event])
     address = int(events.addr[event])
@@ -315,6 +393,7 @@ def _undo(history: History, event: int, segments: SegmentMap) -> None:
     if action in SEGMENT_GIVEN:
         segments.cut(address, size)
         return
+
     is_page = action == MemoryAction.SEGMENT_UNMAP
     taken = Segment(
         address=address,
@@ -331,21 +410,27 @@ def _undo(history: History, event: int, segments: SegmentMap) -> None:
 
 
 def is_expandable(history: History) -> bool:
-    """Whether a segment is expandable, or the settings ask for it."""
+    """Return whether a device has expandable segments or settings ask for them."""
     snapshot = history.snapshot
     settings = snapshot.settings
+
+    # The settings of the program come as a value or as an environment variable.
     variable = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", ""))
     is_in_variable = "expandable_segments:true" in variable.replace(" ", "").lower()
     is_set = settings.get("expandable_segments") is True or is_in_variable
-    maps = (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
-    was_mapped = np.isin(history.events.action, maps).any()
+
+    # Only expandable segments are mapped page by page.
+    page_actions = (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
+    was_mapped = np.isin(history.events.action, page_actions).any()
     is_any_expandable = snapshot.segments.is_expandable[history.segments].any()
     return bool(is_set or was_mapped or is_any_expandable)
 
 
 def rounds_up(history: History) -> bool:
-    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes
-    count."""
+    """Return whether the allocator rounds requests up to parts of powers of 2.
+
+    Then the requested sizes say little about the sizes of blocks.
+    """
     divisions = history.snapshot.settings.get("roundup_power2_divisions")
     if not isinstance(divisions, dict):
         return False
@@ -353,37 +438,43 @@ def rounds_up(history: History) -> bool:
 
 
 def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
-    """The name of a pool by its row, COMMON_POOL for -1."""
+    """Return the name of a pool by its row in the snapshot; COMMON_POOL for -1."""
     return snapshot.pools[pool] if pool >= 0 else COMMON_POOL
 
 
 class SegmentMap:
-    """Segments by address, in order."""
+    """A set of segments that is sorted by address and can be changed."""
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
-        """At first with these segments."""
+        """Begin with these segments."""
         self._by_address = {segment.address: segment for segment in segments}
         self._addresses = sorted(self._by_address)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """In the order of their addresses."""
+        """The segments in the order of their addresses."""
         return tuple(self._by_address[address] for address in self._addresses)
 
     def add(self, segment: Segment) -> None:
-        """Adds a segment; it takes the place of one at the same address."""
+        """Add a segment; it replaces one at the same address."""
         if segment.address not in self._by_address:
             insort(self._addresses, segment.address)
         self._by_address[segment.address] = segment
 
     def join(self, pages: Segment) -> None:
-        """Adds pages, as one segment with the expandable segments of their stream that
-        end where they begin or begin where they end."""
-        place = bisect_right(self._addresses, pages.address)
-        for address in self._addresses[max(place - 1, 0) : place + 1]:
+        """Add pages, and merge them with the expandable segments that they touch.
+
+        Only segments of the same stream are merged.
+
+        Args:
+            pages: The pages, as a segment of their own.
+        """
+        position = bisect_right(self._addresses, pages.address)
+        for address in self._addresses[max(position - 1, 0) : position + 1]:
             neighbor = self._by_address[address]
             if not neighbor.is_expandable or neighbor.stream != pages.stream:
                 continue
+
             ends_before = pages.address == neighbor.address + neighbor.size
             begins_behind = neighbor.address == pages.address + pages.size
             if ends_before or begins_behind:
@@ -394,49 +485,66 @@ class SegmentMap:
                     address=min(address, pages.address),
                     size=neighbor.size + pages.size,
                 )
+
         self.add(pages)
 
     def cut(self, address: int, size: int) -> None:
-        """Takes a range out; the rest of its segment stays, on both sides. Nothing
-        happens if no segment holds all of it."""
-        place = bisect_right(self._addresses, address) - 1
-        if place < 0:
+        """Take a range of addresses out of the segment that holds it.
+
+        What is left of the segment on either side stays. Nothing happens if no segment
+        holds the whole range.
+        """
+        position = bisect_right(self._addresses, address) - 1
+        if position < 0:
             return
-        segment = self._by_address[self._addresses[place]]
+
+        segment = self._by_address[self._addresses[position]]
         end = address + size
         bytes_before = address - segment.address
         bytes_after = segment.address + segment.size - end
         if bytes_after < 0:
             return
-        del self._by_address[self._addresses.pop(place)]
+
+        del self._by_address[self._addresses.pop(position)]
         if bytes_before:
             self.add(replace(segment, size=bytes_before))
+
         if bytes_after:
             self.add(replace(segment, address=end, size=bytes_after))
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """Reserved memory after an event, and its parts: active, rounding, split and
-    cached add up to `reserved_bytes`. None if blocks and segments contradict each
-    other."""
+    """The reserved memory after an event, and how it is divided.
+
+    Active, rounding, split and cached bytes add up to `reserved_bytes`. The last three
+    are None if blocks and segments contradict each other.
+    """
 
     reserved_bytes: int
-    active_bytes: int  # what was asked for
-    rounding_bytes: int | None  # with what was not worth splitting off
-    split_bytes: int | None  # inactive, in segments in which something lives
-    cached_bytes: int | None  # of segments in which nothing lives
-    largest_bytes: int | None  # the largest hole of split_bytes
-    is_exact: bool  # else rounding is at least so much, and split_bytes at most
+    active_bytes: int  # what the program requested
+    rounding_bytes: int | None  # of blocks, beyond what was requested
+    split_bytes: int | None  # holes in segments that have a live allocation
+    cached_bytes: int | None  # of segments without a live allocation
+    largest_bytes: int | None  # the largest hole of `split_bytes`
+    # False: `rounding_bytes` is the least amount, and `split_bytes` the largest
+    is_exact: bool
 
 
 def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
-    """The waste of all segments of the device after an event, or BEFORE. `placement`:
-    what lies in them then."""
+    """Divide the reserved memory of a device after an event by what it is used for.
+
+    Args:
+        history: The history of the device.
+        event: The event, or BEFORE.
+        placement: The layout at that moment.
+    """
     reserved = sum(segment.size for segment in placement.segments)
     active = history.active_after(event)
     holes = int(placement.size.sum())
     rounding = reserved - holes - active
-    is_outside = placement.lives[history.occupied.at(event)] < 0
+
+    # An allocation outside of all segments contradicts them.
+    is_outside = placement.lives[history.occupied.live_after(event)] < 0
     if rounding < 0 or is_outside.any():
         return Waste(
             reserved_bytes=reserved,
@@ -447,10 +555,13 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
             largest_bytes=None,
             is_exact=False,
         )
+
+    # Holes in segments without any life are cached, all others are split.
     holds_lives = np.zeros(len(placement.segments), np.bool_)
     holds_lives[placement.lives[placement.lives >= 0]] = True
     split_holes = placement.size[holds_lives[placement.segment]]
     split = int(split_holes.sum())
+
     is_sure = not placement.slack.any() and not rounds_up(history)
     return Waste(
         reserved_bytes=reserved,
@@ -464,55 +575,70 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
 
 
 def _has_split_limit(history: History) -> bool:
-    """Whether a setting bounds the blocks that are split: then these are split
-    otherwise than `_unsplit_rests` expects."""
+    """Return whether a setting bounds the blocks that are split.
+
+    Then rests are split off otherwise than `_unsplit_rests` expects.
+    """
     limit = history.snapshot.settings.get("max_split_size")
     return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
 
 
 def torn(history: History, event: int) -> Waste | None:
-    """The waste after an event if memory is torn then: at least MIN_TORN_SHARE of what
-    is reserved lies in holes in front of blocks that live, and the largest of these
-    holes is at most MAX_PIECE_SHARE of them. `split_bytes` and `largest_bytes` are
-    those of these holes. None if it is not torn, or blocks and segments do not fit
-    together."""
+    """Return the waste after an event if memory is torn then, else None.
+
+    Memory is *torn* if at least MIN_TORN_SHARE of what is reserved lies in holes in
+    front of live blocks, and the largest of these holes is at most MAX_PIECE_SHARE of
+    them. `split_bytes` and `largest_bytes` of the result are those of these holes.
+    Returns None too if blocks and segments contradict each other.
+    """
     placement = layout(history, event)
-    of_all = waste(history, event, placement)
-    if of_all.rounding_bytes is None:
+    total_waste = waste(history, event, placement)
+    if total_waste.rounding_bytes is None:
         return None
-    pieces = _pieces(placement)
+
+    pieces = _bytes_of_pieces(placement)
     total = int(pieces.sum())
     largest = int(pieces.max(initial=0))
-    min_bytes = MIN_TORN_SHARE * of_all.reserved_bytes
+
+    min_bytes = MIN_TORN_SHARE * total_waste.reserved_bytes
     is_much = min_bytes > 0 and total >= min_bytes
     if not is_much or largest > MAX_PIECE_SHARE * total:
         return None
-    return replace(of_all, split_bytes=total, largest_bytes=largest)
+
+    return replace(total_waste, split_bytes=total, largest_bytes=largest)
 
 
-def _pieces(placement: SegmentLayout) -> Int64s:
-    """The bytes of each hole in front of a block, but for whole pages of expandable
-    segments, which can be given back; 0 for other holes."""
+def _bytes_of_pieces(placement: SegmentLayout) -> Int64s:
+    """Return the bytes of each hole in front of a block; 0 for other holes.
+
+    Whole pages of expandable segments do not count: they can be given back.
+    """
     is_expandable_segment = np.array(
         [segment.is_expandable for segment in placement.segments], np.bool_
     )
     is_in_expandable = is_expandable_segment[placement.segment]
     given_back = np.where(is_in_expandable, placement.returnable(), 0)
-    end_of_segment = _ends(placement.segments)[placement.segment]
+
+    end_of_segment = _segment_ends(placement.segments)[placement.segment]
     is_before_block = placement.end < end_of_segment
     return np.where(is_before_block, placement.size - given_back, 0)
 
 
 def private_pools(history: History) -> list[int]:
-    """The bytes that each private pool, as that of a CUDA graph, reserves at the end,
-    without pools that reserve nothing; the largest first."""
+    """Return the bytes that each private pool reserves at the end, the largest first.
+
+    A CUDA graph has a private pool. Pools that reserve nothing are left out.
+    """
     pools = history.snapshot.pools
     segments = history.snapshot.segments
     rows = history.segments
-    # the last entry is that of row -1
+
+    # The last entry is that of segments without a pool (-1).
     reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1)
+
     sizes: list[int] = []
     for pool, size in zip(pools, reserved[: len(pools)].tolist(), strict=True):
         if pool != COMMON_POOL and size:
             sizes.append(size)
+
     return sorted(sizes, reverse=True)

@@ -1,5 +1,8 @@
-"""Why memory ran out: what was asked for, what was free, and whether holes would have
-sufficed."""
+"""Explains why memory ran out.
+
+It compares what was requested with what was free, and says whether all holes together
+would have sufficed.
+"""
 
 from __future__ import annotations
 
@@ -39,32 +42,38 @@ MAX_NAMED = 5
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """A segment with inactive blocks, and the code whose allocations keep it."""
+    """A segment that cannot be given back, and the code whose allocations keep it."""
 
     address: int
     total_size: int
-    inactive_bytes: int
+    inactive_bytes: int  # in its holes
     holders: tuple[str, ...]  # the largest first
 
 
 class Inactive(msgspec.Struct, frozen=True):
-    """Where inactive bytes are, relative to the request; each in the first group
-    that fits."""
+    """Where inactive bytes are, seen from a request that failed.
+
+    Each byte counts in the first group that fits.
+    """
 
     other_pools_bytes: int
     # segments for large blocks, if a small one was asked for, or vice versa
     other_size_bytes: int
     other_streams_bytes: int
-    own_bytes: int
+    own_bytes: int  # where the request could have gone
 
 
 class OutOfMemory(msgspec.Struct, frozen=True):
-    """An event `oom`. `inactive` is in holes of all segments, `usable` of those of this
-    pool and stream in whole pages, and `largest` is the largest hole there."""
+    """An event at which memory ran out, and why.
+
+    `inactive_bytes` is in the holes of all segments. `usable_bytes` is in whole pages
+    of those holes that are in the same pool and stream, and `largest_bytes` is the
+    largest of these holes.
+    """
 
     index: int
     time_us: int | None
-    place: str | None
+    place: str | None  # the code that requested memory; None if not recorded
     asked_bytes: int
     device_free_bytes: int | None
     allocated_bytes: int
@@ -75,28 +84,38 @@ class OutOfMemory(msgspec.Struct, frozen=True):
     inactive: Inactive
     is_expandable: bool  # some segments were so already, or the settings say so
     reason: Reason
+    # whether the request would have fitted in expandable segments; None: not known
     expandable_would_fit: bool | None
     pinned: tuple[Pinned, ...]  # the first ones of `pinned_count`
     pinned_count: int
 
 
 def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
-    """The last MAX_EXPLAINED failures of a device, explained, in their order."""
+    """Explain the last MAX_EXPLAINED failures of a device, in the order of time."""
     events = history.failures[-MAX_EXPLAINED:].tolist()
-    return tuple(_explained(history, evidence, event) for event in events)
+    return tuple(_explain_failure(history, evidence, event) for event in events)
 
 
-def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
-    """Why the event `event`, which is one of `history.failures`, failed."""
+def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfMemory:
+    """Explain why one request for memory failed.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
+        event: One of `history.failures`.
+    """
     events = history.events
     asked_bytes = int(events.size[event])
     free = int(events.device_free[event])  # negative: not recorded
+
     placement = layout(history, event)
-    like = _segment_for(history, event)
-    holes = _holes(placement, like)
+    suitable_segment = _segment_for(history, event)
+    holes = _holes(placement, suitable_segment)
     would_fit = _would_fit(history, asked_bytes, free, holes)
+
     stack = int(events.stack[event])
-    pinned, pinned_count = _pinned(history, evidence, placement)
+    pinned, pinned_count = _pinned_segments(history, evidence, placement)
+
     return OutOfMemory(
         index=event,
         time_us=history.time_us(event),
@@ -108,11 +127,11 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         inactive_bytes=holes.most_inactive,
         largest_bytes=holes.largest,
         usable_bytes=holes.most_returnable,
-        inactive=_inactive(placement, like),
+        inactive=_inactive_by_reason(placement, suitable_segment),
         is_expandable=is_expandable(history),
         reason=_reason(
             holes,
-            asked=asked_bytes,
+            requested=asked_bytes,
             free=free,
             reserved=history.reserved_after(event),
             would_fit=would_fit,
@@ -124,8 +143,10 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
 
 
 def _segment_for(history: History, event: int) -> Segment:
-    """A segment that could hold what was asked for in an event: its pool, stream and
-    kind; address and size are 0."""
+    """Return a segment that could hold the request of an event.
+
+    It has the pool, the stream and the kind of the request; address and size are 0.
+    """
     events = history.events
     return Segment(
         address=0,
@@ -138,27 +159,35 @@ def _segment_for(history: History, event: int) -> Segment:
 
 
 class _Holes(msgspec.Struct, frozen=True):
-    """The holes at a moment, in bytes. Of some it is not known whether they are holes
-    or belong to blocks: hence the least and the most. The first three are of those
-    where what was asked for may go."""
+    """The holes at a moment, in bytes.
 
-    largest: int
-    least_returnable: int  # in whole pages
+    It is not always known whether a hole is one or belongs to a block. Hence there is a
+    least and a largest amount.
+    """
+
+    largest: int  # the largest hole where the request may go
+    least_returnable: int  # in whole pages of the holes where the request may go
     most_returnable: int
-    least_inactive: int  # of all holes
+    least_inactive: int  # in all holes
     most_inactive: int
 
 
-def _holes(placement: SegmentLayout, like: Segment) -> _Holes:
-    """The holes of a moment. `like`: a segment that could hold what was asked for."""
-    usable = placement.usable(like)
+def _holes(placement: SegmentLayout, suitable_segment: Segment) -> _Holes:
+    """Measure the holes of a layout.
+
+    Args:
+        placement: The layout at the moment of the failure.
+        suitable_segment: A segment that could hold the request.
+    """
+    usable = placement.usable(suitable_segment)
     most_inactive = int(placement.size.sum())
-    unsure = int(np.minimum(placement.slack, placement.size).sum())
+    uncertain = int(np.minimum(placement.slack, placement.size).sum())
+
     return _Holes(
         largest=int(placement.size[usable].max(initial=0)),
         least_returnable=int(placement.returnable(least=True)[usable].sum()),
         most_returnable=int(placement.returnable()[usable].sum()),
-        least_inactive=most_inactive - unsure,
+        least_inactive=most_inactive - uncertain,
         most_inactive=most_inactive,
     )
 
@@ -166,71 +195,109 @@ def _holes(placement: SegmentLayout, like: Segment) -> _Holes:
 def _would_fit(
     history: History, asked_bytes: int, free: int, holes: _Holes
 ) -> bool | None:
-    """Whether what was asked for would have fitted with expandable segments. None where
-    they are on already, or nothing tells: `free`, what the device has left, is negative
-    where it was not recorded, and slack may be of blocks or of holes."""
+    """Return whether a request would have fitted with expandable segments.
+
+    Args:
+        history: The history of the device.
+        asked_bytes: The size of the request.
+        free: The bytes that the device has left; negative if that was not recorded.
+        holes: The holes at that moment.
+
+    Returns:
+        None if expandable segments are on already, or if the answer depends on what is
+        not known.
+    """
     if free < 0 or is_expandable(history) or rounds_up(history):
         return None
+
     needed = _whole_pages(asked_bytes)
-    fits_at_most = needed <= free + holes.most_returnable
-    fits_at_least = needed <= free + holes.least_returnable
-    return fits_at_most if fits_at_most == fits_at_least else None
+    fits_at_best = needed <= free + holes.most_returnable
+    fits_at_worst = needed <= free + holes.least_returnable
+    return fits_at_best if fits_at_best == fits_at_worst else None
 
 
 def _whole_pages(size: int) -> int:
-    """Bytes rounded up to whole pages."""
+    """Round a number of bytes up to whole pages."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _reason(
-    holes: _Holes, *, asked: int, free: int, reserved: int, would_fit: bool | None
+    holes: _Holes, *, requested: int, free: int, reserved: int, would_fit: bool | None
 ) -> Reason:
-    """Why what was asked for did not fit: `fragmented` if expandable segments or all
-    holes together with what is free would have sufficed; `live` if not even these would
-    have, but all that is reserved would; else `unknown`. All in bytes; `free`, what the
-    device has left, is negative where it was not recorded.
+    """Say why a request did not fit.
 
-    What other processes hold would need the size of the device, which a snapshot
-    does not have. Where even all that this process holds would not suffice, what lives
-    in it is not why."""
-    has_room = holes.largest >= asked or free >= _segment_bytes(asked)
+    What other processes hold would need the size of the device, which a snapshot does
+    not have. If even all memory that this process holds would not suffice, then what
+    lives in it is not the reason.
+
+    Args:
+        holes: The holes at that moment.
+        requested: The size of the request in bytes.
+        free: The bytes that the device has left; negative if that was not recorded.
+        reserved: The bytes that the process holds.
+        would_fit: Whether it would have fitted with expandable segments.
+
+    Returns:
+        `fragmented` if expandable segments, or all holes together with what is free,
+        would have sufficed. `live` if not even these would, but all reserved memory
+        would. Else `unknown`.
+    """
+    has_room = holes.largest >= requested or free >= _segment_bytes(requested)
     if free < 0 or has_room:
         return "unknown"
-    if would_fit or free + holes.least_inactive >= asked:
+
+    if would_fit or free + holes.least_inactive >= requested:
         return "fragmented"
-    if free + holes.most_inactive < asked <= free + reserved:
+
+    if free + holes.most_inactive < requested <= free + reserved:
         return "live"
+
     return "unknown"
 
 
-def _segment_bytes(asked: int) -> int:
-    """The size of the segment that the allocator takes from the device for so many
-    bytes."""
-    if asked <= MAX_SMALL_BYTES:
+def _segment_bytes(requested: int) -> int:
+    """Return the size of the segment that the allocator requests for an allocation.
+
+    Args:
+        requested: The bytes of the allocation.
+    """
+    if requested <= MAX_SMALL_BYTES:
         return PAGE_BYTES
-    if asked < FITTED_BYTES:
+
+    if requested < FITTED_BYTES:
         return MIN_LARGE_SEGMENT_BYTES
-    return _whole_pages(asked)
+
+    return _whole_pages(requested)
 
 
-def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
-    """The bytes of all holes by the first reason for which what was asked for does not
-    go there. `like`: a segment that could hold it."""
+def _inactive_by_reason(
+    placement: SegmentLayout, suitable_segment: Segment
+) -> Inactive:
+    """Divide the bytes of all holes by the reason why a request did not go there.
+
+    The first reason that holds counts.
+
+    Args:
+        placement: The layout at the moment of the failure.
+        suitable_segment: A segment that could hold the request.
+    """
     other_pools = 0
     other_size = 0
     other_streams = 0
     own = 0
+
     sizes = placement.size.tolist()
     for row, size in zip(placement.segment.tolist(), sizes, strict=True):
         segment = placement.segments[row]
-        if segment.pool != like.pool:
+        if segment.pool != suitable_segment.pool:
             other_pools += size
-        elif segment.is_large != like.is_large:
+        elif segment.is_large != suitable_segment.is_large:
             other_size += size
-        elif segment.stream != like.stream:
+        elif segment.stream != suitable_segment.stream:
             other_streams += size
         else:
             own += size
+
     return Inactive(
         other_pools_bytes=other_pools,
         other_size_bytes=other_size,
@@ -239,46 +306,65 @@ def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
     )
 
 
-def _pinned(
+def _pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
-    """The at most MAX_NAMED segments with most bytes in holes, of those in which
-    something lives; and how many segments have both."""
+    """List the segments with the most bytes in holes that cannot be given back.
+
+    Something is live in each of them.
+
+    Returns:
+        At most MAX_NAMED segments, and how many such segments there are.
+    """
     count = len(placement.segments)
     hole_bytes = summed(placement.segment, placement.size, count)
+
+    # An empty segment could be given back.
     with_lives = placement.lives[placement.lives >= 0]
     is_empty = ~np.isin(np.arange(count), with_lives)
     hole_bytes[is_empty] = 0
+
     by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []
     for row in by_size[:MAX_NAMED].tolist():
         if not hole_bytes[row]:
             continue
+
         segment = placement.segments[row]
         lives = np.flatnonzero(placement.lives == row).tolist()
-        named = Pinned(
+        pinned_segment = Pinned(
             address=segment.address,
             total_size=segment.size,
             inactive_bytes=int(hole_bytes[row]),
             holders=_holders(history, evidence, lives),
         )
-        pinned.append(named)
+        pinned.append(pinned_segment)
+
     return tuple(pinned), int((hole_bytes > 0).sum())
 
 
 def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
-    """The at most MAX_NAMED places of code that allocated these rows of
-    History.occupied, that with most bytes first."""
+    """Return the lines of code that allocated the most bytes of some lives.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
+        rows: Rows of `history.occupied`.
+
+    Returns:
+        At most MAX_NAMED lines of code, that with the most bytes first.
+    """
     lives = history.occupied
-    bytes_of: dict[str, int] = {}
+    bytes_by_holder: dict[str, int] = {}
     for row in rows:
         stack = int(lives.stack[row])
         if stack >= 0:
-            place = evidence.code(stack)
+            holder = evidence.code(stack)
         elif lives.born[row] == BEFORE:
-            place = BEFORE_RECORDING
+            holder = BEFORE_RECORDING
         else:
-            place = NO_STACK
-        bytes_of[place] = bytes_of.get(place, 0) + int(lives.size[row])
-    by_size = sorted(bytes_of, key=lambda place: -bytes_of[place])
+            holder = NO_STACK
+        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(lives.size[row])
+
+    by_size = sorted(bytes_by_holder, key=lambda holder: -bytes_by_holder[holder])
     return tuple(by_size[:MAX_NAMED])

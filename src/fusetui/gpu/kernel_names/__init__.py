@@ -1,8 +1,8 @@
-"""What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an
-unknown name.
+"""Decodes the names of GPU kernels: what they compute, with which types and tiles.
 
-One module for each naming family, each a pure function of the name.
-docs/kernel-names.md has the vocabulary of the fields and how to add a family.
+`decode(name)` returns a KernelName, or None for an unknown name. Each naming family has
+a module with pure functions of the name. docs/kernel-names.md has the vocabulary of the
+fields and says how to add a family.
 """
 
 from __future__ import annotations
@@ -31,39 +31,50 @@ None if it is of another family."""
 
 @lru_cache(maxsize=_MAX_NAMES_KEPT)
 def decode(name: str) -> KernelName | None:
-    """What the name determines, or None if no family recognizes it.
+    """Say what the name of a GPU kernel determines.
+
+    Returns None if no family recognizes the name.
 
     >>> decode("ampere_sgemm_128x64_tn").tile_m
     128
     """
     if not name.isascii() or len(name) > _MAX_NAME_CHARACTERS:
         return None
-    # what ROCm's tools append
+
+    # ROCm's tools append this to names.
     body = name.removesuffix(" [clone .kd]").removesuffix(".kd")
+
     kernel = _first_decoded(body)
     if kernel is None or body is name:
         return kernel
+
     return msgspec.structs.replace(kernel, name=name)
 
 
 def _first_decoded(body: str) -> KernelName | None:
-    """The record of the first family that knows a name without ROCm's suffix; None if
-    none does."""
+    """Return the record of the first family that knows a name; None if none does.
+
+    Args:
+        body: The name of the kernel without ROCm's suffix.
+    """
     for beginnings, decoder in _families():
         if beginnings and not body.startswith(beginnings):
             continue
         kernel = decoder(body)
         if kernel is not None:
             return kernel
+
     return None
 
 
 @cache
 def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
-    """The beginnings of the names of each family, and its decoder, in the order in
-    which they are asked: the first that knows a name decides. Those with a fixed
-    beginning come first, then those that read C++ scopes, last the ones that look at
-    single words. A family without beginnings is asked about every name."""
+    """List the decoder of each family, with the beginnings of the names that it knows.
+
+    The order matters, because the first family that knows a name decides. Families with
+    a fixed beginning come first, then those that read C++ scopes, last the ones that
+    look at single words. A family without beginnings is asked about every name.
+    """
     from . import (
         aten,
         attention,
@@ -114,8 +125,10 @@ def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
 
 
 def decoded(name: str) -> DecodedName:
-    """What `decode --json` has of any name: the record of `decode`, or one without a
-    family, whose fields are all None but the name and the short text."""
+    """Return what `decode --json` prints about a name.
+
+    For a name of no known family, all fields but the name and the short text are None.
+    """
     kernel = decode(name)
     if kernel is not None:
         return kernel
@@ -124,7 +137,9 @@ def decoded(name: str) -> DecodedName:
 
 @lru_cache(maxsize=_MAX_NAMES_KEPT)
 def short_name(name: str) -> str:
-    """A short readable text for any name: at most 48 characters, no control characters.
+    """Return a short readable text for the name of any kernel.
+
+    It has at most 48 characters and no control characters. Lists and charts show it.
 
     >>> short_name("void my::kernel<int, 4>(int*)")
     'my::kernel'
@@ -134,4 +149,5 @@ def short_name(name: str) -> str:
     kernel = decode(name)
     if kernel is not None and kernel.short:
         return kernel.short
+
     return base_text(name)

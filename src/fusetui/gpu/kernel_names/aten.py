@@ -131,15 +131,23 @@ _MAX_FUNCTOR_CHARACTERS: Final = 1500
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    """The record of an elementwise loop: `void
-    at::native::vectorized_elementwise_kernel<4, ...>(...)`."""
+    """Decode the name of an elementwise loop of ATen.
+
+    Such a name begins like `void at::native::vectorized_elementwise_kernel<4, ...`.
+    Returns None for any other name, also for loops over indices, which
+    `decode_other` handles.
+    """
     if "elementwise_" not in name[:100]:
         return None
+
     match = _ELEMENTWISE.match(name)
     if match is None or match["kernel"] == _LOOP_OVER_INDICES:
         return None
+
     fields = _elementwise_fields(name, match)
     short = _elementwise_short(name, match, fields)
+
+    # The first number means something else in each loop.
     is_vectorized = match["kernel"].startswith("vectorized")
     unit = "elements in one vector load" if is_vectorized else "threads"
     meanings: Meanings = {
@@ -148,39 +156,61 @@ def decode_elementwise(name: str) -> KernelName | None:
         "second": "{} elements for each thread",
         "word": lambda text: _BINARY_FUNCTORS.get(text, _EACH_ELEMENT),
     }
+
     parts = explain(match, meanings)
     parts += _operand_parts(name, match, fields.get("functor"))
     return build(name, "aten-elementwise", short, parts, **fields)
 
 
 def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list[Part]:
-    """The parts of the name behind the functor: for the functor of a binary operator
-    the types of its operands and the operator, for any other its one type; [] where
-    these are not found."""
+    """Explain the characters of the name that follow the functor.
+
+    For the functor of a binary operator they are the types of its operands and
+    the operator itself. For any other functor they are its single type.
+
+    Args:
+        name: The full name of the kernel.
+        match: The match of `_ELEMENTWISE` in this name.
+        functor: What is computed for each element; None if that is not known.
+
+    Returns:
+        The explained parts. Empty if the types cannot be read.
+    """
     if match["word"] not in _BINARY_FUNCTORS:
         one_type = _ONE_TYPE.match(name, match.end())
         return [(*one_type.span(1), "type of an element")] if one_type else []
+
     operands = _OPERANDS.match(name, match.end())
     if operands is None or functor is None:
         return []
+
     parts = explain(operands, _OPERAND_MEANINGS)
+
     start = name.find(functor, operands.end())
     if start >= 0:
         parts.append((start, start + len(functor), _EACH_ELEMENT))
+
     return parts
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
-    """The fields of an elementwise loop: what it does (`op`) and the functor, with
-    `dtype_a`, `dtype_b` and `dtype_out` for the functor of a binary operator and one
-    `dtype` for any other, and `vec` for a vectorized loop. Only `op` where the loop
-    copies opaque bytes or draws random numbers: its functor says nothing."""
+    """Determine the fields of an elementwise loop.
+
+    Returns:
+        `op`, what the loop does, and `functor`, what it computes. The functor of a
+        binary operator adds `dtype_a`, `dtype_b` and `dtype_out`, any other adds a
+        single `dtype`. A vectorized loop adds `vec`. If the loop copies opaque bytes
+        or draws random numbers, only `op` is returned: its functor says nothing.
+    """
     kernel = match["kernel"]
     functor: str | None = match["word"]
     functor_end = match.end()
     fields: dict[str, Any] = {}
+
+    # A wrapped lambda hides the functor.
     if match["word"].startswith("__nv_"):
         functor, functor_end = _wrapped_functor(name, match.start("functor"))
+
     if functor in _BINARY_FUNCTORS:
         operands = _OPERANDS.match(name, functor_end)
         if operands:
@@ -189,23 +219,39 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
         else:
             # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
             functor, functor_end = _wrapped_functor(name, functor_end + 1)
+
+    # The wrapper of a binary operator has already told the types.
     one_type = _ONE_TYPE.match(name, functor_end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
     elif not fields:
         fields["dtype"] = _lambda_type(_functor_text(name, match))
+
     op = _elementwise_op(kernel, functor)
     if op in ("index", "rng"):
         return {"op": op}
+
     if kernel.startswith("vectorized") and match["first"]:
         fields["vec"] = int(match["first"])
+
     return {"op": op, "functor": functor, **fields}
 
 
 def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
-    """The functor at `start` and where its name ends; None and `start` if there is
-    none. A wrapped lambda is named after the function that it is in, and if that only
-    launches a kernel, after the functor that it was given."""
+    """Find the name of the functor that is written at one position.
+
+    A wrapped lambda has no name. It is named after the function that contains it,
+    or, if that function only launches kernels, after the functor that the function
+    received.
+
+    Args:
+        name: The full name of the kernel.
+        start: The position at which the functor begins.
+
+    Returns:
+        The functor and the position at which its name ends; None and the unchanged
+        position if there is no functor.
+    """
     if name.startswith("__nv_", start):
         pointer = _POINTER.search(name, start, start + _MAX_FUNCTOR_CHARACTERS)
         if pointer is None:
@@ -215,26 +261,33 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
             start = pointer.end() + 1
         else:
             start = pointer.start("function")
+
     functor = base_of(name, start)
     if not functor:
         return None, start
+
     return functor, name.find(functor, start) + len(functor)
 
 
 def _functor_text(name: str, match: re.Match[str]) -> str:
-    """The functor with its template arguments; "" if the list that it is in cannot be
-    read."""
+    """Return the functor of an elementwise loop with its template arguments.
+
+    Returns "" if the list of arguments that contains the functor cannot be read.
+    """
     spans, _ = split_args(name, match.start("functor"), limit=1)
     if not spans:
         return ""
+
     start, end = spans[0]
     return name[start:end]
 
 
 def _lambda_type(functor: str) -> str | None:
-    """The element type that all parameters of a lambda have; None for a functor that is
-    no lambda, and if they differ or have no element type. A `bool` beside others is a
-    mask and does not count. Of nested lambdas the innermost one counts.
+    """Return the element type that all parameters of a lambda have in common.
+
+    Of nested lambdas the innermost one counts. A `bool` next to other types is a
+    mask and is ignored. Returns None if the functor is no lambda, if its types
+    differ, or if they are not types of elements.
 
     >>> _lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
     'fp32'
@@ -244,72 +297,99 @@ def _lambda_type(functor: str) -> str | None:
     parameter_lists = pattern.findall(functor)
     if not parameter_lists:
         return None
+
     innermost = parameter_lists[-1]  # it is written behind those around it
+
+    # A mask does not count if there is another type.
     types = set(innermost.split(", "))
     if len(types) > 1:
         types.discard("bool")
+
     if len(types) > 1:
         return None
+
     (only_type,) = types
     return cxx_type(only_type)
 
 
 def _elementwise_op(kernel: str, functor: str | None) -> str | None:
-    """What the loop does: `index`, `rng`, `fill`, `copy` or, with any other functor,
-    `elementwise`; None for a piece of a normalization, which the name does not tell."""
+    """Say what an elementwise loop does.
+
+    Returns:
+        `index`, `rng`, `fill` or `copy`, and `elementwise` for any other functor.
+        None for a step of a normalization: the name does not say which step.
+    """
     if "index" in kernel or "scatter" in kernel:
         return "index"
+
     if kernel.startswith("distribution"):
         return "rng"
+
     letters = (functor or "").lower().replace("_", "")
     if letters.startswith(("batchnorm", "groupnorm", "layernorm")):
         return None
+
     if functor == "FillFunctor":
         return "fill"
+
     if letters.endswith("copykernelcuda") or functor == "copy_device_to_device":
         return "copy"
+
     return "elementwise"
 
 
 @lru_cache(maxsize=1024)
 def operation_word(functor: str) -> str:
-    """The name of a functor without the affixes that every functor has.
+    """Return the name of a functor without the prefixes and suffixes of its kind.
 
     >>> operation_word("direct_copy_kernel_cuda"), operation_word("CUDAFunctor_add")
     ('direct_copy', 'add')
     """
-    word = _AFFIXES.sub("", _AFFIXES.sub("", functor)) or functor
-    return _HUMPS.sub("_", word).lower()
+    without_one_affix = _AFFIXES.sub("", functor)
+    without_two_affixes = _AFFIXES.sub("", without_one_affix)
+    word = without_two_affixes or functor
+
+    snake_case = _HUMPS.sub("_", word)
+    return snake_case.lower()
 
 
 def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
-    """The short text of an elementwise loop: what it computes, the types, and how it
-    reads, as in `add bf16 x4` or `scalar mul fp32 strided 128x4`."""
+    """Compose the short text of an elementwise loop.
+
+    It says what is computed, of which type, and how the tensors are read:
+    `add bf16 x4` or `scalar mul fp32 strided 128x4`.
+    """
     if fields.get("op") in ("index", "rng"):
         return _opaque_short(name, match, fields["op"])
+
     outer_functor = match["word"]
     word = operation_word(fields.get("functor") or outer_functor)
     if outer_functor == "AUnaryFunctor" or "FunctorOnOther" in outer_functor:
         word = f"scalar {word}"
     elif outer_functor == "BUnaryFunctor" or "FunctorOnSelf" in outer_functor:
         word = f"{word} scalar"
+
     dtype = fields.get("dtype")
     if not dtype:
         dtype_a = fields.get("dtype_a")
         dtype_b = fields.get("dtype_b")
         dtype = dtype_words(dtype_a, dtype_b, fields.get("dtype_out"))
+
     return spaced(word, dtype, _access_text(name, match, fields))
 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
-    """The short text of a loop whose functor is not named. Copies of opaque bytes have
-    the function and the size of the type, `index_put 4B`; others `op`, the loop and the
-    type if there is one."""
+    """Compose the short text of a loop whose functor has no telling name.
+
+    A copy of opaque bytes shows the function and the size of an element, as
+    `index_put 4B`. Any other loop shows `op`, the loop and the type, if there is one.
+    """
     search_end = match.end() + _MAX_ACCESSOR_CHARACTERS
     accessed = _ACCESSED.search(name, match.start("functor"), search_end)
     if accessed:
         function, type_bytes = accessed[1], accessed[2]
         return f"{operation_word(function).lstrip('_')} {type_bytes}B"
+
     loop = operation_word(match["word"]).lstrip("_")
     first_type = _FIRST_TYPE.match(name, match.end())
     dtype = cxx_type(first_type[1]) if first_type else None
@@ -323,32 +403,46 @@ _MAX_LOADER_CHARACTERS: Final = 600
 
 
 def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
-    """How the loop reads its tensors: `x4` in vectors, `cast`, `unrolled`, or `strided
-    128x4` with threads x elements of each thread; None if the name does not tell."""
+    """Say how an elementwise loop reads its tensors.
+
+    Returns:
+        `x4` for vectors of 4 elements, `cast`, `unrolled`, or `strided 128x4`: the
+        threads of a block times the elements of each thread. None if the name does
+        not tell.
+    """
     if "vec" in fields:
         return f"x{fields['vec']}"
+
     loop = match["kernel"]
     if loop.startswith("unrolled"):
         behind_functor = name[match.end() : match.end() + _MAX_LOADER_CHARACTERS]
         return "cast" if "LoadWithCast" in behind_functor else "unrolled"
+
     if not loop.startswith("elementwise_kernel") or not match["second"]:
         return None
+
     text = f"strided {match['first']}x{match['second']}"
     return f"{text} nocast" if "nocast" in match[0] else text
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    """The record of a reduction: `void at::native::reduce_kernel<512, 1,
-    at::native::ReduceOp<...> >(...)`."""
+    """Decode the name of a reduction of ATen.
+
+    Such a name begins like `void at::native::reduce_kernel<512, 1, ...ReduceOp<...`.
+    Returns None for any other name.
+    """
     match = _REDUCTION.match(name)
     if match is None:
         return None
+
     spans, _ = split_args(name, match.end(), limit=8)
     arguments = [name[start:end] for start, end in spans]
     fields: dict[str, Any] = {"op": "reduction", **_reduce_op_fields(arguments)}
+
     parts = explain(match, _REDUCTION_MEANINGS)
     for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
         parts.append((start, end, meaning))
+
     short = _reduction_short(match, fields, arguments)
     return build(name, "aten-reduce", short, parts, **fields)
 
@@ -356,23 +450,38 @@ def decode_reduction(name: str) -> KernelName | None:
 def _reduction_short(
     match: re.Match[str], fields: dict[str, Any], arguments: list[str]
 ) -> str:
-    """The short text of a reduction: `reduce sum bf16->fp32 512x1.4`, where the sizes
-    are threads x outputs of a thread, and how many values it reads at once."""
+    """Compose the short text of a reduction, such as `reduce sum bf16->fp32 512x1.4`.
+
+    The sizes are the threads of a block, the outputs of each thread, and how many
+    values a thread reads before it combines them.
+
+    Args:
+        match: The match of `_REDUCTION`.
+        fields: The fields that were read from the template arguments.
+        arguments: The template arguments of ReduceOp.
+    """
     functor = fields.get("functor") or "reduce"
     word = operation_word(functor.removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
+
     sizes = f"{match['threads']}x{match['vec']}"
-    if len(arguments) > 4 and arguments[4].isdigit():  # values that a thread reads
+    has_values_per_read = len(arguments) > 4 and arguments[4].isdigit()
+    if has_values_per_read:
         sizes += f".{arguments[4]}"
+
     return spaced("reduce", word, dtype, sizes)
 
 
 def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
-    """The fields of the template arguments of ReduceOp (see _REDUCE_OP_ARGUMENTS):
-    `dtype_a`, `dtype_out`, `dtype_acc` and `functor`, each None if it is not known; {}
-    for too few arguments."""
+    """Determine the fields of a reduction from the template arguments of ReduceOp.
+
+    Returns:
+        `dtype_a`, `dtype_out`, `dtype_acc` and `functor`, each None if it is not
+        known. Empty if there are too few arguments; see `_REDUCE_OP_ARGUMENTS`.
+    """
     if len(arguments) < _MIN_REDUCE_OP_ARGUMENTS:
         return {}
+
     scalar, operator, _, stored = arguments[:4]
     functor = _combining_operator(operator)
     return {
@@ -384,14 +493,23 @@ def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
 
 
 def _combining_operator(text: str) -> str | None:
-    """The name of what a reduction combines values with, from the second argument of
-    ReduceOp: a struct, or what func_wrapper_t wraps, which is a struct, a lambda or the
-    address of a function. None if there is no name."""
+    """Return the name of the operator with which a reduction combines values.
+
+    Args:
+        text: The second template argument of ReduceOp: a struct, or `func_wrapper_t`
+            around a struct, a lambda or the address of a function.
+
+    Returns:
+        The name without namespaces and arguments; None if the operator has no name.
+    """
     wrapper = _WRAPPED.match(text)
     start = wrapper.end() if wrapper else 0
+
+    # A wrapped lambda names the function that it comes from.
     if text.startswith("__nv_hdl_wrapper", start):
         pointer = _ADDRESS.search(text, start)
         return base_of(text, pointer.end()) if pointer else None
+
     return base_of(text, start)
 
 
@@ -421,19 +539,31 @@ ReduceSumProdKernel.cu, ReduceMaxValuesKernel.cu, sparse/cuda/SparseCsrTensorMat
 
 
 def _accumulator(operator: str, functor: str | None) -> str | None:
-    """The element type that the operator of a reduction adds up in; None if its name
-    does not say it. `functor` is the name of the operator without its arguments."""
-    places = _ACCUMULATOR_PLACES.get(functor or "")
-    if functor is None or places is None:
+    """Return the element type in which the operator of a reduction adds up.
+
+    Args:
+        operator: The operator with its template arguments.
+        functor: The name of the operator alone; None if it has none.
+
+    Returns:
+        The type; None if the operator is unknown, or if this release of torch has
+        another number of arguments than the releases that are known.
+    """
+    index_by_count = _ACCUMULATOR_PLACES.get(functor or "")
+    if functor is None or index_by_count is None:
         return None
+
     start = operator.find(f"{functor}<")
     if start < 0:
         return None
+
     spans, _ = split_args(operator, start + len(functor) + 1)
-    place = places.get(len(spans))
-    if place is None:
+
+    type_index = index_by_count.get(len(spans))
+    if type_index is None:
         return None
-    first, end = spans[place]
+
+    first, end = spans[type_index]
     return cxx_type(operator[first:end])
 
 
@@ -482,26 +612,35 @@ _XPU_FUNCTOR = lazy_pattern(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    """The record of any other kernel of ATen for NVIDIA and AMD: softmax,
-    normalization, indexing, ..."""
+    """Decode the name of any other kernel of ATen for NVIDIA and AMD GPUs.
+
+    These are softmax, normalization, indexing and many more. Returns None for
+    kernels of other libraries and of Intel GPUs.
+    """
     sign = signature(name)
     if sign is None:
         return None
+
     if sign.base == _LOOP_OVER_INDICES:
         return _decode_with_index(name, sign)
+
+    # Few kernels of ATen are outside of its namespaces.
     is_unqualified = sign.scope in ("", "(anonymous namespace)::")
     if not (is_unqualified and _UNQUALIFIED_BASES.fullmatch(sign.base)):
         is_aten = sign.scope.startswith("at::")
         if not is_aten or sign.scope.startswith("at::native::xpu::"):
             return None
+
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
+
     op = op_by(_OPERATIONS, sign.base)
     fields = {
         "op": op,
         "pass_": _pass_of(op, sign.base),
         **_template_types(name, sign),
     }
+
     parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
     short = callee_text(name, sign, _DROPPED_SUFFIX.sub("", sign.base))
     return build(name, "aten-other", short, parts, **fields)
@@ -521,30 +660,40 @@ name (PersistentSoftmax.cuh, SoftMax.cu, layer_norm_kernel.cu)."""
 
 
 def _template_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """The fields of the types among the template arguments: as _TYPE_ARGUMENTS has them
-    for the kernel ({} where it has another number of types), for other kernels only
-    `dtype`, which is None unless there is one element type."""
+    """Determine the fields of the types among the template arguments of a kernel.
+
+    Kernels of `_TYPE_ARGUMENTS` have several types in a known order. Nothing is
+    returned for them if the number of types is another one. Every other kernel has
+    only `dtype`, which is None unless there is exactly one element type.
+    """
     for pattern, fields in _TYPE_ARGUMENTS.items():
         if compiled(pattern).fullmatch(sign.base):
             types = [cxx_type(text) for text in argument_texts(name, sign)]
+
             known = [dtype for dtype in types if dtype is not None]
+
             if len(known) != len(fields):
                 return {}
             return dict(zip(fields, known, strict=True))
+
     return {"dtype": element_type(name, sign)}
 
 
 def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
-    """The record of `elementwise_kernel_with_index<index type, functor>` of
-    RangeFactories.cu, which computes each element from its index (arange, linspace,
-    logspace). The functor is a lambda of that operator; its parameter is the index, so
-    no type of an element is known."""
+    """Decode a kernel that computes each element from its index.
+
+    `elementwise_kernel_with_index<index type, functor>` of RangeFactories.cu runs
+    arange, linspace and logspace. The functor is a lambda of that operator. Its
+    parameter is the index, so the type of the elements is not known.
+    """
     arguments = argument_texts(name, sign, 2)
     functor = base_of(arguments[1]) if len(arguments) > 1 else None
+
     parts = [(sign.start, sign.end, "an elementwise loop of ATen over indices")]
     if functor:
         start = name.index(functor, sign.args)
         parts.append((start, start + len(functor), "what is computed for each element"))
+
     word = operation_word(functor.removesuffix("_out")) if functor else None
     return build(
         name,
@@ -557,38 +706,58 @@ def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
 
 
 def _pass_of(op: str | None, base: str) -> str | None:
-    """fwd or bwd; of a convolution fprop, dgrad or wgrad. None if the op has no passes
-    or the base name does not say which one it is."""
+    """Say to which pass of training a kernel belongs.
+
+    Args:
+        op: What the kernel does, as in the field `op`.
+        base: The base name of the kernel.
+
+    Returns:
+        `fwd` or `bwd`; of a convolution `fprop`, `dgrad` or `wgrad`. None if the
+        operation has no passes or the name does not say which one it is.
+    """
     if op in _OPS_WITHOUT_PASS:
         return None
+
     is_backward = _BACKWARD.search(base) is not None
     if op == "conv":
         if "grad_weight" in base:
             return "wgrad"
         return "dgrad" if is_backward else "fprop"
+
     if is_backward:
         return "bwd"
+
     return "fwd" if _FORWARD.search(base) else None
 
 
 def _decode_foreach(name: str, sign: Signature) -> KernelName:
-    """The record of `multi_tensor_apply_kernel<Metadata<depth>, Functor<type, ...>,
-    Operator, ...>`, one launch for lists of tensors: depth is the number of lists, and
-    the functor says what is done to each element. `op` is optimizer or foreach."""
+    """Decode the name of a kernel that works on lists of tensors in one launch.
+
+    The name is `multi_tensor_apply_kernel<Metadata<depth>, Functor<type, ...>,
+    Operator, ...>`, where the depth is the number of lists and the functor says
+    what is done to each element. The field `op` is `optimizer` or `foreach`.
+    """
     if sign.args < 0:
         return build(name, "aten-other", "foreach", op="foreach")
+
     spans, _ = split_args(name, sign.args, limit=4)
     arguments = [name[start:end] for start, end in spans]
+
     functor_text = arguments[1] if len(arguments) > 1 else ""
     functor = base_of(functor_text) or ""
     types = _foreach_types(functor_text)
+
     op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
     word = functor.removesuffix("Functor")
     operator = _foreach_operator(arguments[2:])
     short = spaced(op, word, operator, _foreach_type_words(types))
+
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if len(spans) > 1:
         parts.append((*spans[1], "what is done to each element"))
+
+    # Other functors only apply an operator; their name says nothing.
     is_telling = _NAMED_FUNCTORS.fullmatch(functor) is not None
     return build(
         name,
@@ -602,8 +771,10 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
 
 
 def _foreach_type_words(types: dict[str, str | None]) -> str | None:
-    """The types of a functor of foreach as one text: `fp32`, or `bf16->fp32` of a
-    copy."""
+    """Write the types of a foreach functor as one text.
+
+    It is `fp32`, or `bf16->fp32` for a functor that copies.
+    """
     dtype = types.get("dtype")
     if dtype:
         return dtype
@@ -611,13 +782,20 @@ def _foreach_type_words(types: dict[str, str | None]) -> str | None:
 
 
 def _foreach_types(functor: str) -> dict[str, str | None]:
-    """The types of a functor of foreach: `dtype`, or of a copy (`CopyFunctor<target,
-    source, ...>`, ForeachBinaryOpList.cu) those of the operand and the result."""
+    """Determine the types of a foreach functor.
+
+    Returns:
+        `dtype`, or `dtype_a` and `dtype_out` of a copy, which has a type for each
+        (`CopyFunctor<target, source, ...>` in ForeachBinaryOpList.cu). Empty if the
+        functor has no element type.
+    """
     types = _FUNCTOR_TYPES.search(functor)
     if types is None:
         return {}
+
     if types["source"] is None:
         return {"dtype": cxx_type(types["dtype"])}
+
     return {
         "dtype_a": cxx_type(types["source"]),
         "dtype_out": cxx_type(types["dtype"]),
@@ -625,24 +803,33 @@ def _foreach_types(functor: str) -> dict[str, str | None]:
 
 
 def _foreach_operator(arguments: list[str]) -> str | None:
-    """The operator that a general functor applies, by the arguments behind it:
-    `std::plus<float>` gives `plus`. None if no argument is a class."""
+    """Return the operator that a general foreach functor applies.
+
+    The arguments are the template arguments behind the functor: `std::plus<float>`
+    gives `plus`. Returns None if no argument is a class.
+    """
     for text in arguments:
         if "::" in text or text[:1].isupper():
             operator = base_of(text)
             if operator:
                 return operator
+
     return None
 
 
 def decode_xpu(name: str) -> KernelName | None:
-    """The record of a kernel for Intel GPUs, of ATen or of oneDNN."""
+    """Decode the name of a kernel for Intel GPUs, of ATen or of oneDNN.
+
+    Returns None for any other name.
+    """
     if name == "gemm_kernel" or name.startswith("gen_conv"):
         part = (0, len(name), "a kernel of oneDNN")
         return build(name, "xpu", f"onednn {name[:40]}", [part])
+
     sign = signature(name)
     if sign is None or not sign.scope.startswith("at::native::xpu::"):
         return None
+
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
     short = functor[1] if functor else sign.base
     op = "elementwise" if "ElementwiseKernel" in sign.base else None

@@ -79,8 +79,10 @@ _MAX_HEAD_DIM = lazy_pattern(r"k(\d{1,6})")
 
 
 def _word_meaning(word: str) -> str | None:
-    """What a word behind the tile of memory-efficient attention means; None if that is
-    not known."""
+    """Explain a word behind the tile of memory-efficient attention.
+
+    Returns None if the meaning is not known.
+    """
     head_dim = _MAX_HEAD_DIM.fullmatch(word)
     if head_dim:
         return f"for head dimensions up to {head_dim[1]}"
@@ -88,27 +90,39 @@ def _word_meaning(word: str) -> str | None:
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel of fused attention."""
+    """Decode the name of a kernel of fused attention.
+
+    Returns None for any other kernel.
+    """
     memory_efficient = _MEM_EFF.match(name)
     if memory_efficient:
-        return _mem_eff(memory_efficient)
+        return _memory_efficient_record(memory_efficient)
+
     if "fmhaSm" in name[:120]:
         trtllm = _TRTLLM.match(name)
         if trtllm:
-            return _trtllm(trtllm)
+            return _trtllm_record(trtllm)
+
     if "flash" not in name[:60]:
         return None
+
     flash2 = _FLASH2.match(name)
-    return _flash2(flash2) if flash2 else _decode_flash3(name)
+    return _flash2_record(flash2) if flash2 else _decode_flash3(name)
 
 
 def _record(
-    match: re.Match[str], types: Meaning, *words: str | None, **more: Any
+    match: re.Match[str], types: Meaning, *words: str | None, **other_fields: Any
 ) -> KernelName:
-    """The record of a kernel of fused attention. The groups of the match and `more` are
-    its fields, `types` gives our names of element types, and `words` end the short
-    text, without those that are None."""
-    fields = {**fields_of(match, types), **more}
+    """Build the record of a kernel of fused attention.
+
+    Args:
+        match: The match of the scheme; its groups become fields.
+        types: Translates the type words of the scheme to our names.
+        words: Words that end the short text; None is left out.
+        other_fields: Fields that are not groups of the match.
+    """
+    fields = {**fields_of(match, types), **other_fields}
+
     head_dim = fields.get("head_dim")
     short = spaced(
         "attn",
@@ -119,16 +133,21 @@ def _record(
         "causal" if fields.get("causal") else None,
         *words,
     )
+
     parts = explain(match, _MEANINGS, _word_meaning)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
-def _flash2(match: re.Match[str]) -> KernelName:
-    """The record of a kernel of FlashAttention 2. Its short text names the variant, such
-    as `splitkv`, and whether it is local or can apply dropout."""
-    flags = _flags(match)
+def _flash2_record(match: re.Match[str]) -> KernelName:
+    """Build the record of a kernel of FlashAttention 2.
+
+    The short text names the variant, such as `splitkv`, and says whether the mask is
+    local and dropout can be applied.
+    """
+    flags = _flag_values(match)
     variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = variant.removesuffix("kernel").strip("_")
+
     return _record(
         match,
         cxx_type,
@@ -142,7 +161,7 @@ def _flash2(match: re.Match[str]) -> KernelName:
 
 
 class _FlagOrder(NamedTuple):
-    """What the boolean template arguments of a kernel of FlashAttention 2 are."""
+    """What the boolean template arguments of a kernel of FlashAttention 2 mean."""
 
     names: tuple[str, ...]
     """The names of the first flags after the traits, in their order."""
@@ -166,36 +185,48 @@ _FLAG_ORDERS: Final = {
 from 2.3 on, and every release added some flags after it."""
 
 
-def _flags(match: re.Match[str]) -> dict[str, bool]:
-    """The values of `dropout`, `causal` and `local`, as far as a kernel of
-    FlashAttention 2 has these flags; {} for a kernel whose flags have an unknown order.
-    `local` is False in a release that does not have it.
+def _flag_values(match: re.Match[str]) -> dict[str, bool]:
+    """Read the flags of a kernel of FlashAttention 2.
 
-    The group `flags` of the match is a list such as `, (bool)1, (bool)0, false`."""
+    The group `flags` of the match is a list such as `, (bool)1, (bool)0, false`.
+
+    Returns:
+        The values of `dropout`, `causal` and `local`, as far as the kernel has these
+        flags. `local` is False in a release that does not have it. Empty for a kernel
+        whose flags have an unknown order.
+    """
     order = _FLAG_ORDERS.get(match["kernel"])
     if order is None:
         return {}
+
     values = _FLAG_VALUE.findall(match["flags"])
     flags = {}
-    # later releases have more flags than names, a shortened name may have fewer
+    # Later releases have more flags than names, and a shortened name may have fewer.
     for name, value in zip(order.names, values, strict=False):
         flags[name] = value in ("true", "1")
+
     if len(values) < order.count_with_local:
         flags["local"] = False
+
     return flags
 
 
 def _decode_flash3(name: str) -> KernelName | None:
-    """The record of a kernel of FlashAttention 3: all of a forward one, of any other
-    only that it is attention, and its class. None for a name without such a class."""
+    """Decode the name of a kernel of FlashAttention 3.
+
+    Of a backward kernel only the class is known. Returns None for a name without such a
+    class.
+    """
     if "flash::" not in name[:120]:
         return None
+
     match = _FLASH3.search(name, 0, 3000)
     if match is None or match["pass"] == "Bwd":
         flash_class = _FLASH_CLASS.search(name, 0, 300)
         if flash_class is None:
             return None
         return build(name, "flash-attn", f"attn {flash_class[1]}", op="attention")
+
     is_local = match["local"] == "true"
     return _record(
         match,
@@ -210,9 +241,11 @@ def _decode_flash3(name: str) -> KernelName | None:
     )
 
 
-def _mem_eff(match: re.Match[str]) -> KernelName:
-    """The record of a kernel of memory-efficient attention:
-    `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`."""
+def _memory_efficient_record(match: re.Match[str]) -> KernelName:
+    """Build the record of a kernel of memory-efficient attention.
+
+    Such a name is `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`.
+    """
     is_aligned = match["aligned"] == "aligned"
     return _record(
         match,
@@ -224,9 +257,12 @@ def _mem_eff(match: re.Match[str]) -> KernelName:
     )
 
 
-def _trtllm(match: re.Match[str]) -> KernelName:
-    """The record of a kernel of TensorRT-LLM. `causal` is True or None: a name without
-    `Causal` does not say that the mask is another one."""
+def _trtllm_record(match: re.Match[str]) -> KernelName:
+    """Build the record of an attention kernel of TensorRT-LLM.
+
+    `causal` is True or None: a name without `Causal` does not say that the mask is
+    another one.
+    """
     is_local = match["window"] is not None
     is_generation = match["tail"].endswith("ForGen")
     return _record(

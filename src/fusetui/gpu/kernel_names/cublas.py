@@ -111,17 +111,24 @@ _SMALL_OPS: Final = {
 
 
 def decode_tuned(name: str) -> KernelName | None:
-    """The record of a hand-tuned kernel:
-    `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
+    """Decode the name of a hand-tuned matrix product of cuBLAS.
+
+    Such a name is `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`. Returns None
+    for any other name.
+    """
     match = _TUNED.fullmatch(name)
     if match is None:
         return None
+
     rest = match["rest"]
     fields = {"op": "gemm", **fields_of(match), **_tuned_types(match)}
+
     stages = _STAGES.search(rest)
     if stages:
         fields |= fields_of(stages)
+
     fields["epilogue"] = "relu" if "_relu" in rest else None
+
     parts = explain(match, _TUNED_MEANINGS, _tuned_word)
     variants = [word for word in rest.split("_") if word.startswith(_SHOWN_VARIANTS)]
     word = "gemm3m" if match["acc"].startswith("g") else "gemm"
@@ -130,49 +137,66 @@ def decode_tuned(name: str) -> KernelName | None:
 
 
 def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
-    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of a hand-tuned kernel, each
-    None if the name does not determine it.
+    """Determine the types of a hand-tuned kernel.
 
     The type of the operands is in the name, or that of the sums implies it: fp16, fp64
     and complex sums have operands of their own type, fp32 sums only without a
     tensor-core instruction. Of complex products, a type in the name does not say what
     is multiplied. The result has the type of the sums unless the name has another one;
-    that of int32 sums is not known."""
+    that of int32 sums is not known.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_acc` and `dtype_out`, each None if the name does
+        not determine it.
+    """
     acc = vocabulary.ACCUMULATORS[match["acc"]]
     named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     is_complex = acc.startswith("c")
+
+    is_plain_fp32 = acc == "fp32" and not match["mma"]
     operand: str | None = None
     if named_operand is not None:
         if not is_complex:
             operand = named_operand
-    elif is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"]):
+    elif is_plain_fp32 or is_complex or acc in ("fp16", "fp64"):
         operand = acc
+
     out = vocabulary.CUBLAS_WORDS.get(match["out"] or "")
     if out is None and acc != "int32":
         out = acc
+
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
 def _tuned_word(word: str) -> str | None:
-    """What a word behind the tile of a hand-tuned kernel means; None if that is not
-    known. `64x3` (after `stages`) is the slice of K and the number of stages."""
+    """Explain a word behind the tile of a hand-tuned kernel.
+
+    `64x3`, behind `stages`, is the slice of K and the number of stages. Returns None
+    if the meaning is not known.
+    """
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
+
     if word.startswith("sliced"):
         return "probably splits K between the warps of a block as well"
+
     if "x" in word[1:-1]:
         depth, _, stages = word.partition("x")
         return f"each stage holds {depth} of K; {stages} stages in flight"
+
     return _TUNED_WORDS.get(word)
 
 
 def decode_nvjet(name: str) -> KernelName | None:
-    """The record of an nvjet matrix product:
-    `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of later forms
-    (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
+    """Decode the name of an nvjet matrix product.
+
+    Such a name is `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of later forms
+    (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read.
+    """
     match = _NVJET.fullmatch(name)
     if match is None:
         return _later_nvjet(name)
+
     rest = match["rest"]
     words = rest.split("_")
     fields = {
@@ -183,6 +207,7 @@ def decode_nvjet(name: str) -> KernelName | None:
         "split_k": True if "splitK" in words else None,
         "epilogue": epilogue_of(rest),
     }
+
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
     variants = [word for word in words if word in ("2cta", "splitK", "badd")]
     short = gemm_label("gemm", fields, fields["cluster"], *variants)
@@ -190,9 +215,12 @@ def decode_nvjet(name: str) -> KernelName | None:
 
 
 def _later_nvjet(name: str) -> KernelName:
-    """The record of an nvjet kernel of a form that is not understood: a matrix product,
-    and its target if the name has one."""
+    """Build the record of an nvjet name of a form that is not understood.
+
+    It is a matrix product. The target is known if the name has one.
+    """
     capability = name.removeprefix("nvjet_sm").partition("_")[0]
+
     return build(
         name,
         "nvjet",
@@ -204,70 +232,100 @@ def _later_nvjet(name: str) -> KernelName:
 
 
 def _nvjet_types(letters: str) -> dict[str, str | None]:
-    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of an nvjet kernel, None for
-    a letter that is not known. Three letters are the types of A and B, the sums and D;
-    five those of A, B, C, the sums and D."""
-    a = letters[0]
-    b = a if len(letters) == 3 else letters[1]
+    """Determine the types of an nvjet kernel.
+
+    Args:
+        letters: Three letters are the types of A and B, the sums and D; five are those
+            of A, B, C, the sums and D.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_acc` and `dtype_out`, each None for an unknown
+        letter.
+    """
+    letter_a = letters[0]
+    letter_b = letter_a if len(letters) == 3 else letters[1]
     return {
-        "dtype_a": _NVJET_TYPES.get(a),
-        "dtype_b": _NVJET_TYPES.get(b),
+        "dtype_a": _NVJET_TYPES.get(letter_a),
+        "dtype_b": _NVJET_TYPES.get(letter_b),
         "dtype_acc": _NVJET_TYPES.get(letters[-2]),
         "dtype_out": _NVJET_TYPES.get(letters[-1]),
     }
 
 
 def decode_small(name: str) -> KernelName | None:
-    """The record of a small kernel of cuBLAS: a product of a matrix and a vector, one
-    of a special shape, a dot product, the second pass of a split K, or a helper. None
-    for a kernel of somebody else."""
+    """Decode the name of a small kernel of cuBLAS.
+
+    Such kernels multiply a matrix and a vector, compute products of special shapes or
+    dot products, add up the parts of a split K, or help. Returns None for a kernel of
+    another library.
+    """
     sign = signature(name)
     if sign is None:
         return None
+
     fields = _small_fields(name, sign)
     if fields is None:
         return None
+
     short = callee_text(name, sign, _small_label(sign, fields))
     parts = [_small_part(sign, fields)]
     return build(name, "cublas-aux", short, parts, **fields)
 
 
 def _small_label(sign: Signature, fields: dict[str, Any]) -> str:
-    """What the short text of a small kernel begins with: its base name without
-    `_kernel`, but `splitk-reduce` for the second pass of a split K, and `gemvx` for the
-    kernels of that namespace, whose base name is only `kernel`."""
+    """Return what the short text of a small kernel begins with.
+
+    It is the base name without `_kernel`. The second pass of a split K is
+    `splitk-reduce`. Kernels of the namespace gemvx are `gemvx`, because their base name
+    is only `kernel`.
+    """
     if fields.get("role") == "splitk_reduce":
         return "splitk-reduce"
+
     if _is_gemvx(sign):
         return "gemvx"
+
     return sign.base.replace("_kernel", "")
 
 
 def _small_part(sign: Signature, fields: dict[str, Any]) -> Part:
-    """The part of the name that is explained: the two letters of the layout in the base
-    name where it has them (`sgemm_32x32x32_NT_vec`), else all of the base name."""
+    """Explain one part of the name of a small kernel.
+
+    It is the two letters of the layout where the base name has them
+    (`sgemm_32x32x32_NT_vec`), else the whole base name.
+    """
     layout = fields.get("layout")
     if layout is not None:
         start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
         return start, start + len(layout), vocabulary.layout_meaning(layout)
+
     if fields.get("role") == "splitk_reduce":
         meaning = "adds up the partial sums of a split K"
     elif "op" in fields:
         meaning = _SMALL_OPS[fields["op"]]
     else:
         meaning = "a helper of cuBLAS"
+
     return sign.start, sign.end, meaning
 
 
 def _is_gemvx(sign: Signature) -> bool:
-    """Whether a kernel is one of `internal::gemvx::kernel<...>`, which multiply a matrix
-    by a vector."""
+    """Return whether a kernel is one of `internal::gemvx::kernel<...>`.
+
+    These multiply a matrix by a vector.
+    """
     return sign.base == "kernel" and sign.scope.endswith("gemvx::")
 
 
 def _same_type(letter: str) -> dict[str, str]:
-    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of a product whose operands,
-    sums and result all have the type of the BLAS letter before `gemm`: `s` is fp32."""
+    """Return the types of a product that computes everything in one type.
+
+    Args:
+        letter: The BLAS letter before `gemm`: `s` is fp32.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_acc` and `dtype_out`.
+    """
     dtype = vocabulary.ACCUMULATORS[letter]
     return {
         "dtype_a": dtype,
@@ -278,13 +336,20 @@ def _same_type(letter: str) -> dict[str, str]:
 
 
 def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """The fields dtype_a, dtype_b and dtype_out of a small product, by the tensors
-    among its template arguments (`cublasGemvTensorBatched<float const>`): those that it
-    reads are const, and the one that it writes is not. {} unless there are tensors of
-    both sorts, and one that is written."""
+    """Determine the types of a small product from the tensors among its arguments.
+
+    Tensors are written as `cublasGemvTensorBatched<float const>`. Those that the kernel
+    reads are const, and the one that it writes is not.
+
+    Returns:
+        `dtype_a`, `dtype_b` and `dtype_out`. Empty unless there are tensors that are
+        read and exactly one that is written.
+    """
     if sign.args < 0:
         return {}
+
     _, end = split_args(name, sign.args)
+
     read: list[str | None] = []
     written: list[str | None] = []
     for tensor in _TENSOR.finditer(name, sign.args, end):
@@ -294,19 +359,26 @@ def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
             read.append(dtype)
         else:
             written.append(dtype)
+
     if not read or len(written) != 1:
         return {}
+
     return {"dtype_a": read[0], "dtype_b": read[-1], "dtype_out": written[0]}
 
 
 def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
-    """The fields that the name of a small kernel of cuBLAS determines; {} for a helper,
-    None for a kernel of somebody else."""
+    """Determine the fields of a small kernel of cuBLAS.
+
+    Returns:
+        The fields; empty for a helper, None for a kernel of another library.
+    """
     base = sign.base
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
+
     if _GEMV.fullmatch(base) or _is_gemvx(sign):
         return {"op": "gemv", **_tensor_types(name, sign)}
+
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
         return {
@@ -317,20 +389,27 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
             "tile_n": int(vector_tile["tile_n"]),
             "tile_k": int(vector_tile["tile_k"]),
         }
+
     small_n = _SMALL_N.fullmatch(base)
     if small_n:
         layout = small_n["layout"].lower()
         return {"op": "gemm", "layout": layout, **_tensor_types(name, sign)}
+
     large_k = _LARGE_K.match(base)
     if large_k:
         return {"op": "gemm", **_same_type(large_k["acc"])}
+
     if _SMALL.fullmatch(base):
         return {"op": "gemm", **_tensor_types(name, sign)}
+
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
         return {"op": "reduction"}
+
     # cuBLAS passes structures named after it to its kernels; wrappers of other
     # libraries do not.
     in_scope = sign.scope in ("", "cublasLt::", "epilogue::impl::")
-    if in_scope and not sign.mangled and re.search(r"[( <]cublas", name):
+    has_cublas_parameter = re.search(r"[( <]cublas", name) is not None
+    if in_scope and not sign.mangled and has_cublas_parameter:
         return {}
+
     return None

@@ -71,16 +71,23 @@ _XMMA_MEANINGS: Final = {
 
 
 def decode_xmma(name: str) -> KernelName | None:
-    """The record of an xmma kernel."""
+    """Decode the name of an xmma kernel of cuDNN or cuBLAS.
+
+    If only its beginning is understood, the record has the target and the operation.
+    Returns None for any other name.
+    """
     match = _XMMA.match(name)
     if match is None:
-        return _xmma_head(name)
+        return _decode_xmma_head(name)
+
     fields = _xmma_fields(match)
     parts = explain(match, _XMMA_MEANINGS, _rest_meaning)
     parts.append((*match.span("ab"), _layout_text(match)))
+
     word = match["pass"] or "gemm"
     if "role" in fields:
         word = f"reduce {word}"
+
     short = gemm_label(
         word,
         fields,
@@ -90,11 +97,15 @@ def decode_xmma(name: str) -> KernelName | None:
     return build(name, "xmma", short, parts, **fields)
 
 
-def _xmma_head(name: str) -> KernelName | None:
-    """The record of a name of which only the beginning is understood."""
+def _decode_xmma_head(name: str) -> KernelName | None:
+    """Decode an xmma name of which only the beginning is understood.
+
+    Returns None for any other name.
+    """
     head = _XMMA_HEAD.match(name)
     if head is None:
         return None
+
     op = "conv" if head["pass"] else "gemm"
     short = f"{op} sm{head['cc']} xmma"
     fields = {**fields_of(head), "pass_": head["pass"]}
@@ -102,8 +113,11 @@ def _xmma_head(name: str) -> KernelName | None:
 
 
 def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
-    """The fields of an xmma kernel; those of the second pass of a split K say that it
-    is a reduction."""
+    """Determine the fields of an xmma kernel.
+
+    The second pass of a product whose K is split only adds up. Its fields say that
+    it is a reduction.
+    """
     rest = match["rest"]
     is_conv = match["pass"] is not None
     fields = {
@@ -114,49 +128,61 @@ def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
         "layout": None if is_conv else match["ab"],
         "epilogue": epilogue_of(rest),
     }
-    if "_execute_split_k_kernel" in rest:  # the second pass
+
+    # Such a kernel is the second pass of a split K.
+    if "_execute_split_k_kernel" in rest:
         fields |= {"op": "reduction", "split_k": True, "role": "splitk_reduce"}
+
     for pattern in _OPTIONS:
         option = pattern.search(rest)
         if option:
             fields |= fields_of(option)
+
     return fields
 
 
 def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
-    """The fields of the types of an xmma kernel: `dtype_a`, `dtype_b`, `dtype_out`,
-    `dtype_acc`, and `math` where the operands are converted before they are multiplied.
-    {} if they cannot be read, and for complex operands, except that complex numbers in
-    separate planes have `dtype_acc`, the type of each plane."""
-    stored = _SPLIT_TYPES.findall(match["ad"])
-    multiplied = _SPLIT_TYPES.findall(match["multiplied"])
-    if any(word in _COMPLEX for word in (*stored, *multiplied)):
+    """Determine the types of an xmma kernel.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_out`, `dtype_acc`, and `math` if the operands are
+        converted before they are multiplied. Empty if the types cannot be read or
+        the operands are complex. Complex numbers in separate planes have only
+        `dtype_acc`, the type of each plane.
+    """
+    stored_words = _SPLIT_TYPES.findall(match["ad"])
+    multiplied_words = _SPLIT_TYPES.findall(match["multiplied"])
+
+    if any(word in _COMPLEX for word in (*stored_words, *multiplied_words)):
         if "_planar_complex" in match["rest"]:
-            return {"dtype_acc": _TYPES.get(multiplied[-1])}
+            return {"dtype_acc": _TYPES.get(multiplied_words[-1])}
         return {}
-    if len(stored) < 2 or len(multiplied) < 2:
+
+    if len(stored_words) < 2 or len(multiplied_words) < 2:
         return {}
-    a = _TYPES[stored[0]]
-    math = _TYPES[multiplied[0]]
+
+    operand = _TYPES[stored_words[0]]
+    math = _TYPES[multiplied_words[0]]
     return {
-        "dtype_a": a,
-        "dtype_b": _TYPES[stored[-2]],
-        "dtype_out": _TYPES[stored[-1]],
-        "dtype_acc": _TYPES[multiplied[-1]],
-        "math": math if math != a else None,
+        "dtype_a": operand,
+        "dtype_b": _TYPES[stored_words[-2]],
+        "dtype_out": _TYPES[stored_words[-1]],
+        "dtype_acc": _TYPES[multiplied_words[-1]],
+        "math": math if math != operand else None,
     }
 
 
 def _layout_text(match: re.Match[str]) -> str:
-    """What the letters of A and B mean, in words; of a convolution those of filter and
-    tensors."""
+    """Explain the letters of A and B; of a convolution those of filter and tensors."""
     letters = match["ab"]
     if match["pass"]:
         return (
             f"{letters}, then {match['c']}: probably how filter and tensors are stored"
         )
+
     if len(letters) > 1 and set(letters) <= set("ntch"):
         return layout_meaning(letters)
+
     return "layout of A and B"
 
 
@@ -185,7 +211,10 @@ _XMMA_WORDS: Final = {
 
 
 def _rest_meaning(word: str) -> str | None:
-    """What a word behind the tile of an xmma name means; None if that is not known."""
+    """Explain a word behind the tile of an xmma name.
+
+    Returns None if the meaning is not known.
+    """
     for prefix, meaning in _NUMBERED_WORDS.items():
         number = word.removeprefix(prefix)
         if word.startswith(prefix) and number[:1].isdigit():
@@ -235,10 +264,10 @@ _SHOWN_VARIANTS: Final = (
 
 
 class _CxxKernel(NamedTuple):
-    """What a kernel with a C++ name does; `pass_` is None where it has none."""
+    """What a cuDNN kernel with a C++ name does."""
 
     op: str
-    pass_: str | None = None
+    pass_: str | None = None  # None: the operation has no passes
 
 
 _CXX_KERNELS: Final = {
@@ -281,26 +310,30 @@ _BASES: Final = (
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel of cuDNN."""
+    """Decode the name of a kernel of cuDNN.
+
+    Returns None for a kernel of another library.
+    """
     if "cudnn" in name[:40]:
         tuned = _TUNED.fullmatch(name)
         if tuned:
-            return _tuned(name, tuned)
+            return _hand_tuned_record(name, tuned)
         sdpa = _SDPA.fullmatch(name)
         if sdpa:
-            return _attention(name, sdpa)
+            return _attention_record(name, sdpa)
         in_cutlass = _CUTLASS.match(name)
         if in_cutlass:
-            return _in_cutlass(name, in_cutlass)
+            return _bundled_cutlass_record(name, in_cutlass)
     else:
         implicit = _IMPLICIT.fullmatch(name)
         if implicit:
-            return _implicit(name, implicit)
+            return _implicit_record(name, implicit)
+
     return _decode_cxx(name)
 
 
-def _implicit(name: str, match: re.Match[str]) -> KernelName:
-    """The record of a convolution of cuDNN 7 as an implicit matrix product."""
+def _implicit_record(name: str, match: re.Match[str]) -> KernelName:
+    """Build the record of a convolution of cuDNN 7 as an implicit matrix product."""
     return build(
         name,
         "cudnn",
@@ -312,11 +345,15 @@ def _implicit(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _tuned(name: str, match: re.Match[str]) -> KernelName:
-    """The record of a hand-tuned convolution. Sums in fp32 imply operands in fp32 only
-    where the name has no other type and no tensor-core instruction."""
+def _hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
+    """Build the record of a hand-tuned convolution.
+
+    Sums in fp32 imply operands in fp32 only if the name has neither another type nor
+    a tensor-core instruction.
+    """
     rest_words = match["rest"].split("_")
     words = [*match["mid"].split("_"), *rest_words]
+
     algo = "winograd" if "winograd" in words else None
     fields: dict[str, Any] = {
         "op": "conv",
@@ -325,22 +362,27 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
         "split_k": True if "splitK" in words else None,
         "epilogue": "relu" if "relu" in words else None,
     }
+
     names_other_type = match["out"] or match["a"] or match["mma"]
     if match["acc"] == "s" and not names_other_type:
         fields |= {"dtype_a": "fp32", "dtype_acc": "fp32"}
+
     variants = [word for word in rest_words if word in _SHOWN_VARIANTS]
     short = gemm_label("conv", fields, algo, *variants)
     parts = explain(match, _MEANINGS, _WORDS.get)
     return build(name, "cudnn", short, parts, **fields)
 
 
-def _attention(name: str, match: re.Match[str]) -> KernelName:
-    """The record of a kernel of attention that cuDNN generated; its short text ends with
-    the knobs of the generator."""
+def _attention_record(name: str, match: re.Match[str]) -> KernelName:
+    """Build the record of an attention kernel that cuDNN generated.
+
+    Its short text ends with the knobs of the generator.
+    """
     rest = match["rest"]
     pass_ = "fwd" if match["pass"] == "fprop" else "bwd"
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", rest)
     knobs = rest.rpartition("knob_")[2]
+
     return build(
         name,
         "cudnn",
@@ -353,53 +395,75 @@ def _attention(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
-    """The record of a kernel of CUTLASS that cuDNN bundles. `match` ends where the name
-    inside of `Kernel<...>` begins, which is procedural (see cutlass.py) or of C++."""
+def _bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName:
+    """Build the record of a CUTLASS kernel that cuDNN bundles.
+
+    Args:
+        name: The full name of the kernel.
+        match: The match of `_CUTLASS`. It ends where the name inside of `Kernel<...>`
+            begins, which is a procedural one (see cutlass.py) or one of C++.
+    """
     procedural = cutlass.decode2_at(name, match.end(), "cudnn")
     if procedural:
         return procedural
+
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
         return build(
             name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce"
         )
+
     op = op_by(_IN_CUTLASS, name[match.start() : match.end() + 160])
     return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
 
 
 def _types_of_cxx(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
-    """The fields of the types of a kernel with a C++ name: `dtype` of a copy, `dtype_a`
-    of a convolution (its first template argument: `dgrad_engine<float, 512, ...>`), {}
-    for others."""
+    """Determine the types of a kernel with a C++ name.
+
+    Returns:
+        `dtype` for a copy. `dtype_a` for a convolution, whose first template argument
+        it is (`dgrad_engine<float, 512, ...>`). Empty for other kernels.
+    """
     if op == "copy":
         return {"dtype": element_type(name, sign)}
+
     if op == "conv":
         for text in argument_texts(name, sign, 1):
             return {"dtype_a": cxx_type(text)}
+
     return {}
 
 
 def _decode_cxx(name: str) -> KernelName | None:
-    """The record of a kernel with a C++ name."""
+    """Decode the C++ name of a kernel of cuDNN.
+
+    Returns None if neither its namespace nor its base name is one of cuDNN.
+    """
     sign = signature(name)
     if sign is None:
         return None
+
     base = sign.base
+
     has_known_base = base.startswith(_BASES) or "convolve_sgemm" in base
     if not has_known_base and not sign.scope.startswith(_SCOPES):
         return None
+
     fields: dict[str, Any] = {"op": None}
-    for piece, kernel in _CXX_KERNELS.items():
-        if piece in base:
+    for word, kernel in _CXX_KERNELS.items():
+        if word in base:
             fields = kernel._asdict()
             break
+
     if sign.mangled and "ImplicitGemmConvolution" in name[:160]:
         fields["op"] = "conv"
+
     if "winograd" in (sign.scope + base).lower():
         fields |= {"op": "conv", "algo": "winograd"}
-    # a transform of the FFT convolution, from or to frequencies
+
+    # These are the transforms of a convolution by FFT, from or to frequencies.
     if base.startswith("fft2d_"):
         fields["algo"] = "fft"
+
     fields |= _types_of_cxx(name, sign, fields["op"])
     parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))

@@ -122,7 +122,9 @@ _BLOCK_SCALED_FORMATS: Final = {
 
 
 def _type_words(text: str) -> str:
-    """A type of a 3.x name, with the name of the format if its elements have scales.
+    """Describe the type of a 3.x name in words.
+
+    For elements that share scales, the name of the format is added, if it has one.
 
     >>> _type_words("ue8m0xe4m3")
     'ue8m0xe4m3, which is e4m3 with ue8m0 scales (mxfp8)'
@@ -130,6 +132,7 @@ def _type_words(text: str) -> str:
     scale, _, element = text.rpartition("x")
     if not scale:
         return text
+
     words = f"{text}, which is {element} with {scale} scales"
     block_scaled = _BLOCK_SCALED_FORMATS.get((scale, element))
     return f"{words} ({block_scaled})" if block_scaled else words
@@ -204,61 +207,89 @@ _SHAPED_MEANINGS: Meanings = {
 
 
 def decode2(name: str) -> KernelName | None:
-    """The record of a procedural 2.x name, alone or inside `cutlass::Kernel2<...>`;
-    None for any other name."""
+    """Decode a procedural name of CUTLASS 2.x.
+
+    The name stands alone or inside of `cutlass::Kernel2<...>`. Returns None for any
+    other name.
+    """
     wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
     if wrapper is None:
         return None
+
     family = "cudnn" if "cudnn" in wrapper[0] else "cutlass2"
     return decode2_at(name, wrapper.end(), family)
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
-    """The record of the procedural 2.x name that begins at name[start]; None if there is
-    none. `family` is that of the record: cuDNN wraps such names in its namespaces."""
+    """Decode the procedural name of CUTLASS 2.x that begins at one position.
+
+    Args:
+        name: The full name of the kernel.
+        start: The position in it.
+        family: The family of the record. cuDNN wraps such names in its namespaces.
+
+    Returns:
+        The record; None if no such name begins there.
+    """
     match = _BODY.match(name, start)
     if match is None:
         return None
+
     rest = match["rest"]
     is_gemm = match["kind"] == "gemm"
     fields: dict[str, Any] = {
         "op": "gemm" if is_gemm else "conv",
         "pass_": None if is_gemm else match["kind"],
-        **_types2(match),
+        **_types_of_2x(match),
         **fields_of(match),
         "epilogue": epilogue_of(rest),
     }
+
     words: list[str] = []
     if not is_gemm and rest:
         words.append(rest.split("_")[1])  # the variant of the convolution
+
     if fields.get("align"):
         words.append(f"a{fields['align']}")
-    words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
+
+    for instruction in ("wmma", "simt"):
+        if match["class"].startswith(instruction):
+            words.append(instruction)
+
     if "_planar" in rest:
         words.append("planar")
+
     short = gemm_label(match["kind"], fields, *words)
     return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
 
-def _types2(match: re.Match[str]) -> dict[str, str | None]:
-    """The fields of the types of a procedural 2.x name: `dtype_a`, `dtype_b`,
-    `dtype_acc`, `dtype_out` and `math`, None for what is not certain. {} where the type
-    of the sums is missing, or complex numbers lie in planes.
+def _types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
+    """Determine the types of a procedural name of CUTLASS 2.x.
 
-    The types of the result and of the operands are printed only if they differ from
-    that of the sums. Tensor cores multiply neither fp32 nor int32, so there operands
-    without a type are not known, with one exception: instruction 1688 with sums in fp32
-    is TF32 arithmetic on fp32 data."""
+    The types of the result and of the operands are in the name only if they differ
+    from that of the sums. Tensor cores multiply neither fp32 nor int32, so the
+    operands of such a kernel are unknown if the name has no type for them. There is
+    one exception: instruction 1688 with sums in fp32 is TF32 arithmetic on fp32
+    data.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_acc`, `dtype_out` and `math`, each None if it is
+        not certain. Empty if the type of the sums is missing or complex numbers lie
+        in planes.
+    """
     if match["acc"] is None or "_planar" in match["rest"]:
         return {}
+
     acc = ACCUMULATORS[match["acc"]]
     mma = match["mma"]
     operands = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
     math = CUTLASS.get(match["math"] or "")
+
     is_tf32_form = acc == "fp32" and mma == "1688" and match["kind"] == "gemm"
     if is_tf32_form and not match["math"] and not operands:
         math = "tf32"
-    # on plain cores, and on tensor cores by way of TF32
+
+    # Plain cores read fp32, and tensor cores do by way of TF32.
     can_read_fp32 = mma in (None, "1688") or match["math"] is not None
     if operands:
         dtype_a: str | None = operands[0]
@@ -266,6 +297,7 @@ def _types2(match: re.Match[str]) -> dict[str, str | None]:
         dtype_a = None
     else:
         dtype_a = acc
+
     return {
         "dtype_a": dtype_a,
         "dtype_b": operands[1] if len(operands) > 1 else dtype_a,
@@ -276,67 +308,90 @@ def _types2(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def decode3(name: str) -> KernelName | None:
-    """The record of a procedural 3.x name:
-    `cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64_..._align8_...`."""
+    """Decode a procedural name of CUTLASS 3.x.
+
+    Such a name begins like
+    `cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64_...`.
+    If only its beginning is understood, the record has the target. Returns None for
+    any other name.
+    """
     match = _NAME3.fullmatch(name)
     if match is None:
         return _decode3_head(name)
+
     rest = match["rest"]
     epilogue = epilogue_of(rest)
     is_stream_k = "_stream_k" in rest
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
-        **fields_of(match, _type3),
+        **fields_of(match, _type_of_3x),
         "stages": int(match["stages"]) or None,
         "epilogue": epilogue,
         "stream_k": True if is_stream_k else None,
     }
+
     words = [word for word in rest.split("_") if word in ("1sm", "2sm", "pingpong")]
     if is_stream_k:
         words.append("stream-k")
-    # here the epilogue stands last
+
+    # The epilogue is shown last here, so it is taken out of the fields.
     short = gemm_label("gemm", {**fields, "epilogue": None}, *words, epilogue)
     return build(
         name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields
     )
 
 
-def _type3(word: str) -> str | None:
-    """Our name of a type in a 3.x name: of elements that have scales (`ue8m0xe4m3`)
-    that of the elements, which come last; None for complex and unknown types."""
+def _type_of_3x(word: str) -> str | None:
+    """Return our name of a type in a 3.x name.
+
+    Of elements that have scales (`ue8m0xe4m3`) it is that of the elements, which come
+    last. Returns None for complex and unknown types.
+    """
     return CUTLASS.get(word.rpartition("x")[2])
 
 
 def _decode3_head(name: str) -> KernelName | None:
-    """The record of a 3.x name of which only the beginning is understood: the
-    architecture, and that it is a product. The short text has all that follows the
-    class of the instruction as it is. None if no product is named."""
+    """Decode a 3.x name of which only the beginning is understood.
+
+    The record has the target and that the kernel is a matrix product. The short text
+    has all that follows the class of the instruction as it is. Returns None if the
+    name does not say that it is a product.
+    """
     head = _HEAD3.fullmatch(name)
     if head is None:
         return None
+
     unparsed = head["unparsed"]
     if "gemm" not in unparsed:
         return None
+
     short = f"gemm sm{head['cc']} {unparsed}"
     parts = explain(head, _MEANINGS3)
     return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
 
 
 def decode_cxx(name: str) -> KernelName:
-    """The record of a kernel of 3.x that was written as C++: `void
-    cutlass::device_kernel<...>(...)`."""
-    head = name[:_MAX_CXX_CHARACTERS]
+    """Decode a kernel of CUTLASS 3.x that was written as C++.
+
+    The name begins with `void cutlass::device_kernel<`. If it does not have the shape
+    of the tile, at most the operation is known.
+    """
+    searched = name[:_MAX_CXX_CHARACTERS]
     for pattern in _SHAPED:
-        match = pattern.search(head)
+        match = pattern.search(searched)
         if match is not None:
             return _shaped_record(name, match)
+
     op = None
-    if _ATTENTION.search(head):
+    if _ATTENTION.search(searched):
         op = "attention"
-    elif _GEMM.search(head):
+    elif _GEMM.search(searched):
         op = "gemm"
-    target = head.partition("<")[2].partition(">")[0].partition("<")[0]
+
+    # The class that the kernel runs is the first template argument.
+    arguments = searched.partition("<")[2]
+    target = arguments.partition(">")[0].partition("<")[0]
     short = f"{op or 'cutlass'} {_innermost_names(target)}"
     return build(name, "cutlass3", short, op=op)
 
@@ -357,11 +412,16 @@ _THREADBLOCK = lazy_pattern(
 
 
 def _shaped_record(name: str, match: re.Match[str]) -> KernelName:
-    """The record of a C++ name of 3.x from a match of one of _SHAPED: a product whose
-    tile and cluster are known, and whose A and B have one type."""
+    """Build the record of a C++ name of 3.x whose tile and cluster are known.
+
+    Args:
+        name: The full name of the kernel.
+        match: The match of one of `_SHAPED`. A and B have the same type there.
+    """
     fields = {"op": "gemm", **fields_of(match, cxx_type)}
     fields["dtype_b"] = fields.get("dtype_a")
     fields["cluster"] = "x".join(match.group("x", "y", "z"))
+
     is_blockwise = "blockwise" in name[:_MAX_CXX_CHARACTERS]
     short = gemm_label(
         "gemm", fields, fields["cluster"], "blockwise" if is_blockwise else None
@@ -370,27 +430,39 @@ def _shaped_record(name: str, match: re.Match[str]) -> KernelName:
 
 
 def decode_cxx2(name: str) -> KernelName | None:
-    """The record of a kernel of 2.x that was written as C++ and has no procedural name:
-    `void
-    cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<
-    cutlass::gemm::GemmShape<128, 128, 32>, ...`."""
+    """Decode a kernel of CUTLASS 2.x that was written as C++.
+
+    Such a kernel has no procedural name but one that begins like
+    `void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::...`.
+    Returns None for any other name.
+    """
     match = _CXX2.match(name)
     if match is None:
         return None
+
     kernel = match["kernel"]
     op = _op_of_class(match["scope"], kernel)
+
     after_kernel = match.end() - 1
     tile = _THREADBLOCK.search(name, after_kernel, match.end() + _MAX_TILE_CHARACTERS)
     if op is None or tile is None:
         return build(name, "cutlass2", f"{op or 'cutlass'} {kernel}", op=op)
+
     fields = {"op": op, **fields_of(tile)}
     short = gemm_label(op, fields, kernel)
     return build(name, "cutlass2", short, explain(tile, _OUTPUT), **fields)
 
 
 def _op_of_class(scope: str, kernel: str) -> str | None:
-    """What a class of `cutlass::gemm` or `cutlass::conv` (the scope: `gemm` or `conv`)
-    computes: `gemm`, `gemv` or `conv`; None for a helper."""
+    """Say what a class of `cutlass::gemm` or `cutlass::conv` computes.
+
+    Args:
+        scope: `gemm` or `conv`.
+        kernel: The name of the class.
+
+    Returns:
+        `gemm`, `gemv` or `conv`; None for a helper.
+    """
     if scope == "conv":
         return "conv" if "Convolution" in kernel else None
     if "Gemm" in kernel:
@@ -399,15 +471,18 @@ def _op_of_class(scope: str, kernel: str) -> str | None:
 
 
 def _innermost_names(target: str) -> str:
-    """As many of the innermost names of a scope as 40 characters hold, at least one.
+    """Shorten a qualified name to as many inner names as 40 characters hold.
+
+    The innermost name is always kept.
 
     >>> _innermost_names("a::some_long_namespace::another_namespace::Kernel")
     'another_namespace::Kernel'
     """
-    text, *outer = reversed(target.split("::"))
-    for scope in outer:
-        longer = f"{scope}::{text}"
+    shortened, *outer_scopes = reversed(target.split("::"))
+    for scope in outer_scopes:
+        longer = f"{scope}::{shortened}"
         if len(longer) > _MAX_TARGET_CHARACTERS:
             break
-        text = longer
-    return text
+        shortened = longer
+
+    return shortened

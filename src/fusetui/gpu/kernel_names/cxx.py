@@ -1,6 +1,6 @@
-"""Reading C++ names just far enough: the scope, the base name and the template
-arguments.
+"""Reads the parts of C++ names that decoders need.
 
+These are the namespaces, the base name and the template arguments.
 Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys
 does (`<unnamed>`, `(int)4`). Of mangled names (Itanium C++ ABI, `_ZN...`) only the
 leading identifiers are read: Kineto leaves a name mangled when its demangler gives up
@@ -98,31 +98,34 @@ _MAX_NUMBER_CHARACTERS: Final = 7
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The parts of a function's name: `scope` with its final `::`, and `base`, which is
-    name[start:end]. `args` is the index just after `<`, or -1 without template
-    arguments. An anonymous namespace is written as Kineto writes it, whatever wrote the
-    name."""
+    """The parts of the name of a C++ function."""
 
+    # The namespaces with their final `::`. An anonymous namespace is written as Kineto
+    # writes it, whatever tool wrote the name.
     scope: str
-    base: str
+    base: str  # the last word: name[start:end]
     start: int
     end: int
-    args: int
+    args: int  # the index just after `<`; -1 without template arguments
     mangled: bool = False
 
 
 @lru_cache(maxsize=256)
 def signature(name: str) -> Signature | None:
-    """The head of a C++ function name, after a return type; None if it is no such name.
+    """Read the beginning of the name of a C++ function, after its return type.
+
+    Returns None if the text is no such name.
 
     >>> signature("void at::native::reduce_kernel<512, 1>(int)").base
     'reduce_kernel'
     """
     if name.startswith("_Z"):
-        return _mangled(name)
-    match = _HEAD.match(name, _skip_return(name))
+        return _mangled_signature(name)
+
+    match = _HEAD.match(name, _index_after_return_type(name))
     if match is None:
         return None
+
     start, end = match.span(2)
     return Signature(
         scope=_ANONYMOUS_SCOPES.sub(_ANONYMOUS_SCOPE, match[1]),
@@ -133,23 +136,31 @@ def signature(name: str) -> Signature | None:
     )
 
 
-def _skip_return(name: str) -> int:
-    """The index at which the function's name begins, after its return type; 0 if it has
-    none."""
+def _index_after_return_type(name: str) -> int:
+    """Return the index at which the name of a function begins, after its return type.
+
+    Returns 0 if the name has no return type.
+    """
     if name.startswith("std::enable_if<"):
         _, end = split_args(name, len("std::enable_if<"))
         type_end = name.find("::type ", end, end + 20)
         return type_end + len("::type ") if type_end >= 0 else 0
+
     match = _RETURN.match(name)
     return match.end() if match else 0
 
 
-def _mangled(name: str) -> Signature | None:
-    """The head of a mangled name, as far as it consists of plain identifiers; None if
-    there is none. Each is written as its length followed by its letters:
-    `_ZN2at6native...`."""
+def _mangled_signature(name: str) -> Signature | None:
+    """Read the beginning of a mangled name, as far as it has plain identifiers.
+
+    Each identifier is written as its length followed by its letters:
+    `_ZN2at6native...`. Returns None if there is none.
+    """
     is_nested = name.startswith("_ZN")
     start = end = len("_ZN") if is_nested else len("_Z")
+
+    # Read one identifier after another.
+    # A name that is not nested has a single one.
     identifiers: list[str] = []
     while match := _IDENTIFIER.match(name, end):
         start = match.end()
@@ -157,8 +168,10 @@ def _mangled(name: str) -> Signature | None:
         identifiers.append(name[start:end])
         if not is_nested or len(identifiers) == _MAX_IDENTIFIERS:
             break
+
     if not identifiers or end > len(name):
         return None
+
     *namespaces, base = identifiers
     scope = ""
     for namespace in namespaces:
@@ -166,6 +179,8 @@ def _mangled(name: str) -> Signature | None:
             scope += _ANONYMOUS_SCOPE
         else:
             scope += f"{namespace}::"
+
+    # Template arguments begin with I.
     has_arguments = name.startswith("I", end)
     return Signature(
         scope=scope,
@@ -178,8 +193,11 @@ def _mangled(name: str) -> Signature | None:
 
 
 def cute_tuple(*groups: str) -> str:
-    """A pattern for a CuTe shape, one group for each size: `cute::tuple<cute::C<128>,
-    ...>`."""
+    """Return a pattern for a shape of CuTe: `cute::tuple<cute::C<128>, ...>`.
+
+    Args:
+        groups: The names of the groups of the pattern, one for each size.
+    """
     sizes = ", ".join(
         rf"cute::(?:C<(?:\(int\))?|_)(?P<{group}>\d{{1,4}})>?" for group in groups
     )
@@ -187,27 +205,39 @@ def cute_tuple(*groups: str) -> str:
 
 
 def base_of(text: str, start: int = 0) -> str | None:
-    """The last word of a qualified name at `start`: `at::native::add<int>` gives
-    `add`."""
+    """Return the last word of the qualified name that begins at one position.
+
+    `at::native::add<int>` gives `add`. Returns None if no name begins there.
+    """
     match = _BASE.match(text, start)
     return match[1] if match else None
 
 
 def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]:
-    """The spans of the template arguments that begin at `start` and where the list
-    ends.
+    """Split a list of template arguments.
 
-    Reads at most `limit` arguments; angle brackets inside parentheses are comparisons
-    or belong to the types of a function, so only parentheses are balanced there.
+    Inside parentheses, angle brackets are comparisons or belong to the types of a
+    function, so only parentheses are balanced there.
+
+    Args:
+        text: The text that contains the list.
+        start: The index just after the `<` of the list.
+        limit: At most so many arguments are read.
+
+    Returns:
+        The span of each argument, and the index at which reading ended: behind the
+        list, unless it has more arguments.
 
     >>> split_args("f<a, b<c, d> >(x)", 2)
     ([(2, 3), (5, 12)], 14)
     """
     spans: list[Span] = []
+
     open_brackets = open_parentheses = 0
     end = min(len(text), start + _MAX_LIST_CHARACTERS)
     for match in _PAIRS.finditer(text, start, end):
         char = match[0]
+
         if char in "({":
             open_parentheses += 1
         elif char in ")}":
@@ -223,18 +253,28 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
             start = match.end()
             if char == ">" or len(spans) == limit:
                 return spans, start
+
     return spans, start
 
 
 def _without_blanks(text: str, start: int, end: int) -> Span:
-    """The span of text[start:end] without the blanks around it."""
+    """Return the span of `text[start:end]` without the blanks around it."""
     argument = text[start:end]
     first = end - len(argument.lstrip(" "))
     return first, first + len(argument.strip(" "))
 
 
 def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
-    """The template arguments of a function, at most `limit`; none of a mangled one."""
+    """Return the template arguments of a function as texts.
+
+    Args:
+        name: The full name.
+        sign: The signature of this name.
+        limit: At most so many arguments are read.
+
+    Returns:
+        The arguments; none for a mangled name.
+    """
     if sign.args < 0 or sign.mangled:
         return []
     spans, _ = split_args(name, sign.args, limit)
@@ -242,15 +282,19 @@ def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
 
 
 def is_index_type(dtype: str) -> bool:
-    """Whether a type among template arguments mostly counts, indexes or masks: then it
-    is not known to be that of the elements."""
+    """Return whether a type among template arguments mostly counts, indexes or masks.
+
+    Such a type is not taken for the type of the elements.
+    """
     return dtype in _COUNTING_TYPES
 
 
 def element_type(name: str, sign: Signature) -> str | None:
-    """The floating-point type among the template arguments of a function, if it is the
-    only type of elements there. Integers that may be those of indices do not count, and
-    vectors (`float2`) may be complex numbers: they settle nothing.
+    """Return the floating-point type that is the only type of elements of a function.
+
+    It is searched for among the template arguments. Integers that may be those of
+    indices are ignored. Vectors such as `float2` may be complex numbers; with them
+    the type is not known. Returns None if there is no such type, or several.
 
     >>> name = "void vllm::rms_norm_kernel<c10::BFloat16, long, 8>(int)"
     >>> element_type(name, signature(name))
@@ -258,7 +302,10 @@ def element_type(name: str, sign: Signature) -> str | None:
     """
     if sign.args < 0:
         return None
+
     types = set[str | None]()
+
+    # In a mangled name each type is a code of one or a few letters.
     if sign.mangled:
         codes = _MANGLED_ELEMENTS.match(name, sign.args)
         if codes is None:
@@ -272,16 +319,25 @@ def element_type(name: str, sign: Signature) -> str | None:
                 dtype = cxx_type(text)
                 if dtype is None or not is_index_type(dtype):
                     types.add(dtype)
+
     if len(types) != 1:
         return None
+
     (only_type,) = types
     return only_type if only_type not in _STORED_INTEGERS else None
 
 
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
-    """The short text of a function: `base` (or its base name), then from its template
-    arguments the element types and the numbers, with `y` and `n` for flags. One type
-    that all of them share is written once; types of indices are left out.
+    """Compose the short text of a function with a C++ name.
+
+    It has the element types and the numbers among the template arguments. A flag
+    is `y` or `n`, and flags that follow one another run together. One type that
+    all arguments share is written once. Types of indices are left out.
+
+    Args:
+        name: The full name.
+        sign: The signature of this name.
+        base: What the text begins with; without it the base name of the function.
 
     >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
     >>> callee_text(name, signature(name), "gemv2T")
@@ -292,7 +348,8 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     for text in argument_texts(name, sign, _MAX_ARGUMENTS):
         number = text.rstrip("ul").removeprefix("(int)")
         if text in _FLAGS:
-            if numbers and numbers[-1][-1] in "yn":  # adjacent flags run together
+            is_after_flag = bool(numbers) and numbers[-1][-1] in "yn"
+            if is_after_flag:
                 numbers[-1] += _FLAGS[text]
             else:
                 numbers.append(_FLAGS[text])
@@ -305,13 +362,17 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
             dtype = _VECTOR_TYPES.get(text) or cxx_type(text)
             if dtype is not None and dtype not in _INDEX_TYPES:
                 types.append(dtype)
+
     is_one_type = len(set(types)) == 1
-    shown = types[0] if is_one_type else "*".join(types[:_MAX_TYPES_SHOWN])
-    return spaced(sign.base if base is None else base, shown, ".".join(numbers))
+    type_words = types[0] if is_one_type else "*".join(types[:_MAX_TYPES_SHOWN])
+    return spaced(sign.base if base is None else base, type_words, ".".join(numbers))
 
 
 def base_text(name: str) -> str:
-    """Scope and base name without template arguments and parameters, safe and short.
+    """Return the namespaces and the base name of a function, safe to print and short.
+
+    Template arguments and parameters are left out. Lists show this text for
+    kernels of no known family.
 
     >>> base_text("std::enable_if<true>::type run(int)"), base_text("")
     ('run', '(no name)')
@@ -325,20 +386,26 @@ def base_text(name: str) -> str:
         text = before_arguments.strip() or head.strip()
     else:
         text = _qualified_text(name, sign)
+
     # Letters of any script stay; controls, direction marks and brackets do not.
-    plain = [
-        char if char.isprintable() and char not in "[]" else escaped(char)
-        for char in text[:_MAX_TEXT_CHARACTERS]
-    ]
-    return cut("".join(plain), "…") or "(no name)"
+    safe_characters = []
+    for char in text[:_MAX_TEXT_CHARACTERS]:
+        is_safe = char.isprintable() and char not in "[]"
+        safe_characters.append(char if is_safe else escaped(char))
+
+    return cut("".join(safe_characters), "…") or "(no name)"
 
 
 def _qualified_text(name: str, sign: Signature) -> str:
-    """Scope and base name of a function, without an anonymous namespace. A word right
-    behind the template arguments, as some libraries write it, follows after `...`."""
+    """Return the namespaces and the base name of a function.
+
+    Anonymous namespaces are left out. Some libraries write a word right behind the
+    template arguments; it follows after `...`.
+    """
     text = sign.scope.replace(_ANONYMOUS_SCOPE, "") + sign.base
     if sign.args < 0 or sign.mangled:
         return text
+
     _, end = split_args(name, sign.args)
     suffix = _WORD.match(name, end)
     return f"{text}...{suffix[0]}" if suffix else text

@@ -79,25 +79,34 @@ _SCHEDULES: Final = {"P": "persistent blocks", "S": "one block for each tile"}
 
 
 def _word_meaning(word: str) -> str | None:
-    """What a word behind the cluster means; None if that is not known. Later releases
-    write `schP` in place of `schedP`, and numbers behind it."""
+    """Explain a word behind the cluster of a product of TensorRT-LLM.
+
+    Later releases write `schP` in place of `schedP`, and numbers behind it. Returns
+    None if the meaning is not known.
+    """
     schedule = _SCHEDULE.match(word)
     if schedule:
         return _SCHEDULES[schedule["kind"]]
+
     return _WORDS.get(word)
 
 
 class _ArgumentForm(NamedTuple):
-    """Where a kernel of DeepGEMM has its sizes among the template arguments."""
+    """Where a kernel of DeepGEMM has its sizes among the template arguments.
 
-    first_argument: str  # a pattern for it
-    tile_m: int  # positions
+    Numbers are positions in the list of arguments, counted from 0.
+    """
+
+    first_argument: str  # a pattern that the first argument matches
+    tile_m: int
     tile_n: int
     tile_k: int
     stages: int
-    min_arguments: int
-    dtype: str | None = None  # of A and B
-    m: int | None = None  # of the problem, where 0 is any size
+    min_arguments: int  # how many arguments a kernel of this form has at least
+    dtype: str | None = None  # the type of A and B; None if it varies
+    # The sizes of the problem; None if the form does not have this size. A size of 0
+    # among the arguments means any.
+    m: int | None = None
     n: int | None = None
     k: int | None = None
 
@@ -175,65 +184,92 @@ _SIZE_MEANINGS: Final = {
 
 
 def decode_trtllm(name: str) -> KernelName | None:
-    """The record of a product of TensorRT-LLM:
-    `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
+    """Decode the name of a matrix product of TensorRT-LLM.
+
+    Such a name begins like `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_`. Returns None for
+    any other name.
+    """
     match = _TRTLLM.match(name)
     if match is None:
         return None
+
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
     fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]
     fields["math"] = TRTLLM_TYPES.get(match["cast"])
     fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
+
     schedules = [word for word in match["rest"].split("_") if word.startswith("sch")]
     op = name.partition("_")[0]  # gemm or bmm
     short = gemm_label(op, fields, match["unroll"], *schedules)
-    return build(
-        name, "trtllm-gen", short, explain(match, _MEANINGS, _word_meaning), **fields
-    )
+
+    parts = explain(match, _MEANINGS, _word_meaning)
+    return build(name, "trtllm-gen", short, parts, **fields)
 
 
 def decode_deep_gemm(name: str) -> KernelName | None:
-    """The record of a DeepGEMM kernel: `void
-    deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`."""
+    """Decode the name of a DeepGEMM kernel.
+
+    Such a name begins like `void deep_gemm::sm90_fp8_gemm_1d2d_impl<`. Returns None for
+    any other name.
+    """
     sign = signature(name)
     if sign is None or not sign.scope.startswith("deep_gemm::"):
         return None
+
     variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
     is_product = "gemm" in sign.base
     what = "a matrix product" if is_product else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
+
     fields: dict[str, Any] = {"op": "gemm" if is_product else None}
     target = re.match(r"sm(\d{2,3})_", sign.base)
     if target:
         fields |= from_capability(target[1])
+
+    # The sizes are only read from arguments of a known form.
     spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
     arguments = [name[start:end] for start, end in spans]
     form = _FORMS.get(sign.base)
     if form and _has_form(arguments, form):
         fields |= _form_fields(arguments, form, has_target=target is not None)
         parts += _size_parts(spans, form)
+
     short = f"deep_gemm {variant}"
     if is_product:
         short = gemm_label("gemm", fields, variant)
+
     return build(name, "deep-gemm", short, parts, **fields)
 
 
 def _form_fields(
     arguments: list[str], form: _ArgumentForm, has_target: bool
 ) -> dict[str, Any]:
-    """The fields that the template arguments of a kernel of a known form tell: its
-    sizes, and of some forms the types; sums in fp32 if the name has a target (`sm90`)."""
-    fields: dict[str, Any] = {**_sizes(arguments, form)}
+    """Determine what the template arguments of a kernel of a known form say.
+
+    Args:
+        arguments: The template arguments.
+        form: Where the sizes are among them.
+        has_target: Whether the name has a target such as `sm90`. Only then the sums
+            are known to be in fp32.
+
+    Returns:
+        The sizes, and the types if the form determines them.
+    """
+    fields: dict[str, Any] = {**_size_fields(arguments, form)}
     if form.dtype:
         fields["dtype_a"] = form.dtype
         fields["dtype_b"] = form.dtype
         fields["dtype_acc"] = "fp32" if has_target else None
+
     return fields
 
 
-def _sizes(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
-    """The fields `tile_m`, `tile_n`, `tile_k` and `stages` of a kernel of a known form,
-    from its template arguments; None for 0."""
+def _size_fields(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
+    """Read the sizes of a kernel of a known form from its template arguments.
+
+    Returns:
+        `tile_m`, `tile_n`, `tile_k` and `stages`; a 0 becomes None.
+    """
     sizes = {}
     for field in _SIZE_MEANINGS:
         position = getattr(form, field)
@@ -242,26 +278,37 @@ def _sizes(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
 
 
 def _size_parts(spans: list[Span], form: _ArgumentForm) -> list[Part]:
-    """The parts of the sizes among the template arguments of a known form, which lie at
-    these spans of the name: those of the tile, and those of the problem."""
+    """Explain the sizes of the tile and of the problem among the template arguments.
+
+    Args:
+        spans: The span of each template argument in the name.
+        form: Where the sizes are among the arguments.
+    """
     parts = []
     for field, meaning in _SIZE_MEANINGS.items():
         position = getattr(form, field)
         parts.append((*spans[position], meaning))
+
     for size in ("m", "n", "k"):
         position = getattr(form, size)
         if position is not None:
             meaning = f"{size.upper()} of the products that it is built for; 0 is any"
             parts.append((*spans[position], meaning))
+
     return parts
 
 
 def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:
-    """Whether template arguments fit the known form of a kernel: there are enough, the
-    first one is of the right sort, and the sizes are numbers."""
+    """Return whether template arguments fit the known form of a kernel.
+
+    There must be enough of them, the first one must be of the right sort, and the sizes
+    must be numbers.
+    """
     if len(arguments) < form.min_arguments:
         return False
+
     if not re.fullmatch(form.first_argument, arguments[0]):
         return False
+
     positions = (form.tile_m, form.tile_n, form.tile_k, form.stages)
     return all(re.fullmatch(_NUMBER, arguments[position]) for position in positions)

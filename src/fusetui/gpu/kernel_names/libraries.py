@@ -36,14 +36,18 @@ from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
-    """How the kernels of a library are recognized, and what their names say. All texts
-    are patterns, searched for in the scope and the base name."""
+    """How the kernels of one library are recognized, and what their names say.
+
+    All texts are patterns. They are searched for in the namespaces and the base name.
+    """
 
     family: str
     beginning: str  # how its names begin
-    ops: Mapping[str, str]  # op to the words that imply it, the first that is found
-    passes: Mapping[str, str] | None = None  # fwd or bwd, likewise
-    # whether the first template argument counts as part of the name
+    # by the field `op` the words that imply it; the first that matches counts
+    ops: Mapping[str, str]
+    # by `fwd` and `bwd` the words that imply it; None: the usual words
+    passes: Mapping[str, str] | None = None
+    # whether the words may also be in the first template argument
     searches_argument: bool = False
 
 
@@ -200,20 +204,28 @@ _AITER_ATTENTION = lazy_pattern(
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel of one of the libraries, by the beginning of its name."""
+    """Decode the name of a kernel of one of the listed libraries.
+
+    The library is recognized by the beginning of the name. Returns None for a kernel
+    of another library.
+    """
     sign = signature(name)
     if sign is None:
         return None
+
     qualified = sign.scope + sign.base
     library = _library_of(qualified)
     if library is None:
         return _decode_apex(name, sign)
+
     family = library.family
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
+
     searched = qualified
     if library.searches_argument:
         searched += name[sign.end : sign.end + 100].partition("(")[0]
+
     fields: dict[str, Any] = {
         "op": op_by(library.ops, searched),
         "pass_": _pass_of(library, searched),
@@ -225,19 +237,25 @@ def decode(name: str) -> KernelName | None:
             fields |= fields_of(match, str)
             fields["dtype"] = None  # the type of an operand
             fields["causal"] = True if match[3] else None
+
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
-    return build(name, family, _short(name, sign), parts, **fields)
+    return build(name, family, _library_label(name, sign), parts, **fields)
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
-    """The record of a kernel of NVIDIA Apex, which has ATen's multi_tensor_apply_kernel
-    outside any namespace; None for other names."""
+    """Decode the name of a kernel of NVIDIA Apex.
+
+    Apex has a copy of ATen's multi_tensor_apply_kernel outside of any namespace.
+    Returns None for other names.
+    """
     if sign.base != "multi_tensor_apply_kernel" or sign.scope:
         return None
+
     functor = _APEX_FUNCTOR.search(name, sign.end, sign.end + 200)
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if functor is None:
         return build(name, "apex", "apex multi-tensor", parts)
+
     parts.append((*functor.span("functor"), "what is done to each element"))
     word = functor["functor"]
     return build(
@@ -252,8 +270,10 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
 
 
 def _library_of(qualified: str) -> Library | None:
-    """The first library whose beginning fits a name with its scope; None if none
-    does."""
+    """Return the first library whose beginning fits a qualified name.
+
+    Returns None if none does.
+    """
     for library in _LIBRARIES:
         if compiled(library.beginning).match(qualified):
             return library
@@ -265,14 +285,24 @@ _BACKWARD = lazy_pattern(r"(?:^|_|::)(?:bwd|backward)(?=_|$)|Backward")
 
 
 def _pass_of(library: Library, searched: str) -> str | None:
-    """fwd or bwd, by the words of the library or by the usual ones; None if the name
-    has neither or, as that of a kernel that does both, the words of both."""
+    """Say whether a kernel is of the forward or of the backward pass.
+
+    Args:
+        library: The library of the kernel, which may have words of its own.
+        searched: The text in which the words are searched for.
+
+    Returns:
+        `fwd` or `bwd`. None if there are neither words, or the words of both, as for
+        a kernel that does both.
+    """
     if library.passes is not None:
         return op_by(library.passes, searched)
+
     is_forward = _FORWARD.search(searched) is not None
     is_backward = _BACKWARD.search(searched) is not None
     if is_forward == is_backward:
         return None
+
     return "fwd" if is_forward else "bwd"
 
 
@@ -287,26 +317,36 @@ specification, of which MXFP4 has one element type, and NVIDIA's."""
 
 
 def _dtype_of(name: str, sign: Signature) -> str | None:
-    """The element type: the block-scaled format that is a word of the name, or else the
-    only type among the template arguments."""
+    """Return the element type of a kernel.
+
+    It is the block-scaled format that is a word of the name, else the only type among
+    the template arguments. Returns None if neither is there.
+    """
     word = _BLOCK_SCALED.search(sign.base)
     if word:
         return _BLOCK_SCALED_TYPES[word[1]]
     return element_type(name, sign)
 
 
-def _short(name: str, sign: Signature) -> str:
-    """The short text of a kernel of a library: its outer namespace unless the name
-    repeats it, the function without `_kernel`, and its template arguments."""
+def _library_label(name: str, sign: Signature) -> str:
+    """Compose the short text of a kernel of a library.
+
+    It has the outer namespace, unless the name repeats it, the function without
+    `_kernel`, and the template arguments.
+    """
     base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
     base = base.replace("embedding_backward_codegen", "emb_bwd")
     base = base.replace("embedding_codegen_forward", "emb_fwd")
+
     cute = _CUTE_DSL.match(base)
     if cute:
         return f"cute {cute['name']} {cute['rest']}"
+
     namespace = sign.scope.partition("::")[0]
-    if namespace == "(anonymous namespace)" or namespace.lower() in base.lower():
+    is_repeated = namespace.lower() in base.lower()
+    if namespace == "(anonymous namespace)" or is_repeated:
         return callee_text(name, sign, base)
+
     return callee_text(name, sign, f"{namespace} {base}")
 
 
@@ -320,17 +360,24 @@ _CUB_TYPE = lazy_pattern(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 
 def decode_cub(name: str) -> KernelName | None:
-    """The record of a kernel of CUB, hipCUB or rocPRIM."""
+    """Decode the name of a kernel of CUB, hipCUB or rocPRIM.
+
+    Returns None for a kernel of another library.
+    """
     sign = signature(name)
     if sign is None:
         return None
+
     if "cub::" not in sign.scope and not sign.scope.startswith("rocprim::"):
         return None
+
     start, end = _algorithm_span(name, sign)
     word = name[start:end]
     op = op_by(_CUB_ALGORITHMS, word)
+
     types = _cub_types(name, end)
     is_known_type = len(types) == 1 and not is_index_type(types[0])
+
     algorithm = word.removeprefix("Device").removesuffix("Kernel")
     meaning = f"the algorithm: {op}" if op else "the algorithm"
     return build(
@@ -344,8 +391,11 @@ def decode_cub(name: str) -> KernelName | None:
 
 
 def _algorithm_span(name: str, sign: Signature) -> Span:
-    """Where the algorithm of a kernel is named: by its function or, where rocPRIM runs
-    all of them through one function, by the configuration among its arguments."""
+    """Return the span of the name in which the algorithm of a kernel is named.
+
+    It is the function, except where rocPRIM runs every algorithm through one
+    function: there it is the configuration among the template arguments.
+    """
     if sign.base == "trampoline_kernel":
         selector = _SELECTOR.search(name, sign.end, sign.end + 400)
         if selector:
@@ -354,13 +404,20 @@ def _algorithm_span(name: str, sign: Signature) -> Span:
 
 
 def _cub_types(name: str, end: int) -> list[str]:
-    """The element types that stand behind the algorithm, which ends at `end`, each
-    once; without flags."""
+    """Collect the element types that follow the algorithm of a kernel, each once.
+
+    Flags are left out.
+
+    Args:
+        name: The full name of the kernel.
+        end: The index at which the name of the algorithm ends.
+    """
     types: dict[str, None] = {}  # an ordered set
     for text in _CUB_TYPE.findall(name[end : end + 160]):
         dtype = cxx_type(text)
         if dtype and dtype != "bool":
             types[dtype] = None
+
     return list(types)
 
 
@@ -376,22 +433,31 @@ _WORDS_OF_OPS: Final = {
 
 
 def decode_other(name: str) -> KernelName | None:
-    """The record of a kernel whose words determine the operation, or of a copy or fill
-    of ROCm."""
+    """Decode a kernel of no known library whose words say what it does.
+
+    Copies and fills of the ROCm runtime belong here too. Returns None if the words
+    imply nothing.
+    """
     runtime = _RUNTIME.fullmatch(name)
     if runtime:
         op = runtime[1]
         parts = [(*runtime.span(1), f"{op}: a job of the runtime, done by a kernel")]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
+
     sign = signature(name)
     if sign is None or sign.mangled:
         return None
+
     if sign.scope not in ("", "(anonymous namespace)::"):
         return None
+
     implied = op_by(_WORDS_OF_OPS, sign.base)
-    # the parameters of a C++ function follow its name; words of moe are telling enough
-    if implied is None or ("(" not in name and implied != "moe"):
+    # Other words imply something only in the name of a C++ function, whose parameters
+    # follow its name. Words of moe are telling enough.
+    has_parameters = "(" in name
+    if implied is None or (not has_parameters and implied != "moe"):
         return None
+
     parts = [(sign.start, sign.end, f"its name says {implied}")]
     dtype = element_type(name, sign)
     return build(name, "other", sign.base, parts, op=implied, dtype=dtype)

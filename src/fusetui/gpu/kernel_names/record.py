@@ -1,8 +1,7 @@
-"""What the name of a GPU kernel says: the record that every decoder returns, and how it
-is built.
+"""Has the record of a GPU kernel's name that every decoder returns, and builds it.
 
-Parts say which characters mean what. Names are untrusted: only plain characters leave
-this module.
+The *parts* of a record say what some characters of the name mean. Names are untrusted:
+only plain characters leave this module.
 """
 
 from __future__ import annotations
@@ -54,12 +53,13 @@ _MEANINGS: Final = {
 class DecodedName(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
 ):
-    """The output of `decode --json` for any name: the fields that the name determines;
-    the others are None.
+    """What a kernel name says: the output of `decode --json` for any name.
 
-    Tiles and `align` are in elements. `layout` holds the BLAS letters of A and B (t:
-    read transposed) or the tensor layout of a convolution. docs/kernel-names.md has
-    the vocabulary of each field."""
+    A field is None if the name does not determine it. Tiles and `align` count
+    elements. `layout` has the BLAS letters of A and B (`t` is read transposed), or
+    the tensor layout of a convolution. docs/kernel-names.md lists the words of each
+    field.
+    """
 
     name: str
     short: str
@@ -103,7 +103,7 @@ class DecodedName(
 
 
 class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
-    """The fields of a name from a known library."""
+    """What a kernel name says that was recognized as one of a known library."""
 
     family: str
 
@@ -111,27 +111,47 @@ class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
 def build(
     name: str, family: str, short: str, parts: Iterable[Part] = (), **fields: Any
 ) -> KernelName:
-    """A record whose parts are sorted and do not overlap, and whose short text is safe.
-    Of two parts that overlap, the one that starts first is kept."""
-    kept: list[Part] = []
+    """Build the record of a kernel name from what a decoder found out.
+
+    The parts are sorted, and of two parts that overlap only the one that starts
+    first is kept. The short text is made safe to print.
+
+    Args:
+        name: The full name of the kernel.
+        family: The naming scheme, as docs/kernel-names.md lists them.
+        short: A readable text for lists; at most MAX_SHORT characters are kept.
+        parts: The explained characters of the name, in any order.
+        fields: Any other fields of KernelName.
+    """
+    separate_parts: list[Part] = []
     last_end = 0
     for part in sorted(parts):
         start, end, _ = part
         if last_end <= start < end:
-            kept.append(part)
+            separate_parts.append(part)
             last_end = end
+
     return KernelName(
-        name=name, short=safe(short), family=family, parts=tuple(kept), **fields
+        name=name,
+        short=safe(short),
+        family=family,
+        parts=tuple(separate_parts),
+        **fields,
     )
 
 
 def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, Any]:
-    """The fields of KernelName that groups of a pattern are named after.
+    """Turn the groups of a matched pattern into fields of KernelName.
 
-    Numbers become int. `types` maps the words of the groups `dtype_...` to our names of
-    element types. The digits of a tensor-core instruction (`mma`) become its shape. A
-    compute capability `cc` or a generation `arch` gives the fields `arch` and
-    `arch_name`."""
+    Groups are named after fields. Numbers become int. The digits of a tensor-core
+    instruction (`mma`) become its shape. A compute capability `cc` or a generation
+    `arch` gives both `arch` and `arch_name`. Other groups are ignored.
+
+    Args:
+        match: The match of a pattern of one family.
+        types: Translates the type words of this family (the groups `dtype_...`) to
+            our names; without it they are ignored.
+    """
     fields: dict[str, Any] = {}
     for group, text in match.groupdict(default="").items():
         if group in _NUMBER_FIELDS and text:
@@ -144,24 +164,35 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
             fields |= _TARGET_FIELDS[group](text)
         elif types and group.startswith("dtype_"):
             fields[group] = types(text)
+
     return fields
 
 
 def epilogue_of(rest: str) -> str | None:
-    """The words of a text that name what can be fused into the store, such as
-    `bias_relu` of `_lower_bias_relu_v1`; None if it has none. The words of the text are
-    between underscores."""
-    fused = [word for word in rest.split("_") if word in _EPILOGUES]
-    return "_".join(fused) or None
+    """Collect the words that name what a kernel can apply while it stores its result.
+
+    `_lower_bias_relu_v1` gives `bias_relu`. Returns None if there is no such word.
+
+    Args:
+        rest: A part of a name in which words are divided by underscores.
+    """
+    epilogue_words = [word for word in rest.split("_") if word in _EPILOGUES]
+    return "_".join(epilogue_words) or None
 
 
 def explain(
     match: re.Match[str], meanings: Meanings, words: Meaning | None = None
 ) -> list[Part]:
-    """The parts of a match: one for each group that matched characters and has a
-    meaning, in `meanings` or in those of all families. A meaning is a function of the
-    group's text, or a text with `{}` in its place. For the groups `mid` and `rest`, there
-    is also a part for each word between underscores that `words` has a meaning for.
+    """Explain the characters of a name that the groups of a pattern matched.
+
+    Each group that matched characters and has a meaning becomes one part.
+
+    Args:
+        match: The match of a pattern of one family.
+        meanings: By group, a text in which `{}` stands for the matched characters,
+            or a function of them. Meanings of all families are added.
+        words: Gives the meaning of a single word, or None. It is asked for each word
+            between underscores in the groups `mid` and `rest`.
 
     >>> explain(re.compile("(?P<tile_m>[0-9]+)x").match("64x"), {"tile_m": "tile of {} rows"})
     [(0, 2, 'tile of 64 rows')]
@@ -173,26 +204,38 @@ def explain(
         meaning = meanings.get(group, _MEANINGS.get(group))
         if meaning and end > start:
             text = name[start:end]
-            told = meaning.format(text) if isinstance(meaning, str) else meaning(text)
-            parts.append((start, end, told))
+            if isinstance(meaning, str):
+                explanation = meaning.format(text)
+            else:
+                explanation = meaning(text)
+            parts.append((start, end, explanation))
+
         if words and group in ("mid", "rest"):
             parts += _word_parts(name, start, end, words)
+
     return parts
 
 
 def _word_parts(name: str, start: int, end: int, words: Meaning) -> list[Part]:
-    """A part for each word between underscores in name[start:end] that has a
-    meaning."""
+    """Explain the words between underscores in `name[start:end]`.
+
+    Words without a meaning are left out.
+    """
     parts = []
     for word_start, word_end, word in tokens(name, start, end):
         meaning = words(word)
         if meaning is not None:
             parts.append((word_start, word_end, meaning))
+
     return parts
 
 
 def op_by(patterns: Mapping[str, str], text: str) -> str | None:
-    """The first key whose pattern matches anywhere in the text; None if none does."""
+    """Return the key of the first pattern that matches anywhere in a text.
+
+    Decoders list operators by the words that imply them. Returns None if no pattern
+    matches.
+    """
     for op, pattern in patterns.items():
         if compiled(pattern).search(text):
             return op
@@ -200,7 +243,10 @@ def op_by(patterns: Mapping[str, str], text: str) -> str | None:
 
 
 def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """The words between underscores in name[start:end], with their positions."""
+    """Yield the words between underscores in `name[start:end]` with their positions.
+
+    Each item is the start and the end of a word in `name`, and the word itself.
+    """
     for word in name[start:end].split("_"):
         if word:
             yield start, start + len(word), word
@@ -208,40 +254,60 @@ def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
 
 
 def escaped(char: str) -> str:
-    """One character as printable ASCII: brackets become parentheses, any other is
-    written as an escape sequence."""
+    """Write one character as printable ASCII.
+
+    Brackets become parentheses, because terminal markup uses them. Any other
+    character is written as an escape sequence.
+    """
     if char in _BRACKETS:
         return _BRACKETS[char]
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def cut(text: str, mark: str) -> str:
-    """At most MAX_SHORT characters; `mark` ends a text that was cut."""
+    """Shorten a text to at most MAX_SHORT characters.
+
+    Args:
+        text: The text to shorten.
+        mark: What ends a text that was cut.
+    """
     if len(text) <= MAX_SHORT:
         return text
     return text[: MAX_SHORT - len(mark)].rstrip() + mark
 
 
 def safe(text: str) -> str:
-    """A text of any origin as a short one: printable ASCII without square brackets.
+    """Make a short printable text of a text of any origin.
+
+    The result is printable ASCII without square brackets, at most MAX_SHORT
+    characters.
 
     >>> safe("a\\x1b[31mb")
     'a\\\\x1b(31mb'
     """
-    head = text[: 2 * MAX_SHORT]
-    if not (head.isascii() and head.isprintable()) or "[" in head or "]" in head:
-        head = _UNSAFE.sub(lambda match: escaped(match[0]), head)
-    return cut(head, "...")
+    beginning = text[: 2 * MAX_SHORT]
+    is_plain = beginning.isascii() and beginning.isprintable()
+    if not is_plain or "[" in beginning or "]" in beginning:
+        beginning = _UNSAFE.sub(lambda match: escaped(match[0]), beginning)
+
+    return cut(beginning, "...")
 
 
 def spaced(*words: str | int | None) -> str:
-    """The words in one text, with a blank between them; None, 0 and "" are left out."""
+    """Join words with blanks and leave out None, 0 and ""."""
     return " ".join([str(word) for word in words if word])
 
 
-def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
-    """One line for a matrix multiplication or a convolution: type, tile, layout,
-    target.
+def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> str:
+    """Compose the short text of a matrix multiplication or a convolution.
+
+    It shows the types, the tile, the layout, the target and the epilogue, as far as
+    they are known.
+
+    Args:
+        op: The first word, such as `gemm`.
+        fields: The fields of the kernel, as KernelName has them.
+        more: Words that follow; None and "" are left out.
 
     >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
     'gemm bf16 128x64 tn'
@@ -249,48 +315,72 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
     get = fields.get
     math = get("math")
     stages = get("stages")
+
     return spaced(
         op,
-        _types(get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")),
+        _types_of_product(
+            get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")
+        ),
         f"({math})" if math else None,
         tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
         get("layout"),
         get("arch") or (get("arch_name") or "").lower(),
         get("epilogue"),
         f"s{stages}" if stages else None,
-        *more,
+        *last_words,
     )
 
 
-def _types(
+def _types_of_product(
     a: str | None, b: str | None, acc: str | None, out: str | None
 ) -> str | None:
-    """The types of a product as dtype_words writes them. Where that of A is not known,
-    `->bf16` for the result if it differs from the sums, else the type of the sums.
+    """Write the types of a matrix product as one text.
 
-    >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
+    It is the text of `dtype_words`. If the type of A is not known, the type of the
+    sums stands in for it, or, where the result has another type than the sums,
+    only the result is shown: `->bf16`.
+
+    >>> _types_of_product(None, None, "fp32", "bf16"), _types_of_product(None, None, "fp32", None)
     ('->bf16', 'fp32')
     """
     if a is None and out is not None and out != acc:
         return f"->{out}"
+
     return dtype_words(a or acc, b, out)
 
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
-    """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another
-    type. None if neither an operand nor the result is known."""
+    """Write the types of an operation as one text.
+
+    The text is `bf16`, `bf16*fp8` for two different operands, and `bf16->fp32` if the
+    result has another type than the first operand.
+
+    Args:
+        a: The type of the first operand; None if it is not known.
+        b: The type of the second operand; None if there is none.
+        out: The type of the result; None if it is not known.
+
+    Returns:
+        The text; None if neither `a` nor `out` is known.
+    """
     if a is None:
         return out
+
     operands = a
     if b is not None and b != a:
         operands = f"{a}*{b}"
+
     if out is None or out == a:
         return operands
+
     return f"{operands}->{out}"
 
 
 def tile_words(*sizes: int | None) -> str | None:
-    """`128x64x32` or `128x64`; unknown sizes are left out, None if there is none."""
+    """Write the sizes of a tile as `128x64x32` or `128x64`.
+
+    Unknown sizes are left out. Returns None if no size is known.
+    """
     return "x".join([str(size) for size in sizes if size]) or None
 
 
@@ -300,54 +390,89 @@ SIGNS = digits[1:] + ascii_lowercase
 
 
 class Annotated(msgspec.Struct, frozen=True):
-    """Lines of the name, at least one, each with the line of marks below it, and the
-    legend."""
+    """A kernel name with the meaning of its parts, ready to print."""
 
-    lines: tuple[tuple[str, str], ...]
-    legend: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...]  # each the text and the marks below it
+    legend: tuple[str, ...]  # the sign of each part and its meaning
 
 
 def annotate(
     name: str, parts: Sequence[Part], width: int, ends: Sequence[str]
 ) -> Annotated:
-    """Wraps a name at `width` characters and underlines its parts; `ends`: the left
-    end, the middle and the right end of an underline, one character each."""
-    signs = _signs(len(parts))
+    """Wrap a kernel name and underline each explained part of it.
+
+    `fusetui decode` prints the result.
+
+    Args:
+        name: The full name of the kernel; it may be empty.
+        parts: The explained characters, sorted and without overlaps.
+        width: At most so many characters are in a line.
+        ends: The left end, the middle and the right end of an underline, one
+            character each.
+
+    Returns:
+        The lines, at least one, and the legend.
+    """
+    signs = _signs_for_parts(len(parts))
+
+    # Mark the characters of each part.
+    # There is one mark per character of the name.
     marks = [" "] * len(name)
     legend = []
     for sign, (start, end, meaning) in zip(signs, parts, strict=True):
-        marks[start:end] = _mark(sign, end - start, ends)
+        marks[start:end] = _underline_of_part(sign, end - start, ends)
         legend.append(f"{sign} {meaning}")
+
+    # An escaped character is wider. Its mark is widened, so that it stays below.
     texts: Sequence[str] = name
     if not name.isprintable():
-        # an escaped character is wider: the marks stay below what they mark
         texts = [printable(character) for character in name]
-        marks = _widened(marks, texts)
+        marks = _widen_marks(marks, texts)
+
+    # Wrap the text and its marks alike.
     shown = "".join(texts)
     underlines = "".join(marks)
     lines = []
     for start in range(0, max(1, len(shown)), width):  # a name may be empty
         end = start + width
         lines.append((shown[start:end], underlines[start:end].rstrip()))
+
     return Annotated(lines=tuple(lines), legend=tuple(legend))
 
 
-def _widened(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Each mark, a character, as often as its text has characters."""
+def _widen_marks(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Repeat each mark as often as the text of its character is long.
+
+    Args:
+        marks: One mark per character of the name.
+        texts: How each character of the name is printed.
+    """
     return [mark * len(text) for mark, text in zip(marks, texts, strict=True)]
 
 
-def _signs(parts: int) -> Sequence[str]:
-    """A sign for each of so many parts: one character each, or numbers if there are
-    more parts than SIGNS."""
-    if parts <= len(SIGNS):
-        return SIGNS[:parts]
-    return [str(number) for number in range(1, parts + 1)]
+def _signs_for_parts(count: int) -> Sequence[str]:
+    """Return one sign for each of several parts.
+
+    Signs are single characters, or numbers if there are more parts than SIGNS.
+
+    Args:
+        parts: How many parts there are.
+    """
+    if count <= len(SIGNS):
+        return SIGNS[:count]
+    return [str(number) for number in range(1, count + 1)]
 
 
-def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:
-    """The characters of a mark, `width` of them: `└─3─┘`, or where that does not fit
-    the sign alone, filled up with the middle of the underline or cut."""
+def _underline_of_part(sign: str, width: int, ends: Sequence[str]) -> list[str]:
+    """Return the characters of the underline of one part, such as `└─3─┘`.
+
+    If that does not fit, it is the sign alone, filled up or cut to the width.
+
+    Args:
+        sign: What marks the part.
+        width: How many characters the part has.
+        ends: The left end, the middle and the right end of an underline.
+    """
     left, middle, right = ends
     if width <= len(sign) + 1:
         return list(sign[:width].ljust(width, middle))

@@ -208,21 +208,29 @@ class _Integer(NamedTuple):
 
 
 def decode_tensile(name: str) -> KernelName | None:
-    """The record of a kernel of Tensile or hipBLASLt."""
+    """Decode the name of a matrix product of Tensile or hipBLASLt.
+
+    Returns None for a kernel of another library.
+    """
     match = _TENSILE.match(name)
     if match is None:
         return _decode_tensile_helper(name)
+
     options = {}
     for key, pattern in _SEARCHED.items():
         options[key] = pattern.search(name, match.end("types"))
-    a = "n" if match["a"] == "ilk" else "t"
-    b = "n" if match["b"] == "ljk" else "t"
-    layout = a + b
+
+    # The order of the index letters says whether an operand is transposed.
+    letter_a = "n" if match["a"] == "ilk" else "t"
+    letter_b = "n" if match["b"] == "ljk" else "t"
+    layout = letter_a + letter_b
     fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, options)}
+
     waves = options["waves"]
     waves_word = f"w{waves[1]}" if waves else None
     stream_k_word = "stream-k" if fields["stream_k"] else None
     short = gemm_label("gemm", fields, waves_word, stream_k_word)
+
     layout_span = (match.start("a") - 1, match.end("b"))
     parts = [
         (*layout_span, layout_meaning(layout)),
@@ -232,16 +240,22 @@ def decode_tensile(name: str) -> KernelName | None:
     for option in options.values():
         if option:
             parts += explain(option, _TENSILE_MEANINGS)
+
     return build(name, "tensile", short, parts, **fields)
 
 
 def _decode_tensile_helper(name: str) -> KernelName | None:
-    """The record of a small kernel around a product."""
+    """Decode the name of a small kernel that Tensile runs next to a matrix product.
+
+    Returns None for a kernel of another library.
+    """
     if not name.startswith("Cijk_"):
         return None
+
     if "_PostGSU" not in name:
         return build(name, "tensile", name[:48])
-    # it adds up the partial sums of a split K
+
+    # Such a kernel adds up the partial sums of a split K.
     short = f"splitk-reduce {name.removeprefix('Cijk_')}"
     return build(name, "tensile", short, op="reduction", role="splitk_reduce")
 
@@ -249,17 +263,25 @@ def _decode_tensile_helper(name: str) -> KernelName | None:
 def _tensile_fields(
     match: re.Match[str], options: dict[str, re.Match[str] | None]
 ) -> dict[str, Any]:
-    """The fields of what follows the layouts; `options`: the matches of _SEARCHED."""
+    """Determine the fields of a Tensile kernel, except for its layout.
+
+    Args:
+        match: The match of `_TENSILE`.
+        options: The matches of `_SEARCHED` in the rest of the name, by their keys.
+    """
     fields: dict[str, Any] = {
         **_type_fields(_tensile_types(match["types"], match["more"] or "")),
         "epilogue": "bias" if options["bias"] else None,
         "split_k": None,
         "stream_k": None,
     }
+
     if options["tile"]:
         fields |= fields_of(options["tile"])
+
     if options["target"]:
         fields |= from_gfx(options["target"]["gfx"])
+
     mma = options["mma"]
     if mma:
         m, n, k = mma.group("m", "n", "k")
@@ -267,10 +289,13 @@ def _tensile_fields(
             fields["mma"] = f"{m}x{n}x{k}"
         else:
             fields["mma_mn"] = f"{m}x{n}"
+
     if options["split"] and int(options["split"]["split"]) > 1:
         fields["split_k"] = int(options["split"]["split"])
+
     if options["stream"] and int(options["stream"]["stream"]) > 0:
         fields["stream_k"] = True
+
     return fields
 
 
@@ -278,47 +303,66 @@ _UNSETTLED_TYPES: Final = "types of A and B, of the result and of the sums"
 
 
 class _TensileTypes(NamedTuple):
-    """The letters of the types of a product."""
+    """The letters of the element types of a matrix product."""
 
     a: str
     b: str
     out: str
     sums: str
-    is_in_two_groups: bool = False  # one of A and B, one of the result and the sums
+    # A group of letters for A and B is followed by one for the result and the sums.
+    is_in_two_groups: bool = False
 
 
-def _tensile_types(types: str, more: str) -> _TensileTypes | None:
-    """The letters of the types of a product, from the first word behind the layouts and
-    the next one ("" for none); None if they do not settle the types.
+def _tensile_types(types: str, next_word: str) -> _TensileTypes | None:
+    """Read the letters of the element types of a matrix product.
 
     Three letters in the first word are A and B, result and sums: `BBS`. One letter and
     the flag for beta, `SB` or `S_B`, is the type of all. In the newer form the first
     word has A and B (two letters if they differ), the next one result and sums:
-    `B_BS`."""
+    `B_BS`.
+
+    Args:
+        types: The first word behind the layouts.
+        next_word: The word behind it; "" if there is none.
+
+    Returns:
+        The letters; None if the words do not settle the types.
+    """
     if not _is_letters(types):
         return None
+
     letters = _LETTER.findall(types)
-    more_letters = _LETTER.findall(more)
+    next_letters = _LETTER.findall(next_word)
+
     has_beta_behind = len(letters) == 2 and letters[1] == "B"
-    has_beta_apart = len(letters) == 1 and more == "B"
+    has_beta_apart = len(letters) == 1 and next_word == "B"
     if has_beta_behind or has_beta_apart:
         letter = letters[0]
         return _TensileTypes(a=letter, b=letter, out=letter, sums=letter)
+
     if len(letters) == 3:
         a, out, sums = letters
         return _TensileTypes(a=a, b=a, out=out, sums=sums)
-    if len(letters) < 3 and _is_letters(more) and len(more_letters) == 2:
-        out, sums = more_letters
+
+    if len(letters) < 3 and _is_letters(next_word) and len(next_letters) == 2:
+        out, sums = next_letters
         return _TensileTypes(
             a=letters[0], b=letters[-1], out=out, sums=sums, is_in_two_groups=True
         )
+
     return None
 
 
 def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
-    """The fields `dtype_a`, `dtype_b`, `dtype_out` and `dtype_acc`; {} for None."""
+    """Return the fields of the element types of a matrix product.
+
+    Returns:
+        `dtype_a`, `dtype_b`, `dtype_out` and `dtype_acc`; empty if the types are not
+        known.
+    """
     if types is None:
         return {}
+
     return {
         "dtype_a": _LETTERS[types.a],
         "dtype_b": _LETTERS[types.b],
@@ -328,9 +372,11 @@ def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
 
 
 def _type_parts(match: re.Match[str]) -> list[Part]:
-    """The parts of the letters that name types: one group, or two where the result and
-    the sums have a group of their own. Letters that do not settle the types are
-    explained as such."""
+    """Explain the letters that name element types.
+
+    They are one group, or two if the result and the sums have a group of their own.
+    Letters that do not settle the types are explained as such.
+    """
     types = _tensile_types(match["types"], match["more"] or "")
     if types is None:
         groups = ["types", "more"] if _has_second_group(match) else ["types"]
@@ -338,28 +384,38 @@ def _type_parts(match: re.Match[str]) -> list[Part]:
             (*match.span(group), f"{match[group]}: {_UNSETTLED_TYPES}")
             for group in groups
         ]
+
     fields = _type_fields(types)
     if types.a == types.b:
         operands = f"A and B are {fields['dtype_a']}"
     else:
         operands = f"A is {fields['dtype_a']}, B {fields['dtype_b']}"
+
     stored = f"the result is {fields['dtype_out']}, the sums {fields['dtype_acc']}"
     if types.is_in_two_groups:
         return [
             (*match.span("types"), f"{match['types']}: {operands}"),
             (*match.span("more"), f"{match['more']}: {stored}"),
         ]
+
     meaning = f"{match['types']}: {operands}, {stored}"
     if len(_LETTER.findall(match["types"])) == 2:
         meaning += "; B: uses beta, so C may be read"
+
     return [(*match.span("types"), meaning)]
 
 
 def _has_second_group(match: re.Match[str]) -> bool:
-    """Whether the word behind the first group of letters names types too, and is no
-    flag."""
-    more = match["more"]
-    return more is not None and more not in _FLAG_WORDS and _is_letters(more)
+    """Return whether the word behind the first group of letters names types too.
+
+    It may also be a flag, or missing.
+    """
+    next_word = match["more"]
+    return (
+        next_word is not None
+        and next_word not in _FLAG_WORDS
+        and _is_letters(next_word)
+    )
 
 
 def _is_letters(group: str) -> bool:
@@ -368,12 +424,12 @@ def _is_letters(group: str) -> bool:
 
 
 def _flag_parts(match: re.Match[str]) -> list[Part]:
-    """The parts of the words that follow the types, up to the first one that is no
-    flag."""
+    """Explain the flags that follow the types, up to the first word that is no flag."""
     start = match.end("more" if _has_second_group(match) else "types")
     flags = _FLAGS.match(match.string, start)
     if flags is None:
         return []
+
     return [
         (word_start, word_end, _FLAG_WORDS[word])
         for word_start, word_end, word in tokens(match.string, *flags.span())
@@ -382,24 +438,32 @@ def _flag_parts(match: re.Match[str]) -> list[Part]:
 
 
 def decode_miopen(name: str) -> KernelName | None:
-    """The record of a MIOpen kernel:
-    `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
+    """Decode the name of a kernel of MIOpen.
+
+    A convolution is named like `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`.
+    Returns None for a kernel of another library.
+    """
     if name.startswith("igemm_"):
         return _decode_igemm(name)
+
     for prefix, kernel in _MIOPEN.items():
         if name.startswith(prefix):
             parts = [(0, len(prefix), f"MIOpen: {kernel.op or 'a helper'}")]
             short = name.partition("(")[0].removeprefix("MIOpen")
             return build(name, "miopen", short, parts, **kernel._asdict())
+
     return None
 
 
 def _decode_igemm(name: str) -> KernelName | None:
-    """The record of a convolution of MIOpen as an implicit matrix product; None for a
-    name of another scheme."""
+    """Decode a convolution of MIOpen that runs as an implicit matrix product.
+
+    Returns None for a name of another scheme.
+    """
     match = _IGEMM.fullmatch(name)
     if match is None:
         return None
+
     pass_ = _IGEMM_PASSES[match["pass"]]
     fields = {
         "op": "conv",
@@ -407,6 +471,7 @@ def _decode_igemm(name: str) -> KernelName | None:
         **fields_of(match, _IGEMM_TYPES.get),
         **from_gfx(_IGEMM_TARGETS.get(match["target"])),
     }
+
     short = gemm_label(
         pass_,
         fields,
@@ -417,18 +482,25 @@ def _decode_igemm(name: str) -> KernelName | None:
 
 
 def decode_ck(name: str) -> KernelName | None:
-    """The record of a kernel of Composable Kernel."""
+    """Decode the name of a kernel of Composable Kernel.
+
+    Returns None for a kernel of another library.
+    """
     sign = signature(name)
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
+
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
+
+    # The gradient of the weight has another order of the integers.
     is_product = fields["op"] in ("gemm", "conv")
     if is_product and fields.get("pass_") != "wgrad":
         integers = _find_tile(name)
         if integers:
             fields |= _ck_tile_fields(integers)
             parts += _ck_tile_parts(integers)
+
     label = fields.get("pass_") or fields["op"] or "ck"
     instruction = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
     short = gemm_label(label, fields, instruction, _ck_kernel(name, sign))
@@ -436,15 +508,17 @@ def decode_ck(name: str) -> KernelName | None:
 
 
 def _ck_tile_fields(integers: list[_Integer]) -> dict[str, Any]:
-    """The fields `tile_m`, `tile_n`, `tile_k` and `mma_mn` (`32x32`) of the ten integers
-    of a tile."""
+    """Return the fields of a tile from its ten integers.
+
+    They are `tile_m`, `tile_n`, `tile_k` and `mma_mn`, such as `32x32`.
+    """
     values = [integer.value for integer in integers]
     _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
     return {"tile_m": m, "tile_n": n, "tile_k": k, "mma_mn": f"{m_xdl}x{n_xdl}"}
 
 
 def _ck_tile_parts(integers: list[_Integer]) -> list[Part]:
-    """What each of the ten integers of a tile means."""
+    """Explain each of the ten integers of a tile."""
     parts = []
     for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
         text = meaning.format(integer.value)
@@ -453,15 +527,19 @@ def _ck_tile_parts(integers: list[_Integer]) -> list[Part]:
 
 
 def _ck_kernel(name: str, sign: Signature) -> str:
-    """What the short text calls a kernel of Composable Kernel: its base name without
-    what they all have. ck_tile runs every class through one function, kentry: there it
-    is the class, which follows in the mangled name behind its length."""
+    """Return what the short text calls a kernel of Composable Kernel.
+
+    It is the base name without the words that all of them have. ck_tile runs every
+    class through one function, `kentry`. Then it is the name of the class, which
+    follows in the mangled name behind its length.
+    """
     if sign.base == "kentry":
         length = _CLASS.search(name, sign.end, sign.end + 30)
         if length is not None:
             start = length.end()
             characters = min(int(length[1]), _MAX_CLASS_CHARACTERS)
             return name[start : start + characters]
+
     return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
 
 
@@ -469,8 +547,12 @@ _MAX_CLASS_CHARACTERS: Final = 40
 
 
 def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
-    """The fields `op` (None for a helper) and, of a convolution, `pass_` (None if the
-    name does not say it) of a kernel of Composable Kernel."""
+    """Determine what a kernel of Composable Kernel does.
+
+    Returns:
+        The field `op`, which is None for a helper. A convolution also has `pass_`,
+        which is None if the name does not say it.
+    """
     base = sign.base
     after_base = name[sign.end : sign.end + 120]
     if sign.scope.startswith("ck_tile::"):
@@ -480,20 +562,30 @@ def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
             return {"op": "attention"}
         is_norm = re.search("norm2d(?:Fwd|Bwd)", after_base) is not None
         return {"op": "norm" if is_norm else None}
+
     for word, pass_ in _CK_PASSES:
         if word in base:
             return {"op": "conv", "pass_": pass_}
+
     if "conv" in base:
         return {"op": "conv", "pass_": None}
+
     return {"op": "gemm" if "gemm" in base else None}
 
 
 def _find_tile(name: str) -> list[_Integer]:
-    """The ten consecutive integers of a name that satisfy the arithmetic of a tile, in
-    the order of _CK_MEANINGS; [] if there are none, or several that differ."""
+    """Find the ten consecutive integers of a name that describe a tile.
+
+    They are recognized by the arithmetic of a tile; see `_is_tile`.
+
+    Returns:
+        The integers in the order of `_CK_MEANINGS`. Empty if there are none, or
+        several such tiles that differ.
+    """
     run_pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
+
     # A demangled name repeats its types in the parameters, so the same values may come
-    # twice.
+    # twice. Hence the tiles are kept by their values.
     tiles: dict[tuple[int, ...], list[_Integer]] = {}
     for run in run_pattern.finditer(name):
         integers = _integers_in(name, run.start(), run.end())
@@ -502,14 +594,16 @@ def _find_tile(name: str) -> list[_Integer]:
             values = tuple(integer.value for integer in window)
             if _is_tile(values):
                 tiles.setdefault(values, window)
+
     if len(tiles) != 1:
         return []
+
     (tile,) = tiles.values()
     return tile
 
 
 def _integers_in(name: str, start: int, end: int) -> list[_Integer]:
-    """The integers in name[start:end]."""
+    """Return the integers in `name[start:end]`."""
     integers = []
     for digits in _DIGITS.finditer(name, start, end):
         integer = _Integer(digits.start(), digits.end(), value=int(digits[0]))
@@ -518,14 +612,22 @@ def _integers_in(name: str, start: int, end: int) -> list[_Integer]:
 
 
 def _is_tile(values: tuple[int, ...]) -> bool:
-    """Whether ten integers, in the order of _CK_MEANINGS, satisfy the arithmetic of a
-    tile: see the head of this module."""
+    """Return whether ten integers satisfy the arithmetic of a tile.
+
+    The waves that the tile is divided into must be those of a block: see the top of
+    this module.
+
+    Args:
+        values: The integers in the order of `_CK_MEANINGS`.
+    """
     block_size, m, n, _, _, _, m_xdl, n_xdl, m_per_wave, n_per_wave = values
     if 0 in values or m_xdl not in _XDL_SIZES or n_xdl not in _XDL_SIZES:
         return False
+
     wave_rows = m_xdl * m_per_wave
     wave_columns = n_xdl * n_per_wave
     if m % wave_rows or n % wave_columns:
         return False
+
     waves = (m // wave_rows) * (n // wave_columns)
     return block_size == _WAVE_THREADS * waves

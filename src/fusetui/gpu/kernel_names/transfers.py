@@ -105,19 +105,26 @@ _MEMORY: Final = {
 
 
 def decode_nccl(name: str) -> KernelName | None:
-    """The record of a kernel of NCCL, RCCL or MSCCL; None for any other name."""
+    """Decode the name of a kernel of NCCL, RCCL or MSCCL.
+
+    Returns None for any other name.
+    """
     any_collective = _RCCL.match(name)
     if any_collective:
         parts = [(*any_collective.span(), "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
+
     match = _NAME.match(name)
     if match is not None:
         words = list(tokens(name, *match.span("rest")))
         is_symmetric = match["sym"] is not None
         return _collective_record(name, match, words, is_symmetric, fields={})
+
+    # Older releases name the algorithm and the protocol in another order.
     match = _OLD_NAME.match(name)
     if match is None:
         return None
+
     words = [(*match.span(group), match[group]) for group in ("redop", "type")]
     fields = {
         "algo": match["algo"].lower(),
@@ -133,9 +140,16 @@ def _collective_record(
     is_symmetric: bool,
     fields: dict[str, str],
 ) -> KernelName:
-    """The record of a kernel of a collective. `words`: those of the name behind it, with
-    their positions, which say more `fields`; `is_symmetric`: a symmetric kernel, whose
-    algorithms have a scheme of their own."""
+    """Build the record of the kernel of a collective.
+
+    Args:
+        name: The full name of the kernel.
+        match: The match of a pattern for such names.
+        words: The words behind the collective, with their start and end in the name.
+        is_symmetric: Whether it is a symmetric kernel. Its algorithms have a scheme
+            of their own, which is not decoded.
+        fields: The fields that are already known. Those of the words are added.
+    """
     collective = _COLLECTIVES.get(match["what"])
     meaning = f"the collective: {collective}" if collective else "can be any collective"
     parts = [(*match.span("what"), meaning)]
@@ -143,13 +157,17 @@ def _collective_record(
         field, value = _field_of(word)
         if field is None:
             continue
+
+        # Only a collective that reduces has an operation and a type.
         if field in ("redop", "dtype"):
             is_meant = collective in _REDUCING_COLLECTIVES
         else:
             is_meant = not is_symmetric
+
         if is_meant:
             fields[field] = value
             parts.append((start, end, _MEANINGS[field].format(value)))
+
     short = spaced(
         "nccl",
         collective or "any",
@@ -161,46 +179,59 @@ def _collective_record(
 
 
 def _field_of(word: str) -> tuple[str | None, str]:
-    """(field, value) of a word of the name of a collective: `("redop", "sum")`, or
-    `("dtype", "bf16")` with our name of the type; the field is None for a word that is
-    of none."""
+    """Return the field that a word of a collective's name determines, and its value.
+
+    `("redop", "sum")` and `("dtype", "bf16")` are examples; the latter has our name of
+    the type. The field is None for a word without a field.
+    """
     value = word.lower()
     if value in _FIELD_OF_WORD:
         return _FIELD_OF_WORD[value], value
+
     dtype = _TYPES.get(word.removesuffix("_t"))
     if dtype is not None:
         return "dtype", dtype
+
     return None, value
 
 
 def decode_copy(name: str) -> KernelName | None:
-    """The record of a copy or a fill by the copy engine: `Memcpy HtoD (Pageable ->
-    Device)`."""
+    """Decode the name of a copy or a fill by the copy engine.
+
+    A copy is named like `Memcpy HtoD (Pageable -> Device)`. Returns None for any other
+    name.
+    """
     fill = _SET.fullmatch(name)
     if fill:
         return _fill_record(name, fill)
+
     copy = _COPY.fullmatch(name)
     if copy is None:
         return None
+
     direction = copy["direction"]
     parts = explain(copy, {"direction": "{}: D is the GPU (device), H the host"})
+
     memories = None
     if copy["source"]:
         memories = f"{copy['source']}->{copy['target']}"
         parts.append((*copy.span("source"), f"from {_memory(copy['source'])}"))
         parts.append((*copy.span("target"), f"to {_memory(copy['target'])}"))
+
     short = spaced("memcpy", direction, memories)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
 
 
 def _memory(kind: str) -> str:
-    """What a kind of memory is, in words; an unknown kind as it is."""
+    """Describe a kind of memory in words; an unknown kind is returned as it is."""
     return _MEMORY.get(kind, kind)
 
 
 def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
-    """The record of a fill, with the kind of memory if the name has it: `Memset
-    (Device)`."""
+    """Build the record of a fill such as `Memset (Device)`.
+
+    The kind of memory is missing in some names.
+    """
     kind = fill["kind"]
     parts = []
     if kind:

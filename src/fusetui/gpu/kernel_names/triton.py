@@ -61,10 +61,10 @@ _CPP = lazy_pattern(
 
 
 class _Category(NamedTuple):
-    """A category of Inductor: our name of it, and its meaning in words."""
+    """A category of Inductor's kernels."""
 
-    name: str | None
-    meaning: str
+    name: str | None  # ours; None for a kernel of unknown category
+    meaning: str  # in words, for the legend
 
 
 _CATEGORIES: Final = {
@@ -98,41 +98,58 @@ _TEMPLATES."""
 
 
 def decode_inductor(name: str) -> KernelName | None:
-    """The record of a kernel that Inductor generated."""
+    """Decode the name of a kernel that Inductor generated.
+
+    Returns None for any other name.
+    """
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
-        return _record(name, "inductor-cpp", match) if match else None
+        return _inductor_record(name, "inductor-cpp", match) if match else None
+
     match = _TRITON.fullmatch(name)
     if match is not None and match["category"] in _CATEGORIES:
-        return _record(name, "inductor-triton", match)
+        return _inductor_record(name, "inductor-triton", match)
+
     if _UNNAMED.fullmatch(name) is None:
         return None
+
+    # The name of such a kernel does not say which operators it computes.
     part = (0, len("triton_"), "a kernel of Inductor; unique_kernel_names was off")
     op = "gemm" if name.startswith("triton_mm") else None
     return build(name, "inductor-triton", name[:MAX_SHORT], [part], op=op)
 
 
-def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
-    """The record of a kernel of Inductor, from a match of _TRITON or _CPP: its category,
-    the operators that are fused in it, and its number."""
+def _inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName:
+    """Build the record of a kernel of Inductor.
+
+    Args:
+        name: The full name of the kernel.
+        family: `inductor-triton` or `inductor-cpp`.
+        match: The match of `_TRITON` or `_CPP`: the category, the operators that are
+            fused in the kernel, and its number.
+    """
     category = _CATEGORIES[match["category"]]
     ops = split_ops(match["ops"]) if match["ops"] else ()
+
     parts: list[Part] = [(*match.span("category"), category.meaning)]
     start = match.start("ops")
     for op in ops:
         end = start + len(op)
         parts.append((start, end, f"operator {op[:80]}; the list is alphabetical"))
         start = end + 1
+
     number_meaning = "counts the kernels of one graph; differs between runs"
     parts.append((*match.span("number"), number_meaning))
+
     if category.name == "template":
         kind = _kind_of_template(ops)
     else:
         kind = _KIND_OF_CATEGORY.get(category.name or "")
+
     return build(
         name,
         family,
-        _short(match["category"], ops, match["number"]),
+        _inductor_label(match["category"], ops, match["number"]),
         parts,
         op=kind,
         kernel_category=category.name,
@@ -141,26 +158,39 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
 
 
 def _kind_of_template(ops: tuple[str, ...]) -> str | None:
-    """What a template computes, by the operators in its name: attention, conv or gemm;
-    None if none of them is one of these."""
+    """Say what a template of Inductor computes, by the operators in its name.
+
+    Returns `attention`, `conv` or `gemm`; None if no operator is one of these.
+    """
     for pattern, kind in _TEMPLATES:
         if any(pattern.fullmatch(op) for op in ops):
             return kind
     return None
 
 
-def _short(category: str, ops: tuple[str, ...], number: str) -> str:
-    """The short text of a kernel of Inductor: `gelu*mul (fused #4)` for a pointwise one,
-    `sum (red 4)` for others, where 4 is its number in the graph. Operators that only
-    rename a tensor are left out if there are others; too long a list is cut."""
+def _inductor_label(category: str, ops: tuple[str, ...], number: str) -> str:
+    """Compose the short text of a kernel of Inductor.
+
+    It is `gelu*mul (fused #4)` for a pointwise kernel and `sum (red 4)` for others.
+    Operators that only rename a tensor are left out if there are others. A long list of
+    operators is cut.
+
+    Args:
+        category: The three letters of the category.
+        ops: The operators that are fused in the kernel.
+        number: The number of the kernel in its graph.
+    """
     suffix = f"(fused #{number})" if category == "poi" else f"({category} {number})"
     if not ops:
         return f"inductor {suffix}"
+
     shown_ops = [op for op in ops if op not in _VIEWS] or list(ops)
     shown = "*".join(shown_ops)
+
     max_characters = MAX_SHORT - len(suffix) - 1
     if len(shown) > max_characters:
         shown = shown[: max_characters - 2] + ".."
+
     return f"{shown} {suffix}"
 
 
@@ -196,7 +226,7 @@ _FIRST_WORD = lazy_pattern("_*[a-z0-9]+")
 
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
-    """Operators that begin with the same word, the longest first."""
+    """Group the known operators by their first word, the longest operators first."""
     groups = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
     return {
         word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in groups.items()
@@ -207,48 +237,66 @@ _BY_FIRST_WORD: Final = _by_first_word()
 
 
 class _Split(NamedTuple):
-    """A way to split a text into operators. Splits are compared: the cheapest is the
-    least one, so the order of the fields is that of their weights."""
+    """One way to split a joined list of operators.
 
-    custom: int  # custom operators
-    misleading: int  # those of them that begin with a known operator
-    custom_letters: int
-    length: int  # operators
+    Splits are compared as tuples, and the least one is the cheapest. So the order of
+    the fields is that of their weights.
+    """
+
+    custom: int  # the number of custom operators
+    misleading: int  # how many of these begin with a known operator
+    custom_letters: int  # the letters of all custom operators
+    length: int  # the number of all operators
     ops: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
 def split_ops(text: str) -> tuple[str, ...]:
-    """The operators of a joined list, in the alphabetical order of the name.
+    """Split a joined list of operators, as Inductor writes it in the name of a kernel.
 
-    Empty for a text that is too long and contains custom operators.
+    Args:
+        text: The operators in alphabetical order, joined by underscores. They have
+            underscores themselves.
+
+    Returns:
+        The operators in the same order. Empty for a text that is too long and
+        contains custom operators.
 
     >>> split_ops("_unsafe_view_gelu_mul")
     ('_unsafe_view', 'gelu', 'mul')
     """
-    ops = _greedy(text)
+    ops = _split_greedily(text)
     if ops or len(text) > _MAX_LIST_CHARACTERS:
         return ops
-    return _cheapest(text)
+
+    return _cheapest_split(text)
 
 
 def _operator_ends(text: str, start: int) -> list[int]:
-    """The indices at which an operator that begins at `start` may end, ascending: those
-    of underscores, and the end of the text; none farther than _MAX_CUSTOM_CHARACTERS."""
+    """List the indices at which an operator that begins at `start` may end, ascending.
+
+    They are those of underscores, and the end of the text. None is farther away than
+    _MAX_CUSTOM_CHARACTERS.
+    """
     limit = min(len(text), start + _MAX_CUSTOM_CHARACTERS)
+
     ends = []
     for end in range(start + 1, limit):
         is_last = end + 1 == len(text)  # a list does not end with an underscore
         if text[end] == "_" and not is_last:
             ends.append(end)
+
     if limit == len(text):
         ends.append(limit)
+
     return ends
 
 
-def _greedy(text: str) -> tuple[str, ...]:
-    """The split into longest known operators, or nothing if it fails or is not
-    ascending."""
+def _split_greedily(text: str) -> tuple[str, ...]:
+    """Split a list into known operators, each time taking the longest one.
+
+    Returns nothing if that fails or the operators are not in alphabetical order.
+    """
     ops: list[str] = []
     start = 0
     while start < len(text):
@@ -257,62 +305,88 @@ def _greedy(text: str) -> tuple[str, ...]:
             return ()
         ops.append(op)
         start += len(op) + 1
+
     return tuple(ops)
 
 
 def _longest_operator(text: str, start: int) -> str | None:
-    """The longest operator in the text at `start`, up to an underscore or the end."""
+    """Return the longest known operator that begins at `start`.
+
+    It must end with an underscore behind it or with the text. Returns None if there is
+    none.
+    """
     word = _FIRST_WORD.match(text, start)
     if word is None:
         return None
+
     for op in _BY_FIRST_WORD.get(word[0], ()):
         end = start + len(op)
         if text.startswith(op, start) and (end == len(text) or text[end] == "_"):
             return op
+
     return None
 
 
-def _cheapest(text: str) -> tuple[str, ...]:
-    """The ascending split with the fewest custom operators and the fewest letters in
-    them.
+def _cheapest_split(text: str) -> tuple[str, ...]:
+    """Split a list that contains custom operators.
 
-    Works from the end: splits_at[start] has, for each operator that may begin there,
-    the cheapest split of text[start:] that begins with it, the cheapest of them
-    first."""
+    Of all splits in alphabetical order, the cheapest has the fewest custom operators
+    and the fewest letters in them. If there is no such split, the whole text is one
+    operator.
+    """
+    # Work from the end: splits_at[start] has, for each operator that may begin
+    # there, the cheapest split of text[start:] that begins with it. The cheapest of
+    # these splits comes first.
     nothing = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
     splits_at: dict[int, list[_Split]] = {len(text) + 1: [nothing]}
     for start in range(len(text) - 1, -1, -1):
         if start and text[start - 1] != "_":
             continue
+
         splits = []
         for end in _operator_ends(text, start):
-            split = _extend(text[start:end], splits_at.get(end + 1, []))
+            split = _prepend_operator(text[start:end], splits_at.get(end + 1, []))
             if split is not None:
                 splits.append(split)
         splits_at[start] = sorted(splits)
+
     if not splits_at.get(0):
         return (text,)
+
     return splits_at[0][0].ops
 
 
-def _extend(op: str, rests: list[_Split]) -> _Split | None:
-    """A split that begins with `op`, before the cheapest of the splits of the text
-    behind it that begins with a later name, as the list is ascending; None if none
-    does. `rests`: these splits, the cheapest first."""
-    for rest in rests:
-        if rest.ops and op >= rest.ops[0]:
+def _prepend_operator(op: str, following_splits: list[_Split]) -> _Split | None:
+    """Put an operator before the cheapest split that may follow it.
+
+    The list is alphabetical, so the operators of that split must come later.
+
+    Args:
+        op: The operator.
+        following_splits: The splits of the text behind it, the cheapest first.
+
+    Returns:
+        The longer split; None if no split may follow.
+    """
+    for following in following_splits:
+        if following.ops and op >= following.ops[0]:
             continue
-        longer = rest._replace(length=rest.length + 1, ops=(op, *rest.ops))
+
+        longer = following._replace(
+            length=following.length + 1, ops=(op, *following.ops)
+        )
         if op in aten_ops():
             return longer
+
         # A custom operator begins with the name of its library, hardly with another
         # operator.
         begins_with_operator = op.partition("_")[0] in aten_ops()
         return longer._replace(
-            custom=rest.custom + 1,
-            misleading=rest.misleading + begins_with_operator,
-            custom_letters=rest.custom_letters + len(op),
+            custom=following.custom + 1,
+            misleading=following.misleading + begins_with_operator,
+            custom_letters=following.custom_letters + len(op),
         )
+
     return None
 
 
@@ -376,13 +450,17 @@ _PASSES: Final = {"fwd": "fwd|forward", "bwd": "bwd|backward"}
 
 
 def decode_written(name: str) -> KernelName | None:
-    """The record of a hand-written Triton kernel that follows a public library's
-    convention."""
+    """Decode the name of a hand-written Triton kernel.
+
+    It must follow the convention of a public library. Returns None for any other name.
+    """
     if _IDENTIFIER.fullmatch(name) is None:
         return None
+
     match = _OGS.fullmatch(name)
     if match is None:
         return _decode_plain(name) if _CONVENTIONS.fullmatch(name) else None
+
     split = int(match["split"])
     fields = {
         "op": "gemm",
@@ -390,19 +468,24 @@ def decode_written(name: str) -> KernelName | None:
         "epilogue": match["epilogue"],
         "split_k": split if split > 1 else None,
     }
+
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
 
 
 def _decode_plain(name: str) -> KernelName:
-    """The record of a Triton kernel that is named like a function; AITER's names end in
-    sizes, `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`, which are the tile of a product if
-    all three are there."""
+    """Decode a Triton kernel that is named like a function.
+
+    AITER's names end in sizes, `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. They are the
+    tile of a product if all three are there.
+    """
     stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
     op = op_by(_OPERATIONS, stem)
+
     fields: dict[str, Any] = {"op": op}
     if op in ("attention", "elementwise", "norm"):
         fields["pass_"] = op_by(_PASSES, stem)
+
     tile: dict[str, int] = {}
     parts: list[Part] = []
     for field, pattern in _BLOCK_SIZES.items():
@@ -410,10 +493,13 @@ def _decode_plain(name: str) -> KernelName:
         if size:
             tile[field] = int(size[1])
             parts.append((*size.span(1), "tile size of one block"))
+
     if not parts:
         parts = [(0, len(stem), "a Triton function")]
         return build(name, "triton", stem.strip("_"), parts, **fields)
+
     if op == "gemm" and len(tile) == len(_BLOCK_SIZES):
         fields |= tile
+
     short = gemm_label("gemm", fields, stem.strip("_"))
     return build(name, "triton", short, parts, **fields)

@@ -185,9 +185,12 @@ _ONE_TARGET: Final = {"turing": "sm75", "ampere": "sm80"}
 
 
 def from_capability(capability: str | None) -> dict[str, str]:
-    """The fields `arch` and `arch_name` of a compute capability; "100a" and "100f" lose
-    their letter. {} for an unknown one."""
+    """Return the fields `arch` and `arch_name` of a compute capability.
+
+    "100a" and "100f" lose their letter. Returns no fields for an unknown capability.
+    """
     digits = (capability or "").rstrip("af")
+
     generation = _NVIDIA_GENERATIONS.get(digits)
     if generation is None:
         return {}
@@ -195,8 +198,10 @@ def from_capability(capability: str | None) -> dict[str, str]:
 
 
 def from_word(word: str) -> dict[str, str]:
-    """The fields of a generation word such as `ampere`: always `arch_name`, and `arch`
-    where the word stands for a single target."""
+    """Return the fields of a generation word such as `ampere`.
+
+    `arch_name` is always there, `arch` only if the word stands for a single target.
+    """
     fields = {"arch_name": word.capitalize()}
     if word in _ONE_TARGET:
         fields["arch"] = _ONE_TARGET[word]
@@ -204,8 +209,10 @@ def from_word(word: str) -> dict[str, str]:
 
 
 def from_gfx(code: str | None) -> dict[str, str]:
-    """The fields of an AMD target such as `90a`; `000` means any device and determines
-    nothing."""
+    """Return the fields `arch` and `arch_name` of an AMD target such as `90a`.
+
+    `000` means any device. It and unknown targets have no fields.
+    """
     generation = _AMD_GENERATIONS.get(code or "")
     if generation is None:
         return {}
@@ -213,16 +220,17 @@ def from_gfx(code: str | None) -> dict[str, str]:
 
 
 def cxx_type(text: str | None) -> str | None:
-    """Our name of a C++ type, or None for one that is not an element type.
+    """Return our name of a C++ type; None for one that is no type of an element.
 
     >>> cxx_type("c10::BFloat16"), cxx_type("std::vector<int>")
     ('bf16', None)
     """
-    return CXX.get((text or "").removesuffix(" const").removeprefix("const "))
+    without_const = (text or "").removesuffix(" const").removeprefix("const ")
+    return CXX.get(without_const)
 
 
 def layout_meaning(letters: str) -> str:
-    """What the letters of A and B mean, with a hint about nn.Linear where it helps."""
+    """Explain the letters of A and B, with a hint about nn.Linear where it helps."""
     if letters == "tn":
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
     of_a = _LAYOUT_LETTERS[letters[0]]
@@ -231,7 +239,7 @@ def layout_meaning(letters: str) -> str:
 
 
 def accumulator_meaning(letters: str) -> str:
-    """What the BLAS letter before an instruction or `gemm` means.
+    """Explain the BLAS letter before an instruction or before `gemm`.
 
     >>> accumulator_meaning("s")
     's: the sums are kept in fp32'
@@ -239,10 +247,11 @@ def accumulator_meaning(letters: str) -> str:
     meaning = f"{letters}: the sums are kept in {ACCUMULATORS[letters]}"
     if letters.startswith("g"):
         meaning += ", with three real products for a complex one"
+
     return meaning
 
 
 def mma_meaning(digits: str) -> str:
-    """What the digits of a tensor-core instruction mean: 16816 is 16x8x16."""
+    """Explain the digits of a tensor-core instruction: 16816 is 16x8x16."""
     shape = MMA_SHAPES.get(digits)
     return f"one tensor-core instruction multiplies {shape or digits} (M x N x K)"
