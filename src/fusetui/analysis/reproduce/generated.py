@@ -88,7 +88,7 @@ def _target(joined: JoinedKernels, log: CompileLog, row: int, name: str) -> _Tar
     graph. Raises NoGeneratedCodeError."""
     item = int(items_of_rows(joined.regions, np.array([row]))[0])
     if item != NONE:
-        return _kernel(joined.of_item(item), log, name)
+        return _kernel(joined.kernel_for_item(item), log, name)
     joins = [join for join in _joins_at(joined, row) if join.graph is not None]
     graphs = {join.graph.number: join.graph for join in joins if join.graph}
     if len(graphs) > 1:
@@ -119,14 +119,14 @@ def _joins_at(joined: JoinedKernels, row: int) -> Sequence[GraphJoin]:
     regions = joined.regions
     around = int(calls_of_rows(regions, np.array([row]))[0])
     if around != NONE:
-        return [joined.calls.of_call(around)]
+        return [joined.calls.join_for_call(around)]
     trace = regions.trace
     rows = regions.calls.rows
     thread = trace.thread_of_track[trace.track]
     is_inside = thread[rows] == thread[row]
     is_inside &= trace.start[rows] >= trace.start[row]
     is_inside &= trace.end[rows] <= trace.end[row]
-    return [joined.calls.of_call(place) for place in np.flatnonzero(is_inside).tolist()]
+    return [joined.calls.join_for_call(place) for place in np.flatnonzero(is_inside).tolist()]
 
 
 def _why_not(joins: Sequence[GraphJoin]) -> str:
