@@ -20,6 +20,8 @@ for word in "$@"; do last=$word; done
 exit 0
 """
 
+END = "\0"  # marks where a terminal's output ends, which comes in several parts
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -70,9 +72,13 @@ def test_demo_on_a_terminal_ends_with_how_to_call_fusetui(checkout: Path) -> Non
     ours, theirs = pty.openpty()
     try:
         demo(checkout, theirs)
-        output = os.read(ours, 1 << 16).decode()
+        os.write(theirs, END.encode())
+        output = ""
+        while not output.endswith(END):
+            output += os.read(ours, 1 << 16).decode()
     finally:
         os.close(ours)
         os.close(theirs)
+    output = output.removesuffix(END)
     assert "called: open runs/demo-" in output
     check_end(output, checkout)
