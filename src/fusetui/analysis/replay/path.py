@@ -278,8 +278,8 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     ns = np.zeros(len(node), dtype=np.int64)
     for chain, scale in enumerate(graph.time_scales):
         is_of_chain = graph.chain[node] == chain
-        until_end = scale.until(end[is_of_chain])
-        ns[is_of_chain] = until_end - scale.until(start[is_of_chain])
+        until_end = scale.elapsed_until(end[is_of_chain])
+        ns[is_of_chain] = until_end - scale.elapsed_until(start[is_of_chain])
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 

@@ -85,7 +85,7 @@ def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> 
     """
     began = graph.began[node]
     scale = graph.time_scales[chain]
-    own_ns = scale.until(inside_until) - scale.until(began)
+    own_ns = scale.elapsed_until(inside_until) - scale.elapsed_until(began)
     call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
     call_ns = np.rint((inside_until - began) * call_factor).astype(np.int64)
     return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
