@@ -49,7 +49,9 @@ class Draft:
         self.gone = graph.gone.copy()
         self.time_scales = list(graph.time_scales)
         self.batches = graph.batches
-        self.notes: list[str] = []  # what has to be said about the changes, see whatif.Note
+        self.notes: list[
+            str
+        ] = []  # what has to be said about the changes, see whatif.Note
 
     @property
     def items(self) -> Rows:
