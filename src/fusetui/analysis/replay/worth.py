@@ -30,7 +30,7 @@ from fusetui.analysis.replay.whatif import (
     events_unknown,
     is_certain,
     leaves_waits_out,
-    told_steps,
+    steps_of_median,
 )
 from fusetui.analysis.why.model import (
     DOUBTFUL,
@@ -209,7 +209,7 @@ def _result(
         late_times: The same, if batches come as late as the recording allows.
         by: What counts as a step; see `steps_of`.
     """
-    counted_steps = told_steps(trace, by)
+    counted_steps = steps_of_median(trace, by)
     lengths = _lengths(trace, graph, times, by)[counted_steps]
     latest = lengths
     if late_times is not times:
