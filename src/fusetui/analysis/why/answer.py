@@ -210,7 +210,7 @@ def _args_asked(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
     """Which args of which events are read, by the name under which they are kept; a
     question about no event is left out."""
     questions = {
-        many.KEPT_AS: joined(many.args_asked(trace, kernels)),
+        many.KEPT_AS: joined(many.args_questions(trace, kernels)),
         collectives.KEPT_AS: collectives.args_asked(trace),
     }
     return {name: asked for name, asked in questions.items() if len(asked[0])}
