@@ -194,7 +194,9 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
     recorded: Trace
     side: Side
     found: Predicted
-    place: Int32s  # the row of the replay of each recorded row: Predicted.place_in
+    place: (
+        Int32s  # the row of the replay of each recorded row: Predicted.predicted_rows
+    )
     said: str
 
     @memo(4)
@@ -203,7 +205,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         begins in the first half of the window begins where the recorded one does."""
         begin = view.begin + side.origin
         middle = begin + view.span // 2
-        earlier_ns = self.found.earlier_at(begin, middle)
+        earlier_ns = self.found.step_earlier_ns(begin, middle)
         replayed = replace(self.side, origin=side.origin - earlier_ns)
         selected = int(self.place[view.selected])
         moved = viewed_as(side, replayed, view, {view.selected: selected})
@@ -234,6 +236,6 @@ def second_of(
         recorded=recorded,
         side=replace(side, insight=Insight(idle)),
         found=predicted,
-        place=predicted.place_in(recorded),
+        place=predicted.predicted_rows(recorded),
         said=said,
     )

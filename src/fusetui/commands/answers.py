@@ -106,7 +106,7 @@ def run_kernels(args: Namespace) -> int:
     given = given_peaks(args.peak)
     loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = with_device(loaded.trace, args.device)
-    work = jobs(trace, given=given)
+    work = jobs(trace, overrides=given)
     groups = kernel_groups(trace, work, args.by)
 
     def text(columns: int) -> str:

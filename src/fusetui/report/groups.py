@@ -249,5 +249,5 @@ def _device(device: DevicePeak) -> DeviceDocument:
     if peak.bytes_per_s:
         peaks[BANDWIDTH] = round(peak.bytes_per_s)
     return DeviceDocument(
-        device=number, name=device.name, peaks=peaks, given=sorted(peak.given)
+        device=number, name=device.name, peaks=peaks, given=sorted(peak.overridden)
     )

@@ -175,7 +175,7 @@ def _kernels(trace: Trace, request: TableRequest) -> Records:
     from fusetui.gpu.roofline.many import jobs
     from fusetui.report.groups import kernels_json
 
-    kernel_jobs = jobs(trace, given=dict(request.peaks))
+    kernel_jobs = jobs(trace, overrides=dict(request.peaks))
     groups = kernel_groups(trace, kernel_jobs, request.by)
     rows = _plain(kernels_json(groups, request.by, ()).kernels)
     for row in rows:

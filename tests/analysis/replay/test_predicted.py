@@ -68,7 +68,7 @@ def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> 
         r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)
     ]
     found = predicted(trace, ["kernel:gemm x0.5"])
-    place = found.place_in(trace)[kernels]
+    place = found.predicted_rows(trace)[kernels]
     assert np.abs(2 * found.dur[place] - trace.dur[kernels]).max() <= 1
     without = predicted(trace, ["op:aten::linear x0"])
     left = without.trace_of(trace)
@@ -99,6 +99,6 @@ def test_a_step_begins_where_the_recorded_one_does() -> None:
     found = predicted(trace, ["family:gemm x0.5"])
     before, after = found.bounds.tolist()
     at = before[2]
-    assert found.earlier_at(at - 10, at + 10) == at - after[2]
-    assert found.earlier_at(at + 10, at + 20) == at - after[2]
-    assert found.earlier_at(before[0] - 20, before[0] - 10) == 0
+    assert found.step_earlier_ns(at - 10, at + 10) == at - after[2]
+    assert found.step_earlier_ns(at + 10, at + 20) == at - after[2]
+    assert found.step_earlier_ns(before[0] - 20, before[0] - 10) == 0

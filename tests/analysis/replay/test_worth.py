@@ -17,7 +17,7 @@ from tests.corpus.files import LESSONS, RANKS, SAMPLES
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.replay import whatif, worth
-from fusetui.analysis.replay.whatif import told_steps
+from fusetui.analysis.replay.whatif import steps_of_median
 from fusetui.analysis.replay.whatif import whatif as whatif_of
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
@@ -632,7 +632,7 @@ def test_no_finding_of_a_trace_has_a_negative_gain(any_trace: Path) -> None:
         if isinstance(wanted, ReducedDurations) and one.rule != "small-collectives":
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())
             assert 0 <= rest <= len(wanted.ns)  # each in whole ns
-    steps = told_steps(trace, None) if found.worth_of == "step" else ["span"]
+    steps = steps_of_median(trace, None) if found.worth_of == "step" else ["span"]
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):

@@ -2,7 +2,7 @@
 a change.
 
     whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
-    path.path(trace)                     what the time goes to, what has time to spare -> Path
+    path.path(trace)                     the critical path, and what has slack -> Path
 
     build.graph_of(trace)                graph.py: what each piece of work waits for -> Graph
     apply.changed(trace, graph, changes) that with changes -> Graph, and notes
@@ -11,4 +11,8 @@ a change.
 
 `graph_of(trace)` keeps the graph with its trace. Times are in ns; those of a
 graph and of its Times count from `Graph.origin_ns`.
+
+The words of this package, and where they are defined: item (items.py), cut, handoff,
+mark and engine (thread_cuts.py), node, edge, chain, lag and residual (graph.py), stretch
+of the critical path and slack (route.py), covers (select.py), draft (draft.py).
 """

@@ -1,4 +1,9 @@
-"""Applies changes to a graph: what each kind of change edits."""
+"""Applies changes to a graph: what each kind of change does to its nodes and edges.
+
+The words node, item, edge, lag and residual are defined in graph.py; a *draft* is a
+graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches
+GPU work, a WAIT that of a call that waits for the device.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +46,17 @@ from fusetui.trace.model.intervals import NOTHING, Cover
 from fusetui.trace.model.quantiles import median
 
 ASSUMED_GRAPH_LAUNCH_NS = 10_000
-"""What a call that launches a graph takes, if the trace has none."""
+"""How long a call that launches a graph is assumed to take, if the trace has none."""
+MIN_GRAPHED_LAUNCHES = 2
+"""One graph launch in place of fewer launches than this would change nothing."""
+MIN_LOADED_BATCHES = 2
+"""If a thread loads fewer batches than this, it is not known when a worker would have
+begun the only one."""
 UNKNOWN_BOUND = -1
+"""The least time of a kernel is not known."""
+NO_NODE = 0
+"""In the result of Graph.node_of: there is no such node. It is the origin, which is no
+call or item."""
 
 
 def changed(
@@ -57,7 +71,7 @@ def changed(
         latest: Whether changes that give a range (`is_range`) take its later end.
 
     Returns:
-        The changed graph, and what has to be said about the changes: keys of NOTES.
+        The changed graph, and what has to be said about the changes (see whatif.Note).
 
     Raises:
         WrongChangeError: For a change that cannot be made, or changes nothing.
@@ -69,14 +83,15 @@ def changed(
 
 
 def is_range(changes: Sequence[Change]) -> bool:
-    """Return whether these changes give a range instead of a number."""
+    """Return whether these changes give a range of times instead of one time."""
     return any(isinstance(change, OnDevice) for change in changes)
 
 
 def _scale(change: Scaled, draft: Draft) -> None:
-    """Change how long something takes.
+    """Change how long kernels, communication or threads take; see Scaled.
 
-    It then takes a share of its time, a fixed time, or the least time of its kernels.
+    Raises:
+        WrongChangeError: If the trace has nothing that the change names.
     """
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
@@ -102,12 +117,16 @@ def _scale(change: Scaled, draft: Draft) -> None:
 def _scale_threads(change: Scaled, draft: Draft) -> None:
     """Change how long threads take in ops, modules or Python, to a share of it.
 
-    What takes no time any more calls nothing and waits for no batch.
+    At a share of 0 these are not run at all: they launch nothing and wait for no batch.
+
+    Raises:
+        WrongChangeError: If the trace has nothing that the change names.
     """
     trace = draft.trace
     graph = draft.graph
     factor = change.factor or 0.0
-    if change.what == "python" and not change.pattern:
+    is_all_python = change.what == "python" and not change.pattern
+    if is_all_python:
         if not (trace.role == Role.PYTHON).any():
             draft.notes.append("python_is_all_but_ops")
         draft.scale_threads(select.in_python(trace, graph), factor)
@@ -119,15 +138,25 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
     if not factor:
         draft.remove_nodes(select.called_in(trace, graph, covers))
         draft.wait_for_no_batch(covers)
+
+    # The slices may be calls themselves (see ROLES_OF_SLICES), which are nodes of their
+    # own and no time of the thread.
     calls = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
     draft.dur[calls] = np.rint(draft.dur[calls] * factor).astype(np.int64)
 
 
 def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
-    """Make kernels take their least time, where it is known and shorter.
+    """Make kernels take the least time that the device allows, if that is shorter.
+
+    Kernels whose least time is not known take as long as before.
+
+    Args:
+        draft: The graph that is being changed.
+        items: The kernels.
+        pattern: What the user named them by, for the message.
 
     Raises:
-        WrongChangeError: If it is known for no kernel.
+        WrongChangeError: If the least time is known for no kernel.
     """
     trace = draft.trace
     bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
@@ -146,27 +175,31 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
 
 
 def kernels_of(trace: Trace) -> Kernels:
-    """Return all GPU events of a trace."""
+    """Return all GPU events of a trace as `why` sees them, with their limits."""
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
 
 
 class _ChosenRuns(NamedTuple):
-    """Runs of kernels that are fused; one entry per run."""
+    """The runs of kernels that are fused; one entry per run, except in `rows`."""
 
-    rows: Rows  # all GPU events in the order of their streams
-    begin: Rows  # the index in `rows` of the first kernel of each run
-    end: Rows  # the index behind its last one
-    ns: Floats  # how long its kernels take
-    share_of_time: Floats  # of that, what the fused one takes; nan if not known
+    rows: Rows  # all GPU events, in the order of their streams
+    begin: Rows  # the index in `rows` of the first kernel of the run
+    end: Rows  # the index behind that of its last kernel
+    ns: Floats  # how long its kernels take together
+    # The share of `ns` that the fused kernel takes, from 0 to 1; nan if not known.
+    share_of_time: Floats
 
 
 def _fuse(change: FusedKernels, draft: Draft) -> None:
-    """Fuse runs of kernels.
+    """Fuse runs of kernels into one kernel each.
 
-    The first kernel of each run becomes the fused one. The others go, with the calls
-    that launch nothing else.
+    The first kernel of each run becomes the fused one. The others are removed, with the
+    calls that launch nothing else.
+
+    Raises:
+        NoMatchError: If there is no such run.
     """
-    runs = _chosen_runs(draft.trace, change.place)
+    runs = _chosen_runs(draft.trace, change.event)
     is_unknown = np.isnan(runs.share_of_time)
     if is_unknown.any():
         draft.notes.append("some_runs_keep_their_time")
@@ -176,18 +209,18 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
     first_items = item_of_row[runs.rows[runs.begin]]
     draft.scale_items(first_items, lambda _: fused_ns)
 
-    is_other = inside_of(runs.begin + 1, runs.end, len(runs.rows))
-    other_rows = runs.rows[is_other]
+    is_other_kernel = inside_of(runs.begin + 1, runs.end, len(runs.rows))
+    other_rows = runs.rows[is_other_kernel]
     draft.remove_nodes(item_of_row[other_rows])
     draft.remove_nodes(_launches_of_nothing_else(draft, other_rows))
 
 
-def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
-    """Return the fusable runs of kernels, or the one with a certain kernel.
+def _chosen_runs(trace: Trace, event: int | None) -> _ChosenRuns:
+    """Return the runs of kernels that can be fused, or the one with a certain kernel.
 
     Args:
         trace: The trace.
-        place: The index in traceEvents of that kernel; None for all runs.
+        event: The index of that kernel in traceEvents; None for all runs.
 
     Raises:
         NoMatchError: If there is no such run.
@@ -197,10 +230,11 @@ def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
     rows = kernels.rows[kernels.stream_order]
     is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
     which = ""
-    if place is not None:
-        which = f" with event {place}"
+    if event is not None:
+        which = f" with event {event}"
         is_chosen[:] = False
-        for kernel in np.flatnonzero(trace.order[rows] == place).tolist():  # or none
+        # There is one kernel with this index, or none.
+        for kernel in np.flatnonzero(trace.order[rows] == event).tolist():
             is_chosen |= (runs.begin <= kernel) & (kernel < runs.end)
     if not is_chosen.any():
         raise NoMatchError(f"The trace has no fusable run of kernels{which}.")
@@ -209,61 +243,68 @@ def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
         begin=runs.begin[is_chosen],
         end=runs.end[is_chosen],
         ns=runs.ns[is_chosen].astype(np.float64),
+        # Such kernels take as long as moving their data, so the share of the bytes that
+        # a fused one moves is also its share of the time.
         share_of_time=runs.moved[is_chosen],
     )
 
 
 def _launches_of_nothing_else(draft: Draft, rows: Rows) -> Rows:
-    """Return the LAUNCHes of GPU events whose call launches nothing else."""
+    """Return the LAUNCHes of GPU events, without those that also launch other work.
+
+    Args:
+        draft: The graph that is being changed.
+        rows: The GPU events.
+    """
     trace = draft.trace
     calls = trace.launch[rows]
     calls = calls[calls >= 0]
-    launch = trace.launch[trace.gpu_rows]
-    events_of_call = np.bincount(launch[launch >= 0], minlength=len(trace))
+    launch_of_event = trace.launch[trace.gpu_rows]
+    has_launch = launch_of_event >= 0
+    events_of_call = np.bincount(launch_of_event[has_launch], minlength=len(trace))
     single_launches = calls[events_of_call[calls] == 1]
     nodes = draft.graph.node_of(trace, Node.LAUNCH)[single_launches]
-    launches: Rows = nodes[nodes > 0]  # 0 stands for none
+    launches: Rows = nodes[nodes != NO_NODE]
     return launches
 
 
 def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
     """Replace the launches of each range of the program by one graph launch.
 
-    A range is a step or a slice. Only what lies between the launches of a step goes; of
-    a slice, all that the thread does in it.
+    A range is a step or a slice. A step does other things besides launching, such as
+    reading data, so only the time between its first and its last launch disappears. Of
+    a slice, all of the thread's own time in it disappears.
 
     Raises:
         NoMatchError: If no range has several launches.
+        WrongChangeError: If a range waits for the device, which a graph cannot.
     """
     launch_ns = _graph_launch_ns(draft)
-    is_of_steps = not change.pattern or change.pattern.isdecimal()
     graphs = 0
-    for begin, end, chains in select.ranges_of(
-        draft.trace, draft.graph, change.pattern
-    ):
+    for begin, end, chains in select.ranges_of(draft.trace, draft.graph, change):
         calls = _calls_between(draft, begin, end, chains)
         launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
-        if len(launches) < 2:
+        if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
         graphs += 1
-        since = begin
-        until = end
-        if is_of_steps:
+        graph_begin = begin
+        graph_end = end
+        if change.is_of_steps:
             rows = draft.graph.row[launches]
-            since = int(draft.trace.start[rows[0]])
-            until = int(draft.trace.end[rows].max())
-        _refuse_waits(draft, calls, since, until)
+            graph_begin = int(draft.trace.start[rows[0]])
+            graph_end = int(draft.trace.end[rows].max())
+        _refuse_waits(draft, calls, graph_begin, graph_end)
         _launch_as_one_graph(draft, launches, launch_ns)
-        _skip(draft, chains, since, until)
+        _skip(draft, chains, graph_begin, graph_end)
     if not graphs:
         raise NoMatchError("The trace has no such range with several launches.")
 
 
 def _graph_launch_ns(draft: Draft) -> int:
-    """Return how long a call takes that launches a graph.
+    """Return how long a call takes that launches a graph, in ns.
 
     It is the median of those in the trace. If there are none, it is assumed to be
-    ASSUMED_GRAPH_LAUNCH_NS, which is noted.
+    ASSUMED_GRAPH_LAUNCH_NS, which becomes a note.
     """
     trace = draft.trace
     recorded_ns = trace.dur[graph_calls(trace)]
@@ -273,37 +314,58 @@ def _graph_launch_ns(draft: Draft) -> int:
     return ASSUMED_GRAPH_LAUNCH_NS
 
 
-def _skip(draft: Draft, chains: Rows, since: int, until: int) -> None:
-    """Make some threads take no time between two times, in ns of the file."""
+def _skip(draft: Draft, chains: Rows, begin: int, end: int) -> None:
+    """Make the own time of some threads between two times disappear.
+
+    Args:
+        draft: The graph that is being changed.
+        chains: The threads, as indices in Graph.chains.
+        begin: The first time, in ns of the file.
+        end: The second time.
+    """
     origin_ns = draft.graph.origin_ns
-    cover = Cover(np.array([since - origin_ns]), np.array([until - origin_ns]))
+    cover = Cover(np.array([begin - origin_ns]), np.array([end - origin_ns]))
     draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
 
 
 def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
-    """Return the LAUNCHes and WAITs of some threads in a range of time, by start."""
+    """Return the LAUNCHes and WAITs of some threads in a range of time, by start.
+
+    Args:
+        draft: The graph that is being changed.
+        begin: The begin of the range, in ns of the file.
+        end: The end of the range.
+        chains: The threads, as indices in Graph.chains.
+    """
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    start = trace.start[graph.row[calls]]
-    stop = trace.end[graph.row[calls]]
-    is_within = (start >= begin) & (stop <= end)
+    call_start = trace.start[graph.row[calls]]
+    call_end = trace.end[graph.row[calls]]
+    is_within = (call_start >= begin) & (call_end <= end)
     is_of_threads = np.isin(graph.chain[calls], chains)
     within = np.flatnonzero(is_within & is_of_threads)
-    by_start = np.argsort(start[within], kind="stable")
+    by_start = np.argsort(call_start[within], kind="stable")
     return calls[within[by_start]]
 
 
-def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
-    """Check that no call waits for the device between two times.
+def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
+    """Raise an error if a call between two times waits for the device.
+
+    Args:
+        draft: The graph that is being changed.
+        calls: The LAUNCHes and WAITs to check.
+        begin: The first time, in ns of the file.
+        end: The second time.
 
     Raises:
         WrongChangeError: If one does, because a graph cannot wait.
     """
     trace = draft.trace
     row = draft.graph.row[calls]
-    is_within = (trace.start[row] >= since) & (trace.end[row] <= until)
-    waits = row[is_within & (draft.graph.kind[calls] == Node.WAIT)]
+    is_within = (trace.start[row] >= begin) & (trace.end[row] <= end)
+    is_wait = draft.graph.kind[calls] == Node.WAIT
+    waits = row[is_within & is_wait]
     if len(waits):
         name = trace.name_of(int(waits[0]))
         reason = f"{name} lies between its launches"
@@ -311,14 +373,21 @@ def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
-    """Make the first launch that of a graph with the items of all launches."""
+    """Make the first of some launch calls launch a graph with the items of all.
+
+    Args:
+        draft: The graph that is being changed.
+        launches: The LAUNCHes, by start.
+        launch_ns: How long the launch of the graph takes.
+    """
     graph = draft.graph
     first = launches[0]
     draft.dur[launches] = 0
     draft.dur[first] = launch_ns
     draft.remove_edges(ACROSS, launches[1:])
 
-    # An item waits for what is before its launch call.
+    # An item waits for what the thread does before its launch call (see graph.py). So
+    # all items now wait for what is before the first call.
     launching_row = draft.trace.launch[graph.row[draft.items]]
     items = draft.items[np.isin(launching_row, graph.row[launches])]
     draft.source[ACROSS, items] = draft.source[IN_CHAIN, first]
@@ -344,14 +413,14 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     draft.return_at_once(waits)
 
 
-def _load_beside(change: Loaded, draft: Draft) -> None:
-    """Make workers load the batches.
+def _load_by_workers(change: Loaded, draft: Draft) -> None:
+    """Make workers load the batches that a thread loads itself.
 
-    If workers do so already, no call for a batch waits any more. Otherwise each worker
-    fetches every nth batch, one after the other, from the first one on.
+    Each worker fetches every nth batch, one after the other, from the first one on. If
+    workers load batches already, no call for such a batch waits any more.
 
     Raises:
-        WrongChangeError: If no thread loads batches, or only one.
+        WrongChangeError: If no thread loads batches, or only one batch is loaded.
     """
     trace = draft.trace
     graph = draft.graph
@@ -367,7 +436,8 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
         if not loading:
             return
 
-    if all(len(cover.start) < 2 for cover in loading.values()):
+    batches_of_threads = [len(cover.start) for cover in loading.values()]
+    if max(batches_of_threads) < MIN_LOADED_BATCHES:
         reason = "when a worker would have begun it is not known"
         raise WrongChangeError(f"Only one batch is loaded: {reason}.")
     draft.scale_threads(loading, 0.0)
@@ -379,36 +449,57 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
 def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) -> None:
     """Make a thread wait for each batch where it used to load the batch itself.
 
-    It does not wait for a batch where it waits for something else.
+    What follows the loading waits until the batch is ready. A node that waits for
+    something else already, by its edge ACROSS, has no edge left and is not changed.
 
     Args:
         draft: The graph that is being changed.
-        chain: The thread, a chain of the graph.
-        loading: When it loaded batches.
+        chain: The thread, an index in Graph.chains.
+        loading: When it loaded batches, in ns after the origin.
         workers: How many workers load them now.
     """
     graph = draft.graph
     ready = _batches_ready(loading, workers)
     nodes = np.flatnonzero(graph.chain == chain)
     first_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
-    is_free = ~graph.has_edge(ACROSS, first_after)
-    waiting = first_after[is_free]
-    draft.source[ACROSS, waiting] = 0  # the origin
-    draft.lag[ACROSS, waiting] = ready[is_free]
+    has_free_edge = ~graph.has_edge(ACROSS, first_after)
+    waiting = first_after[has_free_edge]
+    # An edge from the origin, at the time 0, with the time of the batch as its lag.
+    draft.source[ACROSS, waiting] = 0
+    draft.lag[ACROSS, waiting] = ready[has_free_edge]
 
 
 def _batches_ready(loading: Cover, workers: int) -> Rows:
-    """Return when each batch is ready if workers load them in turn, in ns."""
+    """Return when each batch is ready if workers load them in turn.
+
+    All workers begin when the first batch was begun, and a batch takes a worker as long
+    as it took the thread.
+
+    Args:
+        loading: When the thread loaded each batch, in ns after the origin.
+        workers: How many workers there are.
+
+    Returns:
+        ns after the origin, one entry per batch.
+    """
     took_ns = loading.end - loading.start
     ready = np.full(len(took_ns), loading.start[0], dtype=np.int64)
     for worker in range(min(workers, len(took_ns))):
-        every_nth = slice(worker, None, workers)
-        ready[every_nth] += np.cumsum(took_ns[every_nth])
+        batches_of_worker = slice(worker, None, workers)
+        ready[batches_of_worker] += np.cumsum(took_ns[batches_of_worker])
     return ready
 
 
 def _without(covers: Covers, others: Covers) -> Covers:
-    """Return the intervals of covers in which nothing of the other covers lies."""
+    """Return the intervals of threads that do not overlap any of some other intervals.
+
+    Args:
+        covers: The intervals of each thread.
+        others: The other intervals of each thread.
+
+    Returns:
+        The remaining intervals, without the threads that have none.
+    """
     remaining: Covers = {}
     for chain, cover in covers.items():
         other_ns = others.get(chain, NOTHING).within(cover.start, cover.end)
@@ -432,16 +523,23 @@ def _communication(draft: Draft) -> Rows:
 
 
 def _overlap(_: Overlapped, draft: Draft) -> None:
-    """Let what follows communication on a stream follow what is before it instead."""
+    """Let work that follows communication on its stream no longer wait for it.
+
+    It waits for what is before the communication instead. Work that waits for the
+    communication by an event still does.
+
+    Raises:
+        NoMatchError: If nothing communicates.
+    """
     graph = draft.graph
     communication = _communication(draft)
     draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
-    is_moved = np.zeros(len(graph), dtype=np.bool_)
-    is_moved[communication] = True
-    before_moved = _before_communication(draft, communication, is_moved)
+    is_communication = np.zeros(len(graph), dtype=np.bool_)
+    is_communication[communication] = True
+    node_before = _before_communication(draft, communication, is_communication)
 
-    followers = _followers(draft, is_moved)
-    new_source = before_moved[draft.source[IN_CHAIN, followers]]
+    followers = _followers(draft, is_communication)
+    new_source = node_before[draft.source[IN_CHAIN, followers]]
     same_chain = graph.chain[new_source] == graph.chain[followers]
     has_source = (new_source > 0) & same_chain
     draft.source[IN_CHAIN, followers] = new_source
@@ -449,68 +547,80 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
     draft.remove_edges(IN_CHAIN, followers[~has_source])
 
 
-def _followers(draft: Draft, is_moved: Flags) -> Rows:
-    """Return the nodes that come right after a moved item and do not move themselves.
+def _followers(draft: Draft, is_communication: Flags) -> Rows:
+    """Return the nodes that follow communication on a stream, but do not communicate.
 
-    A JOIN counts as the item that follows it on the stream.
+    An item that also waits for events follows by its first JOIN, so that JOIN is
+    returned in its place.
 
     Args:
         draft: The graph that is being changed.
-        is_moved: Which nodes are moved.
+        is_communication: Which nodes of the graph communicate.
     """
     graph = draft.graph
     nodes = graph.nodes(Node.ITEM, Node.JOIN)
     source = draft.source[IN_CHAIN, nodes]
     is_on_stream = graph.chain[source] == graph.chain[nodes]
-    followers = nodes[is_moved[source] & is_on_stream]
+    followers = nodes[is_communication[source] & is_on_stream]
 
-    # Sort items by stream and node, and find the first one from each follower on.
+    # Look up the item of each follower: the first item of its stream from the follower
+    # on. For that, nodes are numbered by stream first, and then by their order.
     sort_key = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
     items = draft.items[np.argsort(sort_key[draft.items])]
     item_of_follower = items[np.searchsorted(sort_key[items], sort_key[followers])]
-    unmoved: Rows = followers[~is_moved[item_of_follower]]
-    return unmoved
+    not_communicating: Rows = followers[~is_communication[item_of_follower]]
+    return not_communicating
 
 
-def _before_communication(draft: Draft, communication: Rows, is_moved: Flags) -> Rows:
-    """Return for each communication the last node before it that does not communicate.
+def _before_communication(
+    draft: Draft, communication: Rows, is_communication: Flags
+) -> Rows:
+    """Find for each communication the last node before it that does not communicate.
 
-    That node is on its stream, or at a JOIN. For all other nodes the node itself is
-    returned.
+    That is the node before it on its stream, past all other communication. If a JOIN is
+    before it, that JOIN counts, unless it only waits for other communication of the
+    stream.
 
     Args:
         draft: The graph that is being changed.
         communication: The nodes that communicate, in order.
-        is_moved: Which nodes are moved.
+        is_communication: Which nodes of the graph communicate.
+
+    Returns:
+        One node for each node of the graph. For those that do not communicate it is the
+        node itself.
     """
     graph = draft.graph
     source = draft.source
-    before = np.arange(len(graph))
+    node_before = np.arange(len(graph))
     for node in communication.tolist():
         chain = graph.chain[node]
         last = int(source[IN_CHAIN, node])
-        while graph.kind[last] == Node.JOIN and is_moved[source[ACROSS, last]]:
-            if graph.chain[source[ACROSS, last]] != chain:
+        while graph.kind[last] == Node.JOIN and is_communication[source[ACROSS, last]]:
+            is_of_other_stream = graph.chain[source[ACROSS, last]] != chain
+            if is_of_other_stream:
                 break
-            # The JOIN waits for communication of this stream, which moves too.
             last = int(source[IN_CHAIN, last])
 
-        # The nodes are in order, so the result for an earlier one is known.
-        moves_too = is_moved[last] and graph.chain[last] == chain
-        before[node] = before[last] if moves_too else last
-    return before
+        # The nodes are in order, so the result for an earlier communication is known.
+        follows_communication = is_communication[last] and graph.chain[last] == chain
+        node_before[node] = node_before[last] if follows_communication else last
+    return node_before
 
 
 class Scalable(NamedTuple):
-    """The kernels whose least time is known on both devices; one entry per kernel."""
+    """The kernels whose least time is known on both devices; one entry per kernel.
+
+    See select.OnOtherDevice.
+    """
 
     nodes: Rows
     ratio: Floats  # how many times as long the least time is on the other device
-    least_ns: Floats  # see select.OnOtherDevice
+    least_ns: Floats  # the least time on the device of the trace
 
 
 def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
-    """Return the kernels that another device would scale.
+    """Return the kernels of which it is known how another device would scale them.
 
     Args:
         trace: The trace.
@@ -542,8 +652,11 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
 def _move_to_device(change: OnDevice, draft: Draft) -> None:
     """Make kernels take the time that they would take on another device.
 
-    A kernel keeps either its ratio to its least time, or its excess over it. These are
-    the two ends of a range.
+    A kernel takes longer than its least time. On another device either the ratio of
+    both may stay the same, or the difference. These are the two ends of a range.
+
+    Raises:
+        WrongChangeError: If the device is unknown, or if it scales no kernel.
     """
     kernels = scalable(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
@@ -552,8 +665,9 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     earlier_or_later = np.maximum if draft.latest else np.minimum
 
     def on_device(current_ns: Floats) -> Floats:
-        """Return the time of each kernel on the other device."""
+        """Return how long each kernel takes on the other device, in ns."""
         same_ratio_ns = current_ns * kernels.ratio
+        # A kernel that another change made faster than its least time has no excess.
         least_ns = np.minimum(kernels.least_ns, current_ns)
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
         return earlier_or_later(same_ratio_ns, same_excess_ns)
@@ -566,8 +680,8 @@ EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {
     FusedKernels: _fuse,
     Graphed: _launch_as_graphs,
     Unsynced: _remove_waits,
-    Loaded: _load_beside,
+    Loaded: _load_by_workers,
     Overlapped: _overlap,
     OnDevice: _move_to_device,
 }
-"""What each kind of change does to a draft; may raise WrongChangeError."""
+"""What each kind of change does to a draft. Each may raise WrongChangeError."""

@@ -1,4 +1,12 @@
-"""Builds the graph of a trace. Its lags and residuals explain every recorded time."""
+"""Builds the graph of a trace, which says what each piece of work waited for.
+
+The time at which a node begins is explained in two parts: a *lag* is the delay that
+such work usually has after what it waits for, and a *residual* is the rest. So a replay
+of the unchanged graph gives the recorded times to the nanosecond.
+
+A *cut* is a call that launches work or waits, or another event of a thread that matters
+to others (see thread_cuts.py); an *item* is a kernel, copy or set (see items.py).
+"""
 
 from __future__ import annotations
 
@@ -25,14 +33,14 @@ from fusetui.analysis.replay.items import (
     SYNCHRONIZES,
     Items,
     WaitPairs,
-    awaited_by_calls,
-    awaited_by_items,
-    awaited_unrecorded,
-    behind_communication,
-    by_target,
-    freeing,
+    inferred_waits_of_items,
     items_of,
+    merged_by_waiting,
+    recorded_waits_of_items,
     syncs_of,
+    waits_for_earlier_communication,
+    waits_for_full_queues,
+    waits_of_calls_for_items,
 )
 from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
@@ -50,35 +58,44 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import upper_median
 
 LATE_NS = 5_000
-"""An item that starts so much later than is understood may wait for what was not
-recorded."""
+"""An item that starts more than this after its edges explain is late. It may wait for
+something that was not recorded."""
 MAX_LATENCY_NS = 100_000
-"""No launch usually takes longer than this to start its item."""
+"""A longer usual latency from a launch to its item, measured from few launches, is not
+believed: the items waited for something else."""
 MAX_RETURN_NS = 100_000
-"""A synchronization that returns later than this after what it waited for waits for
-more."""
+"""If a synchronization returns later than this after the item for which it waited, it
+must have waited for something else as well."""
+NO_CHAIN = -1
+NO_ROW = -1
 
 
 class NodeOrder(NamedTuple):
-    """The layout of the nodes before they are sorted.
+    """Which nodes of a GraphDraft stand for which cuts and items.
 
-    The origin comes first. For each thread, a HOST and a cut for each cut follow, and a
-    HOST at the end. Then come the items, and the JOINs.
+    The nodes are, in this order:
+
+    1. the origin;
+    2. for each thread: a HOST and a node for each of its cuts, in turn, and a last HOST
+       for the time behind its last cut;
+    3. the items;
+    4. the JOINs, which are added while the draft is connected.
     """
 
-    cut: Rows  # the node of each cut; the one before it is that of the HOST before it
-    tail: Rows  # the last HOST of each thread
-    item: Rows  # the node of each item
-    size: int  # without JOINs
+    cut: Rows  # per cut: its node
+    tail: Rows  # per thread: its last HOST
+    item: Rows  # per item: its node
+    size: int  # how many nodes there are without JOINs
 
     @property
     def before_cut(self) -> Rows:
-        """The HOST before each cut."""
+        """The HOST before each cut: what the thread itself does until the cut."""
         return self.cut - 1
 
     @property
     def first_of_thread(self) -> Rows:
         """The first node of each thread."""
+        # The first thread begins behind the origin, the others behind a thread.
         threads = len(self.tail)
         return np.append(1, self.tail[:-1] + 1)[:threads]
 
@@ -86,121 +103,142 @@ class NodeOrder(NamedTuple):
 class _Delays(NamedTuple):
     """How long work that is ready usually takes to start, in ns."""
 
-    switch: Int64s  # of each stream: after the item before
-    latency: Int64s  # of each item: after the begin of its launch call
+    switch: Int64s  # per stream: from the end of an item to the start of the next one
+    latency: Int64s  # per item: from the begin of its launch call to its start
 
 
 class GraphDraft:
-    """Nodes in the order of NodeOrder that are being connected.
+    """The nodes of a graph while their edges are being added.
 
-    Arrays have the shape [nodes], or [2, nodes] for edges. Times are ns after the
-    origin. Lags and residuals follow later, from what edges explain.
+    The nodes are in the order of NodeOrder. Arrays have the shape [nodes], or
+    [2, nodes] for the edges IN_CHAIN and ACROSS. Times are ns after the origin.
     """
 
     def __init__(self, size: int) -> None:
-        """Begin with `size` JOINs, which are overwritten with what the nodes are."""
+        """Make a draft of unconnected JOINs, which are overwritten with other nodes.
+
+        Args:
+            size: How many nodes there are.
+        """
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
-        self.chain = np.full(size, -1, dtype=np.int32)
-        self.row = np.full(size, -1, dtype=np.int32)
+        self.chain = np.full(size, NO_CHAIN, dtype=np.int32)
+        self.row = np.full(size, NO_ROW, dtype=np.int32)
         self.began = np.zeros(size, dtype=np.int64)
         self.ended = np.zeros(size, dtype=np.int64)
+        # See Graph.unexplained.
         self.unexplained = np.zeros(size, dtype=np.int64)
-        # decides between nodes that begin and end at the same time
-        self.place = np.arange(size, dtype=np.float64)
+        # Of nodes that begin and end at the same time, the smaller one comes first.
+        self.tie_order = np.arange(size, dtype=np.float64)
         self.source = np.zeros((2, size), dtype=np.int32)
-        self.explained = np.full((2, size), NEVER)  # lags, if not recorded less
+        # The usual lag of each edge, NEVER where there is no edge. If the recording
+        # shows a shorter one, that replaces it when the graph is finished.
+        self.usual_lag = np.full((2, size), NEVER)
 
     def connect(
-        self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0
+        self, slot: int, target: Rows, source: Rows, usual_lag: Int64s | int = 0
     ) -> None:
         """Make each target wait for its source.
 
         Args:
-            slot: By which edge of the target, IN_CHAIN or ACROSS.
+            slot: Which edge of the target is set, IN_CHAIN or ACROSS.
             target: The nodes that wait.
             source: The node that each of them waits for.
-            explained: The lag of each edge, in ns.
+            usual_lag: How long the target usually begins after its source has ended,
+                in ns, of each edge or of all.
         """
         self.source[slot, target] = source
-        self.explained[slot, target] = explained
+        self.usual_lag[slot, target] = usual_lag
 
     def follow_origin(self, target: Rows) -> None:
-        """Make each target the first node of its thread or stream."""
+        """Make nodes wait for the origin only, as first nodes of threads and streams."""
         self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
 
-    def join(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
-        """Make targets wait for any number of further sources.
+    def join(self, slot: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
+        """Make nodes wait for any number of sources besides those that they have.
 
         A node has two edges only, so more sources need JOINs. If the edge `slot` of a
-        target is free, its first source takes it. Each further source gets a JOIN,
+        target is free, its first source takes it. Each other source gets a JOIN,
         which waits for that source and for the JOIN before it. The first JOIN takes
         over the edge `slot` of the target, and the target waits for the last JOIN.
 
         Args:
-            slot: By which edge of the targets, IN_CHAIN or ACROSS.
-            pairs: The targets in ascending order, with their sources.
-            explained: The lag of each pair, in ns.
+            slot: By which edge the targets wait, IN_CHAIN or ACROSS.
+            pairs: Nodes in ascending order, with the nodes that they wait for.
+            usual_lag: The usual lag of each pair, or of all, in ns.
         """
-        lags = np.broadcast_to(explained, len(pairs.target))
-        is_first = ordinals(pairs.target) == 0
-        takes_edge = is_first & (self.explained[slot, pairs.target] == NEVER)
+        lags = np.broadcast_to(usual_lag, len(pairs.waiting))
+        is_first_of_target = ordinals(pairs.waiting) == 0
+        is_edge_free = self.usual_lag[slot, pairs.waiting] == NEVER
+        takes_edge = is_first_of_target & is_edge_free
         self.connect(
-            slot, pairs.target[takes_edge], pairs.item[takes_edge], lags[takes_edge]
+            slot, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
         )
 
-        further = WaitPairs(pairs.target[~takes_edge], pairs.item[~takes_edge])
-        join = self._new_joins(further.target)
-        self.connect(ACROSS, join, further.item, lags[~takes_edge])
-        self._chain_joins(slot, further.target, join)
+        needs_join = ~takes_edge
+        target = pairs.waiting[needs_join]
+        joins = self._new_joins(target)
+        self.connect(ACROSS, joins, pairs.awaited[needs_join], lags[needs_join])
+        self._chain_joins(slot, target, joins)
 
-    def _chain_joins(self, slot: int, target: Rows, join: Rows) -> None:
-        """Connect the JOINs of each target in a row.
+    def _chain_joins(self, slot: int, target: Rows, joins: Rows) -> None:
+        """Connect the JOINs of each target in a row, and the target behind the last.
 
         Args:
             slot: The edge of the target that its first JOIN takes over, and by which
                 the target then waits for its last JOIN.
             target: The target of each JOIN, ascending.
-            join: The JOINs.
+            joins: The JOINs.
         """
-        is_first = ordinals(target) == 0
-        follows_join = join[~is_first]
+        is_first_of_target = ordinals(target) == 0
+        follows_join = joins[~is_first_of_target]
         self.connect(IN_CHAIN, follows_join, follows_join - 1)
 
-        first_targets = target[is_first]
+        targets = target[is_first_of_target]
         self.connect(
             IN_CHAIN,
-            join[is_first],
-            self.source[slot, first_targets],
-            self.explained[slot, first_targets],
+            joins[is_first_of_target],
+            self.source[slot, targets],
+            self.usual_lag[slot, targets],
         )
-        is_last = ends_runs(target)
-        self.connect(slot, target[is_last], join[is_last])
+        is_last_of_target = ends_runs(target)
+        self.connect(slot, target[is_last_of_target], joins[is_last_of_target])
 
     def _new_joins(self, target: Rows) -> Rows:
-        """Add a JOIN just before each of some targets, which may repeat.
+        """Add JOINs, each at the begin of its target and just before it in order.
+
+        Args:
+            target: The target of each JOIN, ascending. Targets may repeat.
 
         Returns:
             The new nodes.
         """
-        join = len(self.kind) + np.arange(len(target))
-        joins = vars(GraphDraft(len(target)))
+        joins = len(self.kind) + np.arange(len(target))
+        new_columns = vars(GraphDraft(len(target)))
         for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, joins[name]), axis=-1))
-        self.began[join] = self.began[target]
-        self.ended[join] = self.began[target]
-        self.chain[join] = self.chain[target]
+            setattr(self, name, np.concatenate((column, new_columns[name]), axis=-1))
+        self.began[joins] = self.began[target]
+        self.ended[joins] = self.began[target]
+        self.chain[joins] = self.chain[target]
 
-        # Place them between the node before the target (target - 1) and the target.
+        # Put them between the node before the target (target - 1) and the target, in
+        # the order of their sources: at target - 0.5, and then less than 0.5 later.
         nth_of_target = ordinals(target)
         most_joins = nth_of_target.max(initial=0) + 1
-        self.place[join] = target - 0.5 + nth_of_target / (2 * most_joins)
-        return join
+        self.tie_order[joins] = target - 0.5 + nth_of_target / (2 * most_joins)
+        return joins
 
-    def late(self, nodes: Rows) -> Int64s:
-        """Return how many ns later than their edges explain nodes begin."""
+    def late_ns(self, nodes: Rows) -> Int64s:
+        """Return how much later than their edges explain nodes begin.
+
+        Args:
+            nodes: The nodes.
+
+        Returns:
+            ns for each of `nodes`.
+        """
         source_ended = self.ended[self.source[:, nodes]]
         recorded_lag = self.began[nodes] - source_ended
-        lag = np.minimum(self.explained[:, nodes], recorded_lag)
+        lag = np.minimum(self.usual_lag[:, nodes], recorded_lag)
         explained_begin = (source_ended + lag).max(axis=0)
         late_ns: Int64s = self.began[nodes] - explained_begin
         return late_ns
@@ -208,16 +246,16 @@ class GraphDraft:
 
 @memo()
 def graph_of(trace: Trace) -> Graph:
-    """Build the graph of a trace.
+    """Build the graph of a trace as recorded.
 
     It has all GPU work, all threads that launch work, and those that run backward for
-    them. Without a GPU it has the busiest thread.
+    them. Without a GPU it has the busiest thread only.
     """
     cuts = thread_cuts_of(trace)
     items = items_of(trace, cuts)
     syncs = syncs_of(trace, items)
-    awaited = awaited_by_calls(trace, cuts, items, syncs)
-    waits_of_calls = _waits_of_calls(trace, cuts, items, awaited.pairs)
+    found_waits = waits_of_calls_for_items(trace, cuts, items, syncs)
+    waits_of_calls = _waits_of_calls(trace, cuts, items, found_waits.pairs)
     origin = _origin(cuts, items)
     delays = _usual_delays(trace, items)
 
@@ -225,24 +263,31 @@ def graph_of(trace: Trace) -> Graph:
     layout = _layout(cuts, items)
     draft = GraphDraft(layout.size)
     _lay_threads(draft, layout, cuts, origin)
-    _end_waits(draft, layout, cuts, items, waits_of_calls, origin)
+    _begin_cuts(draft, layout, cuts, items, waits_of_calls, origin)
     _lay_items(draft, layout, cuts, items, origin)
     _connect_items(draft, layout, cuts, items, delays)
 
     # Make calls wait for items, and threads for each other.
-    waiting_cuts = layout.cut[waits_of_calls.target]
-    draft.join(ACROSS, WaitPairs(waiting_cuts, layout.item[waits_of_calls.item]))
-    _hand_over(draft, layout, cuts)
+    waiting_cuts = layout.cut[waits_of_calls.waiting]
+    awaited_items = layout.item[waits_of_calls.awaited]
+    draft.join(ACROSS, WaitPairs(waiting_cuts, awaited_items))
+    _connect_threads(draft, layout, cuts)
 
     # Make items wait for items of other streams: as recorded, or as inferred for those
     # that are late without a recorded reason.
-    recorded = by_target([*awaited_by_items(trace, items, syncs)])
-    late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
-    late = np.setdiff1d(late, distinct(recorded.target), assume_unique=True)
-    inferred = awaited_unrecorded(trace, items, late)
-    events = _waits_of_items(trace, items, [recorded, inferred])
-    waiting_items = WaitPairs(layout.item[events.target], layout.item[events.item])
-    draft.join(IN_CHAIN, waiting_items, delays.switch[items.stream_of(events.target)])
+    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
+    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
+    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
+    inferred = inferred_waits_of_items(trace, items, late)
+    waits_of_items = _waits_of_items(trace, items, [recorded, inferred])
+    draft.join(
+        IN_CHAIN,
+        WaitPairs(
+            waiting=layout.item[waits_of_items.waiting],
+            awaited=layout.item[waits_of_items.awaited],
+        ),
+        delays.switch[items.stream_of(waits_of_items.waiting)],
+    )
 
     _mark_unexplained_waits(trace, draft)
     return _finished(
@@ -250,61 +295,77 @@ def graph_of(trace: Trace) -> Graph:
         origin=origin,
         chains=_chains(trace, cuts, items),
         batches=_batches(draft, layout, cuts),
-        inferred=awaited.inferred + len(inferred.target),
+        inferred=found_waits.inferred + len(inferred.waiting),
     )
 
 
 def _origin(cuts: ThreadCuts, items: Items) -> int:
-    """Return when the first thread or stream begins, in ns of the file; 0 for none."""
+    """Return when the first thread or stream begins, in ns of the file.
+
+    Returns 0 if the trace has neither.
+    """
     first_items = items.start[items.bounds[:-1]]
     return min([*cuts.first.tolist(), *first_items.tolist()], default=0)
 
 
 def _waits_of_calls(
-    trace: Trace, cuts: ThreadCuts, items: Items, awaited: list[WaitPairs]
+    trace: Trace, cuts: ThreadCuts, items: Items, found_waits: list[WaitPairs]
 ) -> WaitPairs:
-    """Collect all items that calls wait for, in the order of the calls.
+    """Return all items that calls wait for, sorted by call.
 
     Args:
         trace: The trace.
         cuts: The cuts of its threads.
         items: Its GPU work.
-        awaited: The items that synchronizations wait for. Communication before these,
-            and the items that make room in full queues, are added.
+        found_waits: The items that synchronizations wait for. The communication before
+            these is added, and the items that make room in full queues.
+
+    Returns:
+        Calls, as cuts, with the items that they wait for.
     """
-    further = behind_communication(trace, items, by_target(awaited))
-    return by_target([*awaited, further.of_targets, *freeing(cuts, items)])
+    communication = waits_for_earlier_communication(
+        trace, items, merged_by_waiting(found_waits)
+    )
+    full_queues = waits_for_full_queues(cuts, items)
+    return merged_by_waiting([*found_waits, communication.implied, *full_queues])
 
 
-def _waits_of_items(trace: Trace, items: Items, events: list[WaitPairs]) -> WaitPairs:
-    """Collect all items that items of other streams wait for, in their order.
+def _waits_of_items(
+    trace: Trace, items: Items, waits_for_events: list[WaitPairs]
+) -> WaitPairs:
+    """Return all items of other streams that items wait for, sorted by what waits.
 
-    Pairs are left out whose item starts after what is said to wait for it.
+    A pair is left out if the awaited item starts after the waiting one: the recording
+    contradicts it.
 
     Args:
         trace: The trace.
         items: Its GPU work.
-        events: The waits for events. Communication before these is added.
+        waits_for_events: The waits for events, as recorded or inferred. Waits for the
+            communication before these are added.
     """
-    pairs = by_target(events)
-    further = behind_communication(trace, items, pairs)
-    pairs = by_target([pairs, further.of_targets, further.of_communication])
+    pairs = merged_by_waiting(waits_for_events)
+    communication = waits_for_earlier_communication(trace, items, pairs)
+    pairs = merged_by_waiting(
+        [pairs, communication.implied, communication.of_communication]
+    )
 
-    starts_first = items.start[pairs.item] <= items.start[pairs.target]
-    is_possible = starts_first & (pairs.item != pairs.target)
-    return WaitPairs(pairs.target[is_possible], pairs.item[is_possible])
+    starts_first = items.start[pairs.awaited] <= items.start[pairs.waiting]
+    is_possible = starts_first & (pairs.awaited != pairs.waiting)
+    return WaitPairs(pairs.waiting[is_possible], pairs.awaited[is_possible])
 
 
 def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
-    """Note how much longer than usual synchronizations take to return, in place.
+    """Note how much longer than usual synchronizations take to return, in the draft.
 
     They usually return within MAX_RETURN_NS after the end of what they wait for.
     """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
     synchronizations = waits[trace.matching(rows, SYNCHRONIZES.search)]
-    returned_after = draft.ended[synchronizations] - draft.began[synchronizations]
-    draft.unexplained[synchronizations] = np.maximum(returned_after - MAX_RETURN_NS, 0)
+    returned_after_ns = draft.ended[synchronizations] - draft.began[synchronizations]
+    unexplained_ns = np.maximum(returned_after_ns - MAX_RETURN_NS, 0)
+    draft.unexplained[synchronizations] = unexplained_ns
 
 
 def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
@@ -322,13 +383,13 @@ def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
 
 
 def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
-    """Return the HANDOFFs at which batches are handed over, by their nodes."""
+    """Return the nodes at which data loaders hand over batches, in their order."""
     node = layout.cut[cuts.batches]
-    waited = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
+    waited_ns = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
     return Batches(
         node=node,
-        waited=waited,
-        unsure=np.minimum(waited, HANDING_NS),
+        waited=waited_ns,
+        unsure=np.minimum(waited_ns, HANDING_NS),
         loader=draft.chain[node],
     )
 
@@ -339,8 +400,8 @@ def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
     earlier_cuts = np.arange(len(cuts.kind))
     earlier_threads = _thread_of_cut(cuts)
 
-    # A cut comes after the origin, two nodes for each earlier cut, the HOST before this
-    # one, and the last HOST of each earlier thread.
+    # Before the node of a cut there are the origin, two nodes for each earlier cut, the
+    # HOST of this cut, and the last HOST of each earlier thread.
     cut = 1 + 2 * earlier_cuts + 1 + earlier_threads
     tail = 1 + 2 * cuts.bounds[1:] + np.arange(threads)
     first_item = 1 + 2 * len(cut) + threads
@@ -363,11 +424,12 @@ def _lay_threads(
 ) -> None:
     """Fill in the nodes of threads, and connect those of each thread in a row.
 
-    The time between two cuts is the thread's own (HOST).
+    The time between two cuts is the thread's own time (HOST). When the cuts themselves
+    begin is filled in later, by `_begin_cuts`.
 
     Args:
         draft: The draft to fill in.
-        layout: Where the nodes are.
+        layout: Which nodes stand for which cuts.
         cuts: The cuts of the threads.
         origin: The time of the origin, in ns of the file.
     """
@@ -385,6 +447,7 @@ def _lay_threads(
     draft.chain[layout.tail] = np.arange(len(cuts.threads))
     draft.ended[layout.tail] = cuts.last - origin
 
+    # The nodes of a thread follow each other, so the one before node n is n - 1.
     host = np.concatenate((layout.before_cut, layout.tail))
     nodes_of_threads = np.concatenate((layout.cut, host))
     draft.connect(IN_CHAIN, nodes_of_threads, nodes_of_threads - 1)
@@ -393,7 +456,7 @@ def _lay_threads(
     draft.began[layout.first_of_thread] = cuts.first - origin
 
 
-def _end_waits(
+def _begin_cuts(
     draft: GraphDraft,
     layout: NodeOrder,
     cuts: ThreadCuts,
@@ -401,52 +464,70 @@ def _end_waits(
     waits: WaitPairs,
     origin: int,
 ) -> None:
-    """Fill in when each cut begins.
+    """Fill in when the node of each cut begins: when its waiting is over.
 
-    It begins once the last item that its call waits for has ended, but no later than
-    the call ends. A handoff begins at its end.
+    The waiting of a call is over once the last item that it waits for has ended, but at
+    the latest when the call ends. A handoff consists of waiting only, so it begins at
+    its end.
 
     Args:
         draft: The draft to fill in.
-        layout: Where the nodes are.
+        layout: Which nodes stand for which cuts.
         cuts: The cuts of the threads.
         items: The GPU work.
-        waits: The items that calls wait for.
+        waits: Calls, as cuts, with the items that they wait for.
         origin: The time of the origin, in ns of the file.
     """
     wait_is_over = cuts.begin.copy()
-    np.maximum.at(wait_is_over, waits.target, items.end[waits.item])
+    # Unlike an indexed assignment, maximum.at takes all items of one call into account.
+    np.maximum.at(wait_is_over, waits.waiting, items.end[waits.awaited])
     wait_is_over = np.minimum(wait_is_over, cuts.end)
+
     is_handoff = cuts.kind == Node.HANDOFF
     began = np.where(is_handoff, cuts.end, wait_is_over)
     draft.began[layout.cut] = began - origin
 
 
-def _hand_over(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
-    """Connect threads that do work for each other.
+def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
+    """Connect threads that work for other threads, such as autograd's for backward.
 
-    The work of one thread begins when the other one waits for it, and the other one
-    goes on once the work has ended. A thread that has done nothing before begins when
-    it is asked.
+    The working thread begins when the asking thread has begun to wait for it, and the
+    asking thread goes on once that work has ended. If it is the first that the working
+    thread does at all, then its own first node begins when it is asked, too.
+
+    Args:
+        draft: The draft to connect.
+        layout: Which nodes stand for which cuts.
+        cuts: The cuts of the threads.
     """
-    waiting, asked, done = layout.cut[cuts.handoffs]
-    before_waiting = waiting - 1
-    before_asked = asked - 1
-    draft.connect(ACROSS, asked, before_waiting)
+    asker_waits, worker_waits, worker_is_done = layout.cut[cuts.handoffs]
+    before_asker_waits = asker_waits - 1
+    before_worker_waits = worker_waits - 1
+    draft.connect(ACROSS, worker_waits, before_asker_waits)
 
-    follows_origin = draft.source[IN_CHAIN, before_asked] == 0
-    has_no_time = draft.began[before_asked] == draft.ended[asked]
+    follows_origin = draft.source[IN_CHAIN, before_worker_waits] == 0
+    has_no_time = draft.began[before_worker_waits] == draft.ended[worker_waits]
     is_first_work = follows_origin & has_no_time
-    draft.connect(IN_CHAIN, before_asked[is_first_work], before_waiting[is_first_work])
+    draft.connect(
+        IN_CHAIN, before_worker_waits[is_first_work], before_asker_waits[is_first_work]
+    )
 
-    order = np.argsort(waiting, kind="stable")
-    draft.join(ACROSS, WaitPairs(waiting[order], done[order]))
+    order = np.argsort(asker_waits, kind="stable")
+    draft.join(ACROSS, WaitPairs(asker_waits[order], worker_is_done[order]))
 
 
 def _lay_items(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, items: Items, origin: int
 ) -> None:
-    """Fill in the nodes of items, without edges."""
+    """Fill in the nodes of items, without their edges.
+
+    Args:
+        draft: The draft to fill in.
+        layout: Which nodes stand for which items.
+        cuts: The cuts of the threads, whose chains come before those of the streams.
+        items: The GPU work.
+        origin: The time of the origin, in ns of the file.
+    """
     node = layout.item
     draft.kind[node] = Node.ITEM
     draft.row[node] = items.rows
@@ -462,22 +543,34 @@ def _connect_items(
     items: Items,
     delays: _Delays,
 ) -> None:
-    """Make each item wait for the one before it on its stream, and for its launch."""
-    node = layout.item
-    is_first = np.zeros(len(node), dtype=np.bool_)
-    is_first[items.bounds[:-1]] = True
-    item_indices = np.arange(len(node))
-    follows = node[~is_first]
-    switch_ns = delays.switch[items.stream_of(item_indices[~is_first])]
-    draft.connect(IN_CHAIN, follows, follows - 1, switch_ns)
+    """Make each item wait for the one before it on its stream, and for its launch.
 
-    # The launch call may be inside another call, which is the cut.
-    has_launch = items.cut >= 0
-    launch = items.cut[has_launch]
-    since_cut = items.given[has_launch] - cuts.begin[launch]
-    lag = delays.latency[has_launch] + since_cut
+    An item may start while its launch call still runs, so it waits for what the thread
+    did before that call, with the usual latency as lag.
+
+    Args:
+        draft: The draft to connect.
+        layout: Which nodes stand for which cuts and items.
+        cuts: The cuts of the threads.
+        items: The GPU work.
+        delays: How long items usually take to start.
+    """
+    node = layout.item
+    is_first_of_stream = np.zeros(len(node), dtype=np.bool_)
+    is_first_of_stream[items.bounds[:-1]] = True
+    item_indices = np.arange(len(node))
+    follows_item = node[~is_first_of_stream]
+    switch_ns = delays.switch[items.stream_of(item_indices[~is_first_of_stream])]
+    draft.connect(IN_CHAIN, follows_item, follows_item - 1, switch_ns)
+
+    # The launch call may lie inside another call, which is then the cut. It begins
+    # later than the cut does.
+    has_launch = items.launch_cut >= 0
+    launch = items.launch_cut[has_launch]
+    since_cut_began = items.launched_at[has_launch] - cuts.begin[launch]
+    lag = delays.latency[has_launch] + since_cut_began
     draft.connect(ACROSS, node[has_launch], layout.before_cut[launch], lag)
-    draft.follow_origin(node[is_first & ~has_launch])
+    draft.follow_origin(node[is_first_of_stream & ~has_launch])
 
 
 def _usual_delays(trace: Trace, items: Items) -> _Delays:
@@ -488,20 +581,21 @@ def _usual_delays(trace: Trace, items: Items) -> _Delays:
 
 
 def _switches(items: Items, latency: Int64s) -> Int64s:
-    """Measure the usual switch of each stream, in ns.
+    """Measure how long each stream usually takes to switch from one item to the next.
 
-    It is the upper median from the end of an item to the start of the next one. Only
-    items count that had been launched long enough before, and that start soon.
+    It is the upper median of the gaps between items. A gap counts only if the second
+    item was ready when the first one ended, so that nothing but the switch can fill it,
+    and if it is at most MAX_SWITCH_NS.
 
     Args:
         items: The GPU work.
         latency: The usual launch latency of each item, in ns.
 
     Returns:
-        ns per stream.
+        ns per stream; 0 where no gap counts.
     """
     switches = np.zeros(len(items.streams), dtype=np.int64)
-    ready = items.given + latency
+    ready = items.launched_at + latency
     for stream, (first, stop) in enumerate(pairwise(items.bounds.tolist())):
         end_before = items.end[first:stop][:-1]
         start = items.start[first:stop][1:]
@@ -509,22 +603,27 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
         gap_ns = (start - end_before)[was_ready]
         gap_ns = gap_ns[gap_ns <= MAX_SWITCH_NS]
         if len(gap_ns):
+            # Items that overlap would make it negative.
             switches[stream] = max(0, upper_median(gap_ns))
     return switches
 
 
 def _latency(trace: Trace) -> Int64s:
-    """Measure the usual launch latency of each device, in ns.
+    """Measure the usual latency of each device from a launch call to its item.
 
-    If a device has too few gaps to measure one, those few and its first items count,
-    unless the result is too long for a latency.
+    It is measured at items that start after a gap on an otherwise idle device. If a
+    device has too few gaps for that, even few gaps and the first item count, unless the
+    result is longer than MAX_LATENCY_NS.
 
     Returns:
-        ns by the index of the device's process.
+        ns, indexed by the process of the device (Trace.process_of_track); 0 where it is
+        not known.
     """
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
-        by_few_gaps = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
+        # One gap is enough here; the time before the first item is such a gap, too.
+        with_first_items = line.with_lead(trace.begin_ns - 1)
+        by_few_gaps = line.latency_of(with_first_items, 1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
         latency = np.where(line.latency_ns > 0, line.latency_ns, by_few_gaps)
         process = trace.process_of_track[trace.track[line.events]]
@@ -542,18 +641,18 @@ def _finished(
 ) -> Graph:
     """Make the graph of a draft.
 
-    Its nodes are put into an order in which sources come first, and its edges get their
-    lags and residuals.
+    The nodes are sorted so that sources come first, which a replay in a single pass
+    needs, and the edges get their lags and residuals.
 
     Args:
         draft: The draft with all its edges.
         origin: The time of the origin, in ns of the file.
         chains: The threads and streams.
-        batches: The HANDOFFs of batches, by their nodes in the draft.
+        batches: The nodes at which batches are handed over, as nodes of the draft.
         inferred: How many waits were inferred.
     """
     size = len(draft.kind)
-    order = in_order(draft.began, draft.ended, draft.place, draft.source)
+    order = in_order(draft.began, draft.ended, draft.tie_order, draft.source)
     new_node = np.empty(size, dtype=np.int32)
     new_node[order] = np.arange(size)
 
@@ -563,6 +662,7 @@ def _finished(
     source, lag = _edges(draft, order, new_node)
     _time_joins(kind, began, ended, source, lag)
     residual = _residuals(kind, began, ended, source, lag)
+    # When a batch is ready is bounded by the replay itself, see replay.Ready.
     batches = reordered(batches, new_node)
     residual[:, batches.node] = 0
 
@@ -597,35 +697,38 @@ class _Edges(NamedTuple):
 def _edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
     """Return the edges of a draft after its nodes were sorted.
 
-    The lag of an edge is what explains it, or less where the recording shows it.
+    The lag of an edge is the usual one, or less if the recorded one is shorter.
 
     Args:
         draft: The draft.
         order: The nodes of the draft in their new order.
-        new_node: The new node of each old one.
+        new_node: The new node of each node of the draft.
     """
     began = draft.began[order]
     ended = draft.ended[order]
     source = new_node[draft.source[:, order]]
-    explained = draft.explained[:, order]
+    usual_lag = draft.usual_lag[:, order]
 
-    # Edges of the origin to itself, and what is left of circles, are no edges.
+    # The edges of the origin lead to itself, and sorting breaks circles of nodes that
+    # wait for each other. Both leave edges that lead backward, which are removed.
     is_backward = source >= np.arange(len(order))
     source[is_backward] = 0
-    explained[is_backward] = NEVER
+    usual_lag[is_backward] = NEVER
 
-    lag = np.minimum(explained, began - ended[source])
-    has_no_source = (lag[IN_CHAIN] == NEVER) & (lag[ACROSS] == NEVER)
-    lag[IN_CHAIN, has_no_source] = 0
+    lag = np.minimum(usual_lag, began - ended[source])
+    # A node without any edge waits for the origin.
+    has_no_edge = (lag[IN_CHAIN] == NEVER) & (lag[ACROSS] == NEVER)
+    lag[IN_CHAIN, has_no_edge] = 0
     return _Edges(source=source, lag=lag)
 
 
 def _time_joins(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> None:
-    """Set the times of JOINs to when both of their sources are done, in place.
+    """Set when JOINs begin and end: when both of their sources are done.
 
-    This loops over JOINs, because each may need the one before it.
+    `began` and `ended` are changed in place. This loops over JOINs, because each may
+    need the one before it.
     """
     for join in np.flatnonzero(kind == Node.JOIN).tolist():
         sources_done = (ended[source[:, join]] + lag[:, join]).max()
@@ -653,13 +756,13 @@ def _residuals(
         late_ns = began[nodes] - edges_end.max(axis=0)
         residual[last_edge, nodes] = late_ns
 
-        # Pass the residuals on to JOINs, and go on with these.
+        # Move the residuals that belong to JOINs there, and repeat with these JOINs.
         last_source = source[last_edge, nodes]
-        passes_on = (late_ns > 0) & (kind[last_source] == Node.JOIN)
-        joins = last_source[passes_on]
-        began[joins] += late_ns[passes_on]
+        delays_join = (late_ns > 0) & (kind[last_source] == Node.JOIN)
+        joins = last_source[delays_join]
+        began[joins] += late_ns[delays_join]
         ended[joins] = began[joins]
-        residual[last_edge[passes_on], nodes[passes_on]] = 0
+        residual[last_edge[delays_join], nodes[delays_join]] = 0
         nodes = joins
-    residual[:, 0] = 0
+    residual[:, 0] = 0  # the origin
     return residual

@@ -1,5 +1,6 @@
 """The changes that a user may ask for, such as `kernel:gemm x0.5` or
-`loader:workers=4`."""
+`loader:workers=4`, and how they are parsed. docs/whatif.md lists them all.
+"""
 
 from __future__ import annotations
 
@@ -16,52 +17,61 @@ Named = Literal["kernel", "kind", "library", "family", "op", "module", "python",
 
 
 class WrongChangeError(Error):
-    """A change cannot be made; one plain sentence says why."""
+    """A change that cannot be made. The message is one plain sentence that says why."""
 
 
 class NoMatchError(WrongChangeError):
-    """The trace does not have what a change is about."""
+    """A change of something that the trace does not have."""
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Kernels, or threads during some slices, take another time.
+    """Kernels take another time, or threads do during some slices.
 
-    That is a share of their time, a fixed time, or the least time that the device
-    allows. At a factor of 0, ops, modules and Python frames go with all that they
-    launch. `python` without a pattern is what threads do outside of ops and calls.
-    `comm`, which has no pattern, is communication.
+    That is a share of their time (`factor`), a fixed time (`ns`), or if both are None
+    the least time that the device allows a kernel. At a factor of 0, ops, modules and
+    Python frames disappear with all that they launch. `python` without a pattern is
+    what threads do outside of ops and calls. `comm`, which has no pattern, is the
+    communication between devices.
     """
 
     what: Named
-    pattern: str
+    pattern: str  # a name, or a search; "" for python and comm as a whole
     factor: float | None = None
-    ns: int | None = None  # if both are None: the kernel's own least time
+    ns: int | None = None
 
 
 class FusedKernels(msgspec.Struct, frozen=True):
-    """The kernels of a fusable run become one kernel."""
+    """The kernels of a run that can be fused become one kernel."""
 
-    place: int | None = None  # index in traceEvents of a kernel of the run; None: all
+    event: int | None = (
+        None  # the index in traceEvents of a kernel of it; None: all runs
+    )
 
 
 class Graphed(msgspec.Struct, frozen=True):
-    """All launches of each step, or of each of some slices, become one graph launch.
+    """All launches of each step, or within some slices, become one launch of a graph.
 
-    What the thread does between these launches, or in the slices, is gone.
+    What the thread does between these launches, or in the slices, takes no time any
+    more.
     """
 
-    # "": each step; else the number of a step, or a search for slices
+    # "" for each step, the number of one step, or a search for slices.
     pattern: str = ""
+
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether the pattern names all steps, or one by its number."""
+        return not self.pattern or self.pattern.isdecimal()
 
 
 class Unsynced(msgspec.Struct, frozen=True):
     """Threads do not wait for the device in some calls, or within some slices."""
 
-    pattern: str
+    pattern: str  # the name of these, or a search for them
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Workers load batches beside the thread that launches."""
+    """Workers load batches while the thread that launches work does other things."""
 
     workers: int = 1
 
@@ -71,13 +81,14 @@ class Overlapped(msgspec.Struct, frozen=True):
 
 
 class OnDevice(msgspec.Struct, frozen=True):
-    """Each kernel takes as much more or less as its bound on another device."""
+    """Kernels run on another device: each takes longer or less by its limits there."""
 
-    name: str
+    name: str  # of the device
 
 
 Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Overlapped | OnDevice
 
+# The patterns of changes. What they name `what` becomes the field of that name.
 AMOUNT = r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
 SCALED = lazy_pattern(
     rf"(?P<what>kernel|kind|library|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}",
@@ -104,7 +115,7 @@ MAX_WORKERS = 1 << 10
 
 
 def parse_change(text: str) -> Change:
-    """Parse a change.
+    """Parse a change as a user writes it.
 
     >>> parse_change("kind:gemm x0.8")
     Scaled(what='kind', pattern='gemm', factor=0.8, ns=None)
@@ -125,7 +136,14 @@ def parse_change(text: str) -> Change:
 
 
 def _scaled(match: re.Match[str]) -> Scaled:
-    """Parse `kernel:PATTERN x0.5`, `kernel:PATTERN 40us` or `kernel:PATTERN bound`."""
+    """Make the change of `kernel:PATTERN x0.5`, `... 40us` or `... bound`.
+
+    Args:
+        match: The parts of the text, by SCALED.
+
+    Raises:
+        WrongChangeError: If a time cannot be given here, or is no time.
+    """
     what = match["what"]
     pattern = match["pattern"]
     factor = None if match["factor"] is None else float(match["factor"])
@@ -145,7 +163,14 @@ def _scaled(match: re.Match[str]) -> Scaled:
 
 
 def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
-    """Parse `python x0.5`, `comm x0` or `comm bandwidth=x2`."""
+    """Make the change of `python x0.5`, `comm x0` or `comm bandwidth=x2`.
+
+    Args:
+        match: The parts of the text, by FACTOR.
+
+    Raises:
+        WrongChangeError: If a bandwidth cannot be given here, or is 0.
+    """
     what = match["what"]
     factor = float(match["factor"])
     if match["bandwidth"]:
@@ -153,22 +178,26 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
             raise WrongChangeError(
                 f'Unknown change "{match[0]}": write comm bandwidth=x2, for example.'
             )
+        # Twice the bandwidth is half the time.
         factor = 1 / factor
     return Scaled(what=what, pattern="", factor=factor)  # type: ignore[arg-type]
 
 
 def _other(what: str, rest: str) -> Change | None:
-    """Parse a change that scales nothing; None if there is none like it.
+    """Make a change that scales nothing.
 
     Args:
-        what: The name of the change.
-        rest: What follows the colon.
+        what: The name of the change, such as "loader".
+        rest: What follows the colon, or for `device` the equals sign; "" for nothing.
+
+    Returns:
+        The change; None if a change of this name cannot have such a rest.
     """
     match what:
         case "fuse" if not rest:
             return FusedKernels()
         case "fuse" if rest.isdecimal():
-            return FusedKernels(place=int(rest))
+            return FusedKernels(event=int(rest))
         case "graph":
             return Graphed(pattern=rest)
         case "loader" if not rest:
@@ -186,7 +215,12 @@ def _other(what: str, rest: str) -> Change | None:
 
 
 def _workers(rest: str) -> int | None:
-    """Parse `workers=4`; None if it is something else, or too many."""
+    """Parse `workers=4`.
+
+    Returns:
+        The number of workers; None if the text is something else, or the number is 0 or
+        more than MAX_WORKERS.
+    """
     match = WORKERS.fullmatch(rest)
     if match is None:
         return None

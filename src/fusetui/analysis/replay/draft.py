@@ -1,4 +1,7 @@
-"""A graph that is being changed."""
+"""A graph while changes are being applied to it.
+
+The words node, item, chain, edge, lag and residual are defined in graph.py.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from fusetui.trace.model.columns import Trace
 
 
 class Draft:
-    """The columns of a graph that changes may write to, as copies.
+    """Copies of the columns of a graph, for changes to write to.
 
-    A change edits them; `finished` then makes a graph of them.
+    Each change edits them; `finished` then makes a graph of them.
     """
 
     def __init__(self, trace: Trace, graph: Graph, latest: bool) -> None:
@@ -46,7 +49,9 @@ class Draft:
         self.gone = graph.gone.copy()
         self.time_scales = list(graph.time_scales)
         self.batches = graph.batches
-        self.notes: list[str] = []
+        self.notes: list[
+            str
+        ] = []  # what has to be said about the changes, see whatif.Note
 
     @property
     def items(self) -> Rows:
@@ -54,15 +59,24 @@ class Draft:
         return self.graph.nodes(Node.ITEM)
 
     def remove_edges(self, slot: int, nodes: Rows) -> None:
-        """Make nodes wait for nothing by one of their edges, IN_CHAIN or ACROSS."""
+        """Make nodes wait for nothing by one of their edges.
+
+        Args:
+            slot: Which edge, IN_CHAIN or ACROSS.
+            nodes: The nodes.
+        """
         self.source[slot, nodes] = 0
         self.residual[slot, nodes] = 0
         self.lag[slot, nodes] = NEVER
 
     def remove_nodes(self, nodes: Rows) -> None:
-        """Make nodes take no time and wait only for the one before them.
+        """Take nodes out: they take no time and wait only for the one before them.
 
-        Whatever was not understood about their successors is dropped.
+        What waits for a removed item waits for it without delay. A residual was
+        recorded between these two only, so it goes with the item.
+
+        Args:
+            nodes: The nodes of calls or items.
         """
         self.gone[nodes] = True
         self.dur[nodes] = 0
@@ -74,6 +88,8 @@ class Draft:
         self.lag[IN_CHAIN, follows_another] = 0
         self.residual[IN_CHAIN, follows_another] = 0
 
+        # A negative lag lets a node begin before its source has ended. A source of no
+        # length has nothing to overlap with.
         is_edge = (self.lag != NEVER) & (self.source > 0)
         is_from_removed = is_edge & np.isin(self.source, items)
         self.residual[is_from_removed] = 0
@@ -82,42 +98,63 @@ class Draft:
     def scale_items(self, nodes: Rows, effective: Callable[[Floats], Floats]) -> None:
         """Change the effective durations of items.
 
-        The time by which an item overlaps the item before stays as it is.
+        The effective duration of an item is its duration without the time by which it
+        overlaps the item before it on its stream. That overlap stays as it is.
 
         Args:
             nodes: The items.
-            effective: Computes the new durations from the current ones, in ns.
+            effective: Computes the new effective durations from the current ones; both
+                are ns, one for each of `nodes`.
         """
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
         effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
         recorded_ns = effective_of_row[self.graph.row[nodes]]
         overlap_ns = self.graph.lasted[nodes] - recorded_ns
 
+        # An earlier change may have made the item shorter than the overlap.
         current_ns = np.maximum(self.dur[nodes] - overlap_ns, 0).astype(np.float64)
         changed_ns = np.rint(effective(current_ns)).astype(np.int64)
         self.dur[nodes] = overlap_ns + changed_ns
 
     def scale_threads(self, covers: Covers, factor: float) -> None:
-        """Make what threads do within covers take `factor` times as long."""
+        """Make what threads do during some intervals take longer or less.
+
+        Args:
+            covers: The intervals of each thread.
+            factor: How many times as long it takes.
+        """
         for chain, cover in covers.items():
-            self.time_scales[chain] = self.time_scales[chain].changed(cover, factor)
+            scale = self.time_scales[chain]
+            self.time_scales[chain] = scale.scaled_within(cover, factor)
 
     def return_at_once(self, waits: Rows) -> None:
-        """Make WAITs wait for nothing."""
+        """Make calls that wait for the device wait for nothing.
+
+        They still take the time that they take to return, but not the part of it that
+        is longer than usual, which was waiting, too.
+
+        Args:
+            waits: The WAITs of the calls.
+        """
         self.remove_edges(ACROSS, waits)
         self.dur[waits] -= self.unexplained[waits]
         self.unexplained[waits] = 0
 
     def wait_for_no_batch(self, covers: Covers) -> None:
-        """Make calls for a batch within covers find it ready."""
+        """Let threads wait for no batch during some intervals.
+
+        Args:
+            covers: The intervals of each thread. A wait counts if it lies in one of
+                them as a whole.
+        """
         batches = self.batches
-        ready = self.graph.began[batches.node]
-        still_waits = np.ones(len(ready), dtype=np.bool_)
+        taken = self.graph.began[batches.node]
+        still_waits = np.ones(len(taken), dtype=np.bool_)
         for chain, cover in covers.items():
             of_chain = np.flatnonzero(self.graph.chain[batches.node] == chain)
-            asked = ready[of_chain] - batches.waited[of_chain]
+            asked = taken[of_chain] - batches.waited[of_chain]
             interval = cover.place_of(asked)
-            is_outside = (interval < 0) | (ready[of_chain] > cover.end[interval])
+            is_outside = (interval < 0) | (taken[of_chain] > cover.end[interval])
             still_waits[of_chain] = is_outside
         self.batches = Batches(
             node=batches.node[still_waits],
@@ -129,15 +166,17 @@ class Draft:
     def finished(self) -> Graph:
         """Return the changed graph.
 
-        What follows from the changes is computed here: how long threads take, which
-        launches wait for room in a full queue, and that no item starts before the one
-        before it on its stream.
+        What follows from all the changes together is computed here: how long threads
+        take, which launches wait for room in a full queue, and that no item starts
+        before the one before it on its stream.
         """
         graph = self.graph
         self._apply_time_scales()
-        if (self.gone & ~graph.gone).any():
+        removes_nodes = (self.gone & ~graph.gone).any()
+        if removes_nodes:
             self._queue_again()
-        overlaps = self._overlaps_the_item_before()
+
+        overlaps = self._overlaps_its_source()
         lag_within_item = np.maximum(self.lag, -self.dur[self.source])
         self.lag = np.where(overlaps, lag_within_item, self.lag)
         return msgspec.structs.replace(
@@ -153,20 +192,21 @@ class Draft:
         )
 
     def _apply_time_scales(self) -> None:
-        """Make the threads' own time take as long as their scales say."""
+        """Make the threads' own time take as long as their time scales say."""
         graph = self.graph
         hosts = graph.nodes(Node.HOST)
         for chain, scale in enumerate(self.time_scales):
             nodes = hosts[graph.chain[hosts] == chain]
-            until_begin = scale.until(graph.began[nodes])
-            until_end = scale.until(graph.ended[nodes])
+            until_begin = scale.elapsed_until(graph.began[nodes])
+            until_end = scale.elapsed_until(graph.ended[nodes])
             self.dur[nodes] = until_end - until_begin
 
-    def _overlaps_the_item_before(self) -> Flags:
-        """Mark the edges that let a node begin before an item has ended.
+    def _overlaps_its_source(self) -> Flags:
+        """Return by which edges a node begins before the item that it waits for ends.
 
-        A lag larger than the item itself comes from clocks that differ, and does not
-        count.
+        Such an edge has a negative lag. If the lag is longer than the item itself, the
+        node seems to begin before the item does: this comes from clocks that differ, is
+        no overlap, and does not depend on how long the item takes.
 
         Returns:
             Flags of shape [2, nodes].
@@ -177,10 +217,10 @@ class Draft:
         return is_early & is_from_item & is_within_item
 
     def _queue_again(self) -> None:
-        """Make launch calls wait for room in queues that were full.
+        """Make launch calls wait for room in queues that were full, after items went.
 
-        Items that are gone take no room. Each call waits for the item that is as many
-        places before its own as the queue holds.
+        A removed item takes no room in the queue of its stream, so the calls behind it
+        wait for other items than before.
         """
         graph = self.graph
         items = self.items
@@ -193,25 +233,28 @@ class Draft:
     def _queue_again_on(self, stream: int, items: Rows) -> None:
         """Make launch calls wait for room in the queue of one stream.
 
+        Each call waits for the item that was launched n items before its own, if the
+        queue holds n items.
+
         Args:
-            stream: The stream, a chain of the graph.
+            stream: The stream, an index in Graph.chains.
             items: All of its items. Some of their launch calls wait for one of them.
         """
         graph = self.graph
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
-        call = launch_of_row[self.trace.launch[graph.row[items]]]
-        has_call = call > 0  # 0 stands for none
+        launch = launch_of_row[self.trace.launch[graph.row[items]]]
+        has_launch = launch > 0  # 0, the origin, stands for none
 
-        # The queue holds as many items as lie between a call's item and the one that
-        # freed its slot.
-        frees_a_slot = graph.source[ACROSS, call]
-        queue_was_full = has_call & (graph.chain[frees_a_slot] == stream)
-        index_of_freeing = np.searchsorted(items, frees_a_slot)
-        items_between = np.arange(len(items)) - index_of_freeing
-        queue_length = int(items_between[queue_was_full].max())
+        # The queue holds as many items as lie between the item of a call that waited
+        # and the item that made room for it.
+        makes_room = graph.source[ACROSS, launch]
+        waited_for_room = has_launch & (graph.chain[makes_room] == stream)
+        index_of_room = np.searchsorted(items, makes_room)
+        items_between = np.arange(len(items)) - index_of_room
+        queue_length = int(items_between[waited_for_room].max())
 
-        self.remove_edges(ACROSS, call[queue_was_full])
-        is_left = has_call & ~self.gone[items] & ~self.gone[call]
-        waiting = call[is_left][queue_length:]
+        self.remove_edges(ACROSS, launch[waited_for_room])
+        is_left = has_launch & ~self.gone[items] & ~self.gone[launch]
+        waiting = launch[is_left][queue_length:]
         self.source[ACROSS, waiting] = items[is_left][: len(waiting)]
         self.lag[ACROSS, waiting] = 0

@@ -1,6 +1,11 @@
-"""The work of a trace as a graph: nodes that last, and edges that make them wait.
+"""The work of a trace as a graph: nodes are work, and edges are what the work waits for.
 
-A node begins once both of its sources have ended, each with its lag:
+A *node* is a stretch of work: a call, the time of a thread between two calls, or an
+*item*, which is a kernel, copy or set. The nodes of one thread or one stream follow
+each other and are called its *chain*.
+
+Each node has up to two *sources*, which are nodes that must end before it begins. The
+edge from a source has a delay, which consists of a *lag* and a *residual*:
 
     begin = max(
         end[source[0]] + lag[0] + residual[0],
@@ -8,24 +13,25 @@ A node begins once both of its sources have ended, each with its lag:
     )
     end = begin + dur
 
-Nodes are in an order in which sources come first. Node 0 is the beginning of time; an
-edge from it with the lag NEVER is none. What has more than two sources begins after
-JOINs, which take no time.
+The lag is the part of the recorded delay that is understood: the latency of a launch,
+or the usual switch from item to item. It may be shorter than usual, and even negative,
+where the recording shows it. The residual is the rest of the recorded delay, whose
+reason is not known.
 
-    what waits            source[0]                       source[1]
+Nodes are in an order in which sources come first. Node 0 is the *origin*, the begin of
+the recording. A node that has only one source has the origin as the other, with the lag
+NEVER. A node with more than two sources waits for JOINs, which take no time.
+
+    what waits            source[0], IN_CHAIN             source[1], ACROSS
     HOST                  the node before on the thread   -
-    MARK                  likewise                        - (a batch that others load)
-    LAUNCH                likewise                        the item that frees a slot of a full queue
+    MARK                  likewise                        - (a batch that workers load)
+    LAUNCH                likewise                        the item that makes room in a full queue
     WAIT                  likewise                        the items that it waits for
-    HANDOFF               likewise                        the end of what another thread does
+    HANDOFF               likewise                        the end of another thread's work
     ITEM                  the item before on the stream,  the HOST before its launch call
                           and events (JOINs)
 
 A HANDOFF at which workers hand over a batch also waits for that batch: see Batches.
-
-A *lag* is a delay that is understood: the latency of a launch, or the usual switch from
-item to item. It may be shorter than usual, and even negative, where the recording shows
-it. A *residual* is the recorded delay beyond the lag.
 """
 
 from __future__ import annotations
@@ -44,40 +50,52 @@ from fusetui.trace.model.intervals import Cover
 
 
 class TimeScale(NamedTuple):
-    """How the time of a thread is stretched or compressed.
+    """How much faster or slower a thread runs in a replay, as a function of time.
 
-    From each of `times` to the next one, a recorded ns takes `rate` ns. Before the
-    first it takes 1 ns.
+    From each of `times` up to the next one, a recorded ns takes `rate` ns in the
+    replay. E.g. times (10, 30) with rates (0.5, 1) let the thread run twice as fast
+    from 10 to 30 ns. Before the first time, a ns takes 1 ns.
     """
 
-    times: Int64s  # ns after the origin, ascending
-    rate: Floats
+    times: Int64s  # recorded, in ns after the origin, ascending
+    rate: Floats  # ns of the replay per recorded ns
 
-    def until(self, times: Int64s) -> Int64s:
-        """Return how long it takes from 0 to each of some recorded times.
+    def elapsed_until(self, times: Int64s) -> Int64s:
+        """Return how long the thread takes in the replay from 0 to recorded times.
 
-        The time between two of them is the difference of both, so parts add up exactly.
+        Differences of two results are how long the thread takes between two times.
+        They are rounded such that parts add up exactly.
 
         Args:
             times: Recorded times, in ns after the origin.
+
+        Returns:
+            ns for each of `times`.
         """
         if not len(self.times):
             return times
 
         # How long it takes until each of the times at which the rate changes.
-        lasted = np.diff(self.times) * self.rate[:-1]
-        since_first_change = np.concatenate(([0.0], np.cumsum(lasted)))
+        elapsed_between = np.diff(self.times) * self.rate[:-1]
+        since_first_change = np.concatenate(([0.0], np.cumsum(elapsed_between)))
         until_change = self.times[0] + since_first_change
 
+        # Add how long it takes from the last change on.
         last_change = np.searchsorted(self.times, times, side="right") - 1
         change = np.maximum(last_change, 0)
         since_change_ns = (times - self.times[change]) * self.rate[change]
-        until = np.rint(until_change[change] + since_change_ns)
-        is_before_first = last_change < 0
-        return np.where(is_before_first, times, until).astype(np.int64)
+        elapsed = np.rint(until_change[change] + since_change_ns)
 
-    def changed(self, cover: Cover, factor: float) -> TimeScale:
-        """Return a scale in which each ns within `cover` takes `factor` times as long."""
+        is_before_first_change = last_change < 0
+        return np.where(is_before_first_change, times, elapsed).astype(np.int64)
+
+    def scaled_within(self, cover: Cover, factor: float) -> TimeScale:
+        """Return a scale in which each ns within some intervals takes longer or less.
+
+        Args:
+            cover: The intervals, in recorded ns after the origin.
+            factor: How many times as long each ns in them takes; 0 for no time at all.
+        """
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
         last_change = np.searchsorted(self.times, times, side="right") - 1
         rate = at(self.rate, last_change, missing=1.0)
@@ -86,40 +104,47 @@ class TimeScale(NamedTuple):
 
 
 AS_RECORDED = TimeScale(times=np.empty(0, dtype=np.int64), rate=np.empty(0))
+"""Every recorded ns takes 1 ns."""
 
-NEVER = -(1 << 61)  # the lag of an edge that is none
+NEVER = -(1 << 61)
+"""As the lag of an edge: there is no such edge. The number is so small that the other
+edge of the node always ends later."""
 MAX_TIED_NODES = 100
-"""That wait for each other and begin at the same time."""
+"""How many nodes that begin at the same time and wait for each other in a row are put
+in order by `_tie_levels`; longer rows are left to `_sorted_topologically`."""
 IN_CHAIN, ACROSS = 0, 1
-"""The two edges of a node: from the node before on its thread or stream, and from a node
-of another one; see above."""
+"""The two edges of a node: from the node before it on its thread or stream, and from a
+node of another thread or stream."""
 
 
 class Node(IntEnum):
-    """What a node is; of calls that overlap on one thread the largest counts."""
+    """What a node is. If calls overlap on one thread, the largest kind counts."""
 
-    ORIGIN = 0
+    ORIGIN = 0  # the begin of the recording
     HOST = 1  # a thread's own time between two of the following
     MARK = 2  # where a step, or the loading of a batch, begins or ends; takes no time
-    # a call that launches work, from when it need not wait for room in a queue
+    # A call that launches work, from the moment on at which its queue has room.
     LAUNCH = 3
-    HANDOFF = 4  # the end of waiting for another thread; takes no time
-    # the rest of a call that waits for the device, once what it waits for is done
+    # The moment at which a thread goes on that waited for another thread; takes no time.
+    HANDOFF = 4
+    # The rest of a call that waits for the device, once what it waits for has ended.
     WAIT = 5
-    JOIN = 6
+    JOIN = 6  # ends when both of its sources have ended; takes no time
     ITEM = 7  # a kernel, copy or set
 
 
 class Batches(msgspec.Struct, frozen=True, eq=False):
-    """The HANDOFFs at which workers of a data loader hand over batches.
+    """The HANDOFFs at which workers of a data loader hand over batches to a thread.
 
-    There is one entry per batch, in the order of the nodes. Times are ns as recorded.
+    There is one entry per batch, in the order of the nodes. Times are recorded ns.
     """
 
-    node: Rows
-    waited: Int64s  # from the begin of the call until the HANDOFF
-    unsure: Int64s  # how much of that may have been the thread's own work, not waiting
-    loader: Int32s  # those of one number wait for the same workers
+    node: Rows  # the HANDOFF
+    waited: Int64s  # from the begin of the call for the batch until the HANDOFF
+    # How much of `waited` the thread may have worked instead, taking over a batch that
+    # was ready. If it is all of it, the thread may not have waited at all.
+    unsure: Int64s
+    loader: Int32s  # batches with the same number are loaded by the same workers
 
 
 NO_BATCHES = Batches(
@@ -131,17 +156,17 @@ NO_BATCHES = Batches(
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """Nodes that follow each other: those of a thread or of a stream."""
+    """A thread or a stream, whose nodes follow each other."""
 
-    thread: int  # as in Trace.thread_of_track
+    thread: int  # its number, as in Trace.thread_of_track
     is_stream: bool = False
-    device: Id = None  # of a stream
+    device: Id = None  # of a stream: the device it belongs to
 
 
 class Times(NamedTuple):
-    """When each node begins and ends, in ns after the origin.
+    """When each node begins and ends in a replay, in ns after the origin.
 
-    Nodes that a change took out have no meaningful times.
+    The times of nodes that a change removed (Graph.gone) mean nothing.
     """
 
     begin: Int64s
@@ -151,25 +176,28 @@ class Times(NamedTuple):
 class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The work of a trace: nodes, and two edges for each node.
 
-    Arrays have the shape [nodes], or [2, nodes] for the edges. Times are ns.
+    Arrays have the shape [nodes], or [2, nodes] for the edges IN_CHAIN and ACROSS.
+    Times are ns after the origin. Recorded times stay as they are in a graph that has
+    been changed.
     """
 
-    origin_ns: int  # in the time of the file
-    chains: tuple[Chain, ...]
-    kind: NDArray[np.uint8]
-    chain: Int32s  # -1: none; of a JOIN that of what begins after it
-    row: Int32s  # the call or GPU event, -1: none
-    began: Int64s  # as recorded, after the origin; of what waits, when that is over
-    lasted: Int64s  # as recorded
-    dur: Int64s
-    unexplained: Int64s  # how much of it is longer than such waits take
-    source: Int32s
-    lag: Int64s
-    residual: Int64s
-    gone: Flags  # taken out by a change
-    # of the threads, which come first among the chains
-    time_scales: tuple[TimeScale, ...]
-    inferred_waits: int  # of calls and streams for what the trace does not say
+    origin_ns: int  # in ns of the file
+    chains: tuple[Chain, ...]  # threads first, then streams
+    kind: NDArray[np.uint8]  # see Node
+    chain: Int32s  # index in `chains`; of a JOIN that of what waits for it; -1: none
+    row: Int32s  # the row of the call or GPU event in the trace, -1: none
+    began: Int64s  # recorded; of a call that waits: when the waiting was over
+    lasted: Int64s  # recorded
+    dur: Int64s  # how long the node takes, with the changes made so far
+    unexplained: Int64s  # the part of `dur` by which a wait returns later than usual
+    source: Int32s  # the node that each edge comes from
+    lag: Int64s  # the delay of each edge that is understood; NEVER: no edge
+    residual: (
+        Int64s  # the rest of the recorded delay, 0 of all edges that do not decide
+    )
+    gone: Flags  # whether a change removed the node
+    time_scales: tuple[TimeScale, ...]  # per thread, in the order of `chains`
+    inferred_waits: int  # how many waits were not recorded but inferred
     batches: Batches = NO_BATCHES
 
     def __len__(self) -> int:
@@ -190,7 +218,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Args:
             kinds: The kinds.
-            rows: If given, only the nodes of these rows of the trace are returned.
+            rows: If given, only nodes of these rows of the trace are returned.
         """
         nodes = np.flatnonzero(np.isin(self.kind, kinds))
         if rows is None:
@@ -198,20 +226,23 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         return nodes[np.isin(self.row[nodes], rows)]
 
     def has_edge(self, slot: int, nodes: Rows) -> Flags:
-        """Mark the nodes that wait for a source by one of their two edges.
+        """Return which nodes wait for a source by one of their two edges.
 
         Args:
-            slot: Which edge, IN_CHAIN or ACROSS.
+            slot: The edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
+
+        Returns:
+            A flag for each of `nodes`.
         """
         return np.asarray(self.lag[slot, nodes] != NEVER)
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
-        """Return the node of one kind for each row of the trace.
+        """Return which node of one kind stands for each row of the trace.
 
         Returns:
-            One entry for each row and one for the row -1; 0 where there is no such
-            node.
+            One entry per row, and a last one, which the row -1 ("none") finds. It is 0,
+            the origin, where there is no such node.
         """
         nodes = self.nodes(kind)
         node_of_row = np.zeros(len(trace) + 1, dtype=np.intp)
@@ -220,11 +251,11 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
-    """Return the batches after the nodes of a graph were reordered.
+    """Return the batches of a graph after its nodes were sorted.
 
     Args:
-        batches: The batches.
-        new_node: The new node of each old one.
+        batches: The batches, with nodes as before.
+        new_node: For each node as before, which node it is now.
     """
     node = new_node[batches.node]
     order = np.argsort(node, kind="stable")
@@ -237,27 +268,29 @@ def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
 
 
 def in_order(
-    began: Int64s, ended: Int64s, place: NDArray[np.floating[Any]], source: Int32s
+    began: Int64s, ended: Int64s, tie_order: NDArray[np.floating[Any]], source: Int32s
 ) -> Rows:
-    """Sort nodes so that their sources come first.
+    """Sort nodes so that their sources come first, as a replay in one pass needs.
 
-    They are sorted by their recorded times if that is possible.
+    Nodes are sorted by their recorded times. That is enough unless a node begins before
+    its source, as with clocks that differ; then they are sorted along the edges.
 
     Args:
         began: When each node began.
         ended: When each node ended.
-        place: A number for each node that decides between nodes of one chain with equal
-            times.
+        tie_order: A number for each node. Of nodes with equal times, the one with the
+            smaller number comes first.
         source: The two sources of each node, of shape [2, nodes].
 
     Returns:
         The nodes in order.
     """
     level = _tie_levels(began, source)
-    order = np.lexsort((place, ended, level, began))
+    order = np.lexsort((tie_order, ended, level, began))
 
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
+    # The origin, 0, is the source of nodes that have none, and always comes first.
     comes_before_source = (rank[source] >= rank) & (source > 0)
     if comes_before_source.any():
         return _sorted_topologically(rank, source)
@@ -267,7 +300,9 @@ def in_order(
 def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
     """Count for each node the sources that begin at the same time and must come first.
 
-    Sources of sources count too, one after the other, up to MAX_TIED_NODES.
+    E.g. of three nodes that begin at the same time and wait for each other in a row,
+    the first has level 0, the second 1 and the third 2. Rows that are longer than
+    MAX_TIED_NODES are not counted to the end.
 
     Args:
         began: When each node began.
@@ -291,11 +326,12 @@ def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     """Sort nodes so that their sources come first, by Kahn's algorithm.
 
-    Of the nodes that may come next, the one with the lowest rank does. A circle is
-    broken at its lowest rank.
+    Of the nodes whose sources are all in order already, the one with the lowest rank
+    comes next. Nodes that wait for each other in a circle cannot all come behind their
+    sources; there, the one with the lowest rank comes first.
 
     Args:
-        rank: The rank of each node.
+        rank: The rank of each node by its recorded times.
         source: The two sources of each node, of shape [2, nodes].
     """
     from heapq import heappop, heappush  # only for clocks that differ, and for circles
@@ -303,7 +339,7 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     size = len(rank)
     ranks = rank.tolist()
     targets = _Targets(source)
-    missing_sources = [0, *[2] * (size - 1)]
+    missing_sources = [0, *[2] * (size - 1)]  # the origin has no source
     is_ordered = bytearray(size)
     order: list[int] = []
     ready = [(ranks[0], 0)]
@@ -316,6 +352,7 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
                 ready.append((ranks[node], node))
 
         _, node = heappop(ready)
+        # A node that was taken to break a circle becomes ready a second time.
         if is_ordered[node]:
             continue
         is_ordered[node] = 1
@@ -328,24 +365,27 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
 
 
 class _Targets:
-    """Finds the nodes that wait for a node.
+    """Looks up the nodes that wait for a node.
 
-    A node whose two sources are the same is found twice.
+    A node whose two sources are the same waits for it twice, and is listed twice.
     """
 
     def __init__(self, source: Int32s) -> None:
-        """Sort the nodes by their sources.
+        """Sort all edges by their sources.
 
         Args:
             source: The two sources of each node, of shape [2, nodes].
         """
         size = source.shape[1]
-        both_sources = source.reshape(-1)  # one row behind the other
-        by_source = np.argsort(both_sources, kind="stable")
-        targets = by_source % size
+        # Edge e, counted through both rows, leads to node e % size.
+        source_of_edge = source.reshape(-1)
+        edges_by_source = np.argsort(source_of_edge, kind="stable")
+        targets = edges_by_source % size
         self._targets: list[int] = targets.tolist()
+
+        # The edges from node n are those from bounds[n] on, up to bounds[n + 1].
         nodes = np.arange(size + 1)
-        bounds = np.searchsorted(both_sources[by_source], nodes)
+        bounds = np.searchsorted(source_of_edge[edges_by_source], nodes)
         self._bounds: list[int] = bounds.tolist()
 
     def of_node(self, node: int) -> list[int]:

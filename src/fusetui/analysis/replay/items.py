@@ -1,7 +1,10 @@
-"""GPU work in the order of its streams, and what calls and other work wait for.
+"""The GPU work of a trace by stream, and which calls and GPU work wait for which.
 
-An *item* is a kernel, copy or set. A stream is *given* an item when the call that
-launches it begins.
+An *item* is one piece of GPU work: a kernel, a memory copy or a memory set. Items are
+numbered by stream and start; an "item" in an array is such an index.
+
+A stream runs its items in the order in which they were launched. An item counts as
+launched when the call that launches it begins.
 """
 
 from __future__ import annotations
@@ -38,115 +41,149 @@ OF_EVENT = lazy_pattern(r"EventSynchronize")
 SYNCHRONIZES = lazy_pattern(r"Synchronize")
 TO_DEVICE = lazy_pattern(r"HtoD|HostToDevice")
 WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+"""The args in which CUPTI says where the event was recorded that is waited for: its
+stream, and the correlation of the call that recorded it."""
 MIN_SLOW_LAUNCHES = 3
-"""Launch calls that waited for room, from which on a queue counts as full."""
+"""How many slow launch calls show that a queue was full; fewer may be chance."""
 SLOW_LAUNCH_FACTOR = 2
-"""A launch call that takes so many times the median waited for room."""
+"""A launch call is slow if it takes more than this many times the median of calls that
+certainly found room in the queue."""
 MAX_CLOCK_SKEW_NS = 20_000
-"""By which the clocks of CPU and device may differ."""
+"""The clocks of CPU and device may differ by so much. An item that ends at most so long
+after a call may still be what the call waited for."""
 MAX_SWITCH_NS = 10_000
-"""Queued items that start so soon after the one before tell the usual switch."""
+"""A longer gap between two queued items is no switch from one to the next: the second
+one waited for something else."""
 MAX_EVENT_DELAY_NS = 25_000
-"""What waits for an event after an item starts so soon after its end."""
+"""Work that waits for an event usually starts within this time after the event."""
 WAITS_EVENT = lazy_pattern(r"StreamWaitEvent")
 NONE = -1
+"""In arrays of items, streams, cuts or rows: there is none, or it is not known."""
 
 
 class Items(msgspec.Struct, frozen=True, eq=False):
-    """GPU events sorted by stream and start.
+    """All GPU work of a trace, sorted by stream and, within a stream, by start.
 
     Arrays have one entry per item unless noted. Times are ns of the file.
     """
 
-    rows: Rows
+    rows: Rows  # the row of the item in the trace
     start: Int64s
     end: Int64s
-    cut: Rows  # of the launch call, -1: not known
-    # when that begins; where it is not known, as for the one before on its stream
-    given: Int64s
-    streams: Rows  # per stream: its number as in Trace.thread_of_track
-    bounds: Rows  # where the items of each stream begin, then their number
-    # the items of each stream in the order in which they were given to it
-    by_given: Rows
-    latest: Rows  # for each of these the one that ends last of it and those before
-    process: Rows  # per stream: which process gave it its work, -1: not known
+    launch_cut: Rows  # the cut of its launch call (see ThreadCuts); NONE: not known
+    # When the launch call begins. If that call is not known: as for the item before on
+    # the stream, or the begin of the trace.
+    launched_at: Int64s
+    streams: Rows  # per stream: its number, as in Trace.thread_of_track
+    # The items of stream s are those from bounds[s] on, up to bounds[s + 1].
+    bounds: Rows
+    # The items of each stream in the order of their launches. Stream s has the entries
+    # from bounds[s] on, up to bounds[s + 1].
+    by_launch: Rows
+    # For each entry of `by_launch`: which item ends last, of that one and all that were
+    # launched on the stream before it.
+    last_to_end: Rows
+    process: Rows  # per stream: the process that launches its work; NONE: not known
 
-    def before(self, stream: int, times: Int64s, ended: Int64s | None = None) -> Rows:
-        """Find the item that ends last of those that a stream was given before a time.
+    def last_to_end_before(
+        self, stream: int, times: Int64s, ended: Int64s | None = None
+    ) -> Rows:
+        """Find the item for which a call waits that waits for a stream at some time.
+
+        This is the item that ends last, of those that were launched on the stream
+        before that time.
 
         Args:
             stream: The index of the stream.
             times: The times.
-            ended: If given, only the first items count, in the order in which they were
-                given, up to the last one after which all so far had ended by this time.
-                An item that ends later than one given after it hides that one.
+            ended: If given, the search goes only as far as all items launched so far
+                had ended by this time. E.g. of three launched items that end at 10, 50
+                and 20 ns, only the first one counts at 30 ns: the stream had not got
+                past the second one.
 
         Returns:
-            An item for each time, -1 for none.
+            An item for each time; NONE if nothing was launched before it.
         """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
-        latest = self.latest[of_stream]
-        given = self.given[self.by_given[of_stream]]
-        count = np.searchsorted(given, times)
+        last_to_end = self.last_to_end[of_stream]
+        launched_at = self.launched_at[self.by_launch[of_stream]]
+        launched_before = np.searchsorted(launched_at, times)
         if ended is not None:
-            count_ended = np.searchsorted(self.end[latest], ended, side="right")
-            count = np.minimum(count, count_ended)
-        last: Rows = at(latest, count - 1, missing=NONE)
-        return last
+            all_ended = np.searchsorted(self.end[last_to_end], ended, side="right")
+            launched_before = np.minimum(launched_before, all_ended)
+        item: Rows = at(last_to_end, launched_before - 1, missing=NONE)
+        return item
 
-    def after(self, stream: int, times: Int64s) -> Rows:
-        """Find the first item that a stream was given after each time; -1 for none."""
-        by_given = self.by_given[self.bounds[stream] : self.bounds[stream + 1]]
-        index = np.searchsorted(self.given[by_given], times)
-        next_item: Rows = at(by_given, index, missing=NONE)
+    def first_launched_after(self, stream: int, times: Int64s) -> Rows:
+        """Find the first item that was launched on a stream at or after each time.
+
+        Returns:
+            An item for each time; NONE if nothing was launched from then on.
+        """
+        by_launch = self.by_launch[self.bounds[stream] : self.bounds[stream + 1]]
+        index = np.searchsorted(self.launched_at[by_launch], times)
+        next_item: Rows = at(by_launch, index, missing=NONE)
         return next_item
 
     def stream_of(self, items: Rows) -> Rows:
-        """Return the index of the stream of each item."""
+        """Return the index of the stream on which each item ran."""
         return np.searchsorted(self.bounds, items, side="right") - 1
 
 
 class WaitPairs(NamedTuple):
-    """Pairs of something that waits and the item that it waits for."""
+    """Pairs of something that waits, and what it waits for; one entry per pair.
 
-    target: Rows  # what waits: a cut or an item
-    item: Rows
+    Both are indices. What they index is said where the pairs are made: calls (cuts)
+    that wait for items, items that wait for items, or nodes that wait for nodes.
+    """
+
+    waiting: Rows
+    awaited: Rows
 
 
 class _Order(NamedTuple):
     """GPU events sorted by stream, then by start."""
 
     rows: Rows
-    stream: Int32s  # of each event, as in Trace.thread_of_track
-    streams: Rows  # the distinct ones
+    stream: Int32s  # of each event: the number of its stream, see Trace.thread_of_track
+    streams: Rows  # the numbers of all streams, ascending
     bounds: Rows  # see Items.bounds
 
 
 class _Launches(NamedTuple):
-    """The call that launched each item."""
+    """The call that launched each item; one entry per item."""
 
-    row: Int32s  # of the call; only meaningful where `cut` is not -1
-    cut: Rows  # see Items.cut
+    row: Int32s  # the row of the call; only meaningful where `cut` is not NONE
+    cut: Rows  # see Items.launch_cut
 
 
 def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
-    """Sort all GPU events of a trace by stream and start, with their launches."""
+    """Return all GPU work of a trace, with the calls that launched it.
+
+    Args:
+        trace: The trace.
+        cuts: The calls of its threads, among which the launch calls are looked up.
+    """
     order = _by_stream_and_start(trace)
     start = trace.start[order.rows]
     end = trace.end[order.rows]
     launches = _launches(trace, cuts, order.rows)
-    given = _given(trace, launches, order.bounds)
-    by_given = np.lexsort((np.arange(len(order.rows)), given, order.stream))
+    launched_at = _launch_times(trace, launches, order.bounds)
+
+    # Sort by stream, then by launch; launches at the same time stay in order of start.
+    # np.lexsort sorts by its last key first.
+    item_indices = np.arange(len(order.rows))
+    by_launch = np.lexsort((item_indices, launched_at, order.stream))
     return Items(
         rows=order.rows,
         start=start,
         end=end,
-        cut=launches.cut,
-        given=given,
+        launch_cut=launches.cut,
+        launched_at=launched_at,
         streams=order.streams,
         bounds=order.bounds,
-        by_given=by_given,
-        latest=_latest_of_streams(by_given, end, order.bounds),
+        by_launch=by_launch,
+        last_to_end=_last_to_end_of_streams(by_launch, end, order.bounds),
         process=_launching_processes(trace, launches, order.bounds),
     )
 
@@ -159,19 +196,26 @@ def _by_stream_and_start(trace: Trace) -> _Order:
     sorted_stream = stream[order]
 
     streams = distinct(sorted_stream).astype(np.intp)
-    after_last = streams[-1:] + 1  # empty if there are no streams
+    # A number behind the last stream ends the bounds; empty if there are no streams.
+    behind_last_stream = streams[-1:] + 1
     return _Order(
         rows=gpu_rows[order],
         stream=sorted_stream,
         streams=streams,
-        bounds=np.searchsorted(sorted_stream, np.append(streams, after_last)),
+        bounds=np.searchsorted(sorted_stream, np.append(streams, behind_last_stream)),
     )
 
 
 def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
-    """Find the launch calls of some GPU events.
+    """Find the launch calls of GPU events.
 
-    A call that begins after the event that it is said to launch counts as unknown.
+    A call that begins after the event that it is said to launch counts as unknown,
+    because nothing runs before it is launched.
+
+    Args:
+        trace: The trace.
+        cuts: The calls of its threads.
+        rows: The GPU events.
     """
     call = trace.launch[rows]
     is_known = (call >= 0) & (trace.start[call] <= trace.start[rows])
@@ -179,11 +223,12 @@ def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
     return _Launches(row=call, cut=cut)
 
 
-def _given(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
-    """Determine when each item was given to its stream: when its launch call began.
+def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
+    """Determine when each item was launched, which is when its launch call began.
 
-    If the call is unknown, the time of the item before it on its stream is taken, or
-    else the begin of the trace.
+    If the call is not known, the item counts as launched with the last item before it
+    on its stream whose call is known. If there is none either, it counts as launched
+    when the trace begins.
 
     Args:
         trace: The trace.
@@ -191,30 +236,41 @@ def _given(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
         bounds: See Items.bounds.
 
     Returns:
-        ns per item.
+        ns of the file per item.
     """
     item_indices = np.arange(len(launches.cut))
     has_launch = launches.cut >= 0
+    # For each item the last one with a known launch up to it; NONE before the first.
     last_launched = np.maximum.accumulate(np.where(has_launch, item_indices, NONE))
 
     first_of_stream = np.repeat(bounds[:-1], np.diff(bounds))
-    is_on_stream = last_launched >= first_of_stream
-    launched_at = trace.start[launches.row[last_launched]]
-    return np.where(is_on_stream, launched_at, trace.begin_ns)
+    is_on_same_stream = last_launched >= first_of_stream
+    call_began = trace.start[launches.row[last_launched]]
+    return np.where(is_on_same_stream, call_began, trace.begin_ns)
 
 
-def _latest_of_streams(by_given: Rows, end: Int64s, bounds: Rows) -> Rows:
-    """Compute Items.latest."""
-    latest = by_given.copy()
+def _last_to_end_of_streams(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
+    """Compute Items.last_to_end, stream by stream.
+
+    Args:
+        by_launch: See Items.by_launch.
+        end: When each item ends, in ns.
+        bounds: See Items.bounds.
+    """
+    last_to_end = by_launch.copy()
     for first, stop in pairwise(bounds.tolist()):
-        latest[first:stop] = _latest_so_far(by_given[first:stop], end)
-    return latest
+        last_to_end[first:stop] = _last_to_end_so_far(by_launch[first:stop], end)
+    return last_to_end
 
 
 def _launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
-    """Find the process that launched the work of each stream; -1 if it is unknown.
+    """Find the process that launches the work of each stream.
 
-    The first item with a known launch decides.
+    All items of a stream come from one process, so the first item with a known launch
+    call decides.
+
+    Returns:
+        The process per stream; NONE if no launch of the stream is known.
     """
     process = np.full(len(bounds[:-1]), NONE)
     for stream, (first, stop) in enumerate(pairwise(bounds.tolist())):
@@ -225,37 +281,42 @@ def _launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Row
     return process
 
 
-def _latest_so_far(items: Rows, end: Int64s) -> Rows:
-    """Return for each item the one that ends last of it and those before it.
+def _last_to_end_so_far(items: Rows, end: Int64s) -> Rows:
+    """Return for each item which one ends last, of it and those before it.
+
+    E.g. for items that end at 10, 50 and 20 ns: the first, the second, the second.
 
     Args:
-        items: The items.
-        end: The end of every item.
+        items: The items of one stream, in the order of their launches.
+        end: When each item of the trace ends, in ns.
     """
     ends = end[items]
-    is_latest = ends >= np.maximum.accumulate(ends)
-    index_if_latest = np.where(is_latest, np.arange(len(items)), 0)
-    index_of_latest = np.maximum.accumulate(index_if_latest)
-    return items[index_of_latest]
+    is_last_so_far = ends >= np.maximum.accumulate(ends)
+    index_if_last = np.where(is_last_so_far, np.arange(len(items)), 0)
+    index_of_last = np.maximum.accumulate(index_if_last)
+    return items[index_of_last]
 
 
 class Syncs(NamedTuple):
     """The waits that CUPTI recorded on the device; one entry per wait.
 
-    Streams are indices into Items.streams; -1 stands for unknown.
+    A wait is for a whole stream, or for an event, which a program records on a stream
+    to mark how far that stream has got. Streams are indices into Items.streams. NONE
+    stands for what is not known.
     """
 
-    call: Int32s  # the row of the call, -1: none
-    stream: Rows
-    awaited: Rows  # of a wait for an event: the stream on which it was recorded
-    recorded: Rows  # of a wait for an event: the row of the call that recorded it
-    of_event: Flags  # whether it is a wait for an event
+    call: Int32s  # the row of the call that waits, or that makes a stream wait
+    stream: Rows  # the stream on which the wait was recorded
+    event_stream: Rows  # the stream on which the awaited event was recorded
+    event_call: Rows  # the row of the call that recorded the awaited event
+    of_event: Flags  # whether it waits for an event; the two above are NONE if not
 
 
 def syncs_of(trace: Trace, items: Items) -> Syncs:
     """Return the waits that CUPTI recorded on the device.
 
-    Waits for an event say in their args where the event was recorded.
+    Waits for an event say in their args where the event was recorded. Waits without a
+    correlation cannot be assigned to a call and are left out.
     """
     rows = trace.rows_of(Role.SYNC)
     rows = rows[trace.correlation[rows] > 0]
@@ -263,28 +324,28 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     index_of_stream[items.streams] = np.arange(len(items.streams))
 
     of_event = trace.matching(rows, re.compile("Event").search)
-    recorded = _recorded_events(trace, rows, np.flatnonzero(of_event))
+    events = _recorded_events(trace, rows, np.flatnonzero(of_event))
     calls = trace.rows_of(Role.CALL)
     correlation_of_call = trace.correlation[calls]
-    recording_call = first_with(correlation_of_call, calls, recorded.correlation)
+    event_call = first_with(correlation_of_call, calls, events.correlation)
     return Syncs(
         call=first_with(correlation_of_call, calls, trace.correlation[rows]),
         stream=index_of_stream[trace.thread_of_track[trace.track[rows]]],
-        awaited=np.where(recorded.thread >= 0, index_of_stream[recorded.thread], NONE),
-        recorded=np.where(recorded.correlation > 0, recording_call, NONE),
+        event_stream=np.where(events.thread >= 0, index_of_stream[events.thread], NONE),
+        event_call=np.where(events.correlation > 0, event_call, NONE),
         of_event=of_event,
     )
 
 
 class _RecordedEvents(NamedTuple):
-    """Where the event was recorded that each wait is for; -1 where unknown."""
+    """Where the awaited events were recorded; one entry per wait, NONE if unknown."""
 
-    thread: Rows  # of the stream, as in Trace.thread_of_track
-    correlation: Rows  # of the call
+    thread: Rows  # the number of the stream, as in Trace.thread_of_track
+    correlation: Rows  # the correlation of the call that recorded the event
 
 
 def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvents:
-    """Read from args where the events were recorded that waits are for.
+    """Read from the args of waits where the awaited events were recorded.
 
     Args:
         trace: The trace.
@@ -301,154 +362,181 @@ def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvent
 
     args = arguments(trace.elements.own, trace.order[rows[of_event]], WAITS_ON)
     thread_of_lane = _thread_of_lane(trace)
-    for sync, number in zip(of_event.tolist(), args.number.tolist(), strict=True):
-        if number < 0:
+    for wait, args_index in zip(of_event.tolist(), args.number.tolist(), strict=True):
+        has_args = args_index >= 0
+        if not has_args:
             continue
-        stream_text, correlation_text = args.distinct[number]
-        device = str(trace.track_of(int(rows[sync])).pid)
+        stream_text, correlation_text = args.distinct[args_index]
+        device = str(trace.track_of(int(rows[wait])).pid)
         lane = (device, str(parsed(stream_text)))
-        thread[sync] = thread_of_lane.get(lane, NONE)
+        thread[wait] = thread_of_lane.get(lane, NONE)
+        # A file may have anything here, also a bool, which is an int to isinstance.
         recorded_by = parsed(correlation_text)
         if type(recorded_by) is int:
-            correlation[sync] = recorded_by
+            correlation[wait] = recorded_by
     return _RecordedEvents(thread=thread, correlation=correlation)
 
 
 def _thread_of_lane(trace: Trace) -> dict[tuple[str, str], int]:
-    """Return the number of each lane, as in Trace.thread_of_track, by its pid and tid.
+    """Return the number of each lane (Trace.thread_of_track) by its pid and its tid.
 
-    Both are texts.
+    Both are texts, because files have them as numbers and as texts.
     """
     lanes = ((str(track.pid), str(track.tid)) for track in trace.tracks)
     return dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
 
 
 class _WaitingCalls(NamedTuple):
-    """Calls that wait for the device; one entry per call, times in ns."""
+    """The calls that wait for the device; one entry per call, times in ns of the file.
+
+    A call that waits neither for a device nor for an event waits for one stream.
+    """
 
     cut: Rows
     row: Rows
     begin: Int64s
     end: Int64s
     process: Int32s
-    for_device: Flags  # and so for all streams
-    for_event: Flags
-    is_synchronization: Flags
+    for_device: Flags  # waits for all streams, such as cudaDeviceSynchronize
+    for_event: Flags  # such as cudaEventSynchronize
+    is_synchronization: Flags  # False e.g. for a copy that returns when it is done
 
 
-class AwaitedByCalls(NamedTuple):
-    """The items that waiting calls wait for."""
+class WaitsOfCalls(NamedTuple):
+    """The items that calls wait for."""
 
-    pairs: list[WaitPairs]
-    inferred: int  # how many calls wait for what was inferred, not recorded
+    pairs: list[WaitPairs]  # calls, as cuts, with the items that they wait for
+    inferred: int  # how many calls wait for an item that was inferred, not recorded
 
 
 class _Synchronizations(NamedTuple):
-    """What was recorded about each waiting call."""
+    """What CUPTI recorded about each waiting call; one entry per call."""
 
-    stream: Rows  # the index of the stream that it waits for
-    since: Rows  # it waits for what that stream was given before this row
-    is_recorded: Flags  # it waits for one stream, and the two above are known
+    stream: Rows  # the index of the stream that the call waits for
+    # The call waits for what was launched on that stream before this row of the trace.
+    launched_before_row: Rows
+    is_recorded: Flags  # it waits for one stream or event, and the two above are known
     is_unknown: Flags  # it waits for one stream or event, and nothing says for which
 
 
-def awaited_by_calls(
+def waits_of_calls_for_items(
     trace: Trace, cuts: ThreadCuts, items: Items, syncs: Syncs
-) -> AwaitedByCalls:
+) -> WaitsOfCalls:
     """Find the items that each waiting call waits for.
 
     A call that waits for a device waits for all its streams. For a call that waits for
-    one stream or event, it is recorded which one, or else inferred: of the items that
-    fit, the one that ends last.
+    one stream or event, CUPTI may have recorded which one. If not, the stream is
+    inferred: of the items that the call may wait for, the one that ends last is taken.
+
+    Args:
+        trace: The trace.
+        cuts: The calls of its threads.
+        items: Its GPU work.
+        syncs: The waits that CUPTI recorded.
     """
     calls = _waiting_calls(trace, cuts)
     recorded = _synchronizations(trace, calls, syncs)
-    pairs = [_awaited_by_their_launch(trace, cuts, items)]
+    pairs = [_waits_for_own_launch(trace, cuts, items)]
     inferred = np.full(len(calls.cut), NONE)
     for stream in range(len(items.streams)):
-        given_before = items.before(stream, calls.begin)
-        candidates = _candidates(items, calls, stream, given_before)
-        for_device = candidates.fits_device & calls.for_device
-        pairs.append(WaitPairs(calls.cut[for_device], given_before[for_device]))
+        last_launched = items.last_to_end_before(stream, calls.begin)
+        candidates = _candidates(items, calls, stream, last_launched)
+        for_device = candidates.is_possible_for_device & calls.for_device
+        pairs.append(WaitPairs(calls.cut[for_device], last_launched[for_device]))
 
-        may_be_inferred = recorded.is_unknown & candidates.fits
-        inferred = _later_end(items, inferred, candidates.item, may_be_inferred)
+        may_be_inferred = recorded.is_unknown & candidates.is_possible
+        inferred = _later_ending(items, inferred, candidates.item, may_be_inferred)
 
         on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
-        awaited = items.before(stream, trace.start[recorded.since[on_stream]])
-        pairs.append(_known_pairs(target=calls.cut[on_stream], item=awaited))
+        before_row = recorded.launched_before_row[on_stream]
+        awaited = items.last_to_end_before(stream, trace.start[before_row])
+        pairs.append(_known_pairs(waiting=calls.cut[on_stream], awaited=awaited))
 
     is_inferred = inferred >= 0
     pairs.append(WaitPairs(calls.cut[is_inferred], inferred[is_inferred]))
-    return AwaitedByCalls(pairs=pairs, inferred=int(is_inferred.sum()))
+    return WaitsOfCalls(pairs=pairs, inferred=int(is_inferred.sum()))
 
 
-def _later_end(items: Items, best: Rows, others: Rows, may_replace: Flags) -> Rows:
-    """Replace items by others that end later.
+def _later_ending(
+    items: Items, best: Rows, candidates: Rows, may_replace: Flags
+) -> Rows:
+    """Replace the best items so far by candidates that end later.
 
     Args:
         items: All items.
-        best: The best item so far of each entry, -1 for none.
-        others: Another item for each entry.
-        may_replace: Which entries may be replaced.
+        best: The best item so far of each entry; NONE if there is none yet.
+        candidates: Another item for each entry.
+        may_replace: For which entries the candidate is allowed.
     """
-    is_later = (best < 0) | (items.end[others] > items.end[best])
-    return np.where(may_replace & is_later, others, best)
+    ends_later = (best < 0) | (items.end[candidates] > items.end[best])
+    return np.where(may_replace & ends_later, candidates, best)
 
 
 class _Candidates(NamedTuple):
-    """The item of one stream that each waiting call may wait for."""
+    """The item of one stream that each waiting call may wait for; one entry per call."""
 
-    item: Rows  # what a call for a stream or an event may wait for, -1: nothing
-    fits: Flags  # it may indeed
-    fits_device: Flags  # the call may wait for what the stream was given before it
+    item: Rows  # for a call that waits for a stream or an event; NONE: there is none
+    is_possible: Flags  # whether such a call may wait for that item
+    # Whether a call that waits for a device may wait for what was launched before it.
+    is_possible_for_device: Flags
 
 
 def _candidates(
-    items: Items, calls: _WaitingCalls, stream: int, given_before: Rows
+    items: Items, calls: _WaitingCalls, stream: int, last_launched: Rows
 ) -> _Candidates:
-    """Find the items of a stream that calls of its process may wait for.
+    """Find the item of a stream that each call may wait for.
+
+    A call can wait only for work of its own process, and only for an item that had
+    ended when the call returned.
 
     Args:
         items: All items.
         calls: The waiting calls.
         stream: The index of the stream.
-        given_before: For each call the item that ends last of those that the stream was
-            given before it.
+        last_launched: For each call the item that ends last, of those that were
+            launched on the stream before the call.
     """
     process = items.process[stream]
+    # The work of a stream whose process is not known may be of any process.
     is_of_process = (process == calls.process) | (process < 0)
-    ends_in_time = items.end[given_before] <= calls.end + MAX_CLOCK_SKEW_NS
-    fits_device = is_of_process & (given_before >= 0) & ends_in_time
+    ends_in_time = items.end[last_launched] <= calls.end + MAX_CLOCK_SKEW_NS
+    may_be_last = is_of_process & (last_launched >= 0) & ends_in_time
 
-    # An event is recorded after only some of the items that the stream was given.
-    ended_before = items.before(stream, calls.begin, calls.end)
-    fits_event = is_of_process & (ended_before >= 0)
+    # An event may have been recorded before the last launches, so work may be left on
+    # the stream when the call returns. What had ended by then still counts.
+    had_ended = items.last_to_end_before(stream, calls.begin, calls.end)
+    may_be_event = is_of_process & (had_ended >= 0)
     return _Candidates(
-        item=np.where(calls.for_event, ended_before, given_before),
-        fits=np.where(calls.for_event, fits_event, fits_device),
-        fits_device=fits_device,
+        item=np.where(calls.for_event, had_ended, last_launched),
+        is_possible=np.where(calls.for_event, may_be_event, may_be_last),
+        is_possible_for_device=may_be_last,
     )
 
 
 def _synchronizations(
     trace: Trace, calls: _WaitingCalls, syncs: Syncs
 ) -> _Synchronizations:
-    """Look up what CUPTI recorded about the waiting calls."""
+    """Look up what CUPTI recorded about the waiting calls.
+
+    Args:
+        trace: The trace.
+        calls: The waiting calls.
+        syncs: The waits that CUPTI recorded.
+    """
     waits = _recorded_waits(trace, syncs)
     stream = waits.stream[calls.row]
     for_one_stream = calls.is_synchronization & ~calls.for_device
     is_recorded = for_one_stream & (stream >= 0)
     return _Synchronizations(
         stream=stream,
-        since=waits.since[calls.row],
+        launched_before_row=waits.launched_before_row[calls.row],
         is_recorded=is_recorded,
         is_unknown=for_one_stream & ~is_recorded,
     )
 
 
 def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
-    """Return the calls of all cuts that wait."""
+    """Return the calls that wait for the device, of all threads."""
     cut = np.flatnonzero(cuts.kind == Node.WAIT)
     row = cuts.row[cut]
     return _WaitingCalls(
@@ -463,109 +551,134 @@ def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
     )
 
 
-def _awaited_by_their_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> WaitPairs:
-    """Find the items for which the very call waits that launched them, such as copies.
+def _waits_for_own_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> WaitPairs:
+    """Find the items whose own launch call waits until they are done, such as copies.
 
-    A copy to the device may end later than its call, which only fills a buffer. It does
-    not count then.
+    The item must have ended when the call returned. A copy to the device often has
+    not: its call only fills a buffer, and the copy follows later. No clock skew is
+    tolerated there, or short copies would seem to be waited for.
+
+    Returns:
+        Calls, as cuts, with the items that they launched.
     """
-    no_kind = 0  # of items whose launch call is not known
-    launched_by_wait = at(cuts.kind, items.cut, missing=no_kind) == Node.WAIT
-    launched = np.flatnonzero(launched_by_wait)
+    no_kind = 0  # of items whose launch call is not known; no kind of a cut
+    kind_of_launch = at(cuts.kind, items.launch_cut, missing=no_kind)
+    launched = np.flatnonzero(kind_of_launch == Node.WAIT)
+
     to_device = trace.matching(items.rows[launched], TO_DEVICE.search)
-    skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
-    call_end = cuts.end[items.cut[launched]]
-    awaited = launched[items.end[launched] <= call_end + skew_ns]
-    return WaitPairs(items.cut[awaited], awaited)
+    tolerated_skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
+    call_end = cuts.end[items.launch_cut[launched]]
+    awaited = launched[items.end[launched] <= call_end + tolerated_skew_ns]
+    return WaitPairs(items.launch_cut[awaited], awaited)
 
 
 class _RecordedWaits(NamedTuple):
     """What CUPTI says that each call waits for; one entry per row of the trace.
 
-    -1 where it says nothing.
+    NONE where it says nothing.
     """
 
-    stream: Rows  # the index of the stream
-    since: Rows  # it waits for what the stream was given before this row
+    stream: Rows  # the index of the stream that the call waits for
+    launched_before_row: Rows  # see _Synchronizations
 
 
 def _recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
     """Look up what each call waits for.
 
-    It waits for the end of what a stream was given before the call itself, or before
-    the call that recorded the event it waits for.
+    A call that waits for a stream waits for what was launched on it before the call
+    itself. A call that waits for an event waits for what was launched before the call
+    that recorded the event, on the stream of the event.
     """
-    awaited_stream = np.where(syncs.of_event, syncs.awaited, syncs.stream)
-    awaited_since = np.where(syncs.of_event, syncs.recorded, syncs.call)
-    is_known = (syncs.call >= 0) & (awaited_since >= 0)
+    awaited_stream = np.where(syncs.of_event, syncs.event_stream, syncs.stream)
+    before_row = np.where(syncs.of_event, syncs.event_call, syncs.call)
+    is_known = (syncs.call >= 0) & (before_row >= 0)
     call = syncs.call[is_known]
-    stream = np.full(len(trace), NONE)
-    since = np.full(len(trace), NONE)
-    stream[call] = awaited_stream[is_known]
-    since[call] = awaited_since[is_known]
-    return _RecordedWaits(stream=stream, since=since)
+
+    stream_of_call = np.full(len(trace), NONE)
+    stream_of_call[call] = awaited_stream[is_known]
+    before_row_of_call = np.full(len(trace), NONE)
+    before_row_of_call[call] = before_row[is_known]
+    return _RecordedWaits(stream=stream_of_call, launched_before_row=before_row_of_call)
 
 
-def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitPairs]:
-    """Yield what items were recorded to wait for.
+def recorded_waits_of_items(
+    trace: Trace, items: Items, syncs: Syncs
+) -> Iterator[WaitPairs]:
+    """Yield which items were recorded to wait for which others.
 
-    These are events of other streams, and the nodes before them in CUDA graphs.
+    An item waits if its stream was told to wait for an event of another stream
+    (cudaStreamWaitEvent) before the item was launched. Nodes of a CUDA graph wait for
+    the nodes that they depend on.
+
+    Yields:
+        Items with the items that they wait for.
     """
-    has_streams = (syncs.stream >= 0) & (syncs.awaited >= 0)
-    has_calls = (syncs.recorded >= 0) & (syncs.call >= 0)
+    has_streams = (syncs.stream >= 0) & (syncs.event_stream >= 0)
+    has_calls = (syncs.event_call >= 0) & (syncs.call >= 0)
     is_recorded = syncs.of_event & has_streams & has_calls
-    sources = syncs.awaited[is_recorded].tolist()
-    targets = syncs.stream[is_recorded].tolist()
-    for source, target in sorted(set(zip(sources, targets, strict=True))):
-        is_between = (syncs.awaited == source) & (syncs.stream == target)
-        waits = np.flatnonzero(is_recorded & is_between)
-        event_recorded_at = trace.start[syncs.recorded[waits]]
-        wait_called_at = trace.start[syncs.call[waits]]
-        awaited = items.before(source, event_recorded_at)
-        waiting = items.after(target, wait_called_at)
-        yield _known_pairs(target=waiting, item=awaited)
 
+    awaited_streams = syncs.event_stream[is_recorded].tolist()
+    waiting_streams = syncs.stream[is_recorded].tolist()
+    stream_pairs = set(zip(awaited_streams, waiting_streams, strict=True))
+    for awaited_stream, waiting_stream in sorted(stream_pairs):
+        is_of_pair = (syncs.event_stream == awaited_stream) & (
+            syncs.stream == waiting_stream
+        )
+        waits = np.flatnonzero(is_recorded & is_of_pair)
+        event_recorded_at = trace.start[syncs.event_call[waits]]
+        wait_called_at = trace.start[syncs.call[waits]]
+        awaited = items.last_to_end_before(awaited_stream, event_recorded_at)
+        waiting = items.first_launched_after(waiting_stream, wait_called_at)
+        yield _known_pairs(waiting=waiting, awaited=awaited)
+
+    # Nodes of a graph on one stream follow each other anyway.
     if graph_calls(trace).any() and len(items.streams) > 1:
         yield _dependencies_in_graphs(trace, items)
 
 
 def _dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
-    """Return the nodes of CUDA graphs with the nodes that they depend on."""
+    """Return the items of CUDA graphs with the items that they depend on."""
     in_graphs = dependencies(trace)
     item_of_row = np.full(len(trace), NONE)
     item_of_row[items.rows] = np.arange(len(items.rows))
     return _known_pairs(
-        target=item_of_row[in_graphs.after], item=item_of_row[in_graphs.before]
+        waiting=item_of_row[in_graphs.after], awaited=item_of_row[in_graphs.before]
     )
 
 
-def _known_pairs(*, target: Rows, item: Rows) -> WaitPairs:
-    """Make pairs, without those of which one side is -1."""
-    is_known = (item >= 0) & (target >= 0)
-    return WaitPairs(target[is_known], item[is_known])
+def _known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
+    """Make pairs, and leave out those of which one side is NONE."""
+    is_known = (awaited >= 0) & (waiting >= 0)
+    return WaitPairs(waiting[is_known], awaited[is_known])
 
 
 class _LateItems(NamedTuple):
-    """Items that start late, whose launch is known; one entry per item."""
+    """Items that start late, whose launch is known; one entry per item, ns of the file."""
 
     item: Rows
-    stream: Rows  # its index
+    stream: Rows  # the index of its stream
     start: Int64s
-    given: Int64s
-    given_before: Int64s  # when the item before was given, or the begin of the trace
+    launched_at: Int64s
+    # When the item before it on the stream was launched. For the first item of a stream
+    # it is the begin of the trace.
+    item_before_launched_at: Int64s
 
 
-def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
-    """Infer what late items wait for, if their stream was told to wait for an event.
+def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs:
+    """Infer which event late items wait for, where the recording does not say it.
 
-    It was told so since the launch of the item before. The item is then taken to wait
-    for what ended last on another stream, of what that stream had been given before, if
-    it ended just before the item started.
+    An item waits for an event if its stream was told to (cudaStreamWaitEvent) between
+    the launch of the item before it and its own. It is then taken to wait for the item
+    of another stream that had been launched before that call, ends last before the
+    late item starts, and ends at most MAX_EVENT_DELAY_NS before it.
 
     Args:
         trace: The trace.
         items: All items.
-        late: The items that start later than is understood.
+        late: The items that start later than their launch and their stream explain.
+
+    Returns:
+        Late items with the items that they are taken to wait for.
     """
     event_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     process_of_call = trace.process_of_track[trace.track[event_calls]]
@@ -574,61 +687,83 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     awaited = np.full(len(late_items.item), NONE)
     for process in distinct(process_of_item).tolist():
         calls = event_calls[process_of_call == process]
-        wait_called_at = _last_before(trace.start[calls], late_items.given)
-        waits = wait_called_at >= late_items.given_before
-        waits &= process_of_item == process
+        wait_called_at = _last_before(trace.start[calls], late_items.launched_at)
+        is_of_process = process_of_item == process
+        is_told_to_wait = wait_called_at >= late_items.item_before_launched_at
+        waits = is_of_process & is_told_to_wait
         for stream in np.flatnonzero(items.process == process).tolist():
-            ended = items.before(stream, wait_called_at, late_items.start)
-            is_other = waits & (late_items.stream != stream) & (ended >= 0)
+            ended = items.last_to_end_before(stream, wait_called_at, late_items.start)
+            is_other_stream = (late_items.stream != stream) & (ended >= 0)
             is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
-            awaited = _later_end(items, awaited, ended, is_other & is_soon)
-    return _known_pairs(target=late_items.item, item=awaited)
+            may_await = waits & is_other_stream & is_soon
+            awaited = _later_ending(items, awaited, ended, may_await)
+    return _known_pairs(waiting=late_items.item, awaited=awaited)
 
 
 def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
-    """Return the late items whose launch is known."""
-    late = late[items.cut[late] >= 0]
+    """Return those late items whose launch is known.
+
+    Args:
+        trace: The trace.
+        items: All items.
+        late: The late items.
+    """
+    late = late[items.launch_cut[late] >= 0]
     stream = items.stream_of(late)
-    is_first = late == items.bounds[stream]
+    is_first_of_stream = late == items.bounds[stream]
     return _LateItems(
         item=late,
         stream=stream,
         start=items.start[late],
-        given=items.given[late],
-        given_before=np.where(is_first, trace.begin_ns, items.given[late - 1]),
+        launched_at=items.launched_at[late],
+        item_before_launched_at=np.where(
+            is_first_of_stream, trace.begin_ns, items.launched_at[late - 1]
+        ),
     )
 
 
 def _last_before(call_starts: Int64s, times: Int64s) -> Int64s:
-    """Return the last start of a call before each time.
+    """Return when the last call before each time started.
 
-    Where there is none, it is the least number.
+    Args:
+        call_starts: When the calls start, in any order.
+        times: The times.
+
+    Returns:
+        One start per time; the least possible number if no call starts before it, so
+        that it is earlier than any time that it is compared with.
     """
-    no_time = np.iinfo(np.int64).min
-    starts = np.append(no_time, np.sort(call_starts))
+    no_call = np.iinfo(np.int64).min
+    starts = np.append(no_call, np.sort(call_starts))
     calls_before = np.searchsorted(starts[1:], times)
     return starts[calls_before]
 
 
 class CommunicationWaits(NamedTuple):
-    """Waits for communication, which matter if a change lets others go ahead."""
+    """Waits for communication that are implied by other waits.
 
-    of_targets: WaitPairs
+    As recorded they never decide when something starts. They matter if a change lets
+    the item between go ahead of the communication, as `overlap` does.
+    """
+
+    # What waits for an item also waits for the last communication before that item.
+    implied: WaitPairs
+    # Communication waits for the communication before it on its stream.
     of_communication: WaitPairs
 
 
-def behind_communication(
+def waits_for_earlier_communication(
     trace: Trace, items: Items, pairs: WaitPairs
 ) -> CommunicationWaits:
-    """Add waits for the communication before items.
+    """Return the waits for communication that waits for other items imply.
 
-    What waits for an item also waits for the communication before that item on its
-    stream. Communication waits for the communication before it.
+    E.g. a stream runs an all-reduce, then a kernel, and a call waits for the kernel. So
+    the call also waits for the all-reduce.
 
     Args:
         trace: The trace.
         items: All items.
-        pairs: What waits, with the items that it waits for.
+        pairs: What waits (calls or items), with the items that it waits for.
     """
     is_communication = communicates(trace, items.rows)
     item_indices = np.arange(len(items.rows))
@@ -636,51 +771,61 @@ def behind_communication(
 
     # The last communication before each item on its stream.
     last_so_far = np.maximum.accumulate(np.where(is_communication, item_indices, NONE))
-    is_of_other_stream = last_so_far < first_of_stream
-    has_none_before = is_communication | is_of_other_stream
+    is_on_other_stream = last_so_far < first_of_stream
+    has_none_before = is_communication | is_on_other_stream
     last_before = np.where(has_none_before, NONE, last_so_far)
-    of_targets = _known_pairs(target=pairs.target, item=last_before[pairs.item])
+    implied = _known_pairs(waiting=pairs.waiting, awaited=last_before[pairs.awaited])
 
-    # The item before a communication has the communication before that.
+    # A communication has no entry of its own there (`has_none_before`), but the item
+    # before it has.
     follows_item = np.flatnonzero(is_communication & (item_indices > first_of_stream))
     follows_communication = follows_item[last_before[follows_item - 1] >= 0]
     of_communication = WaitPairs(
         follows_communication, last_before[follows_communication - 1]
     )
-    return CommunicationWaits(of_targets, of_communication)
+    return CommunicationWaits(implied=implied, of_communication=of_communication)
 
 
-def freeing(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
-    """Yield the launch calls that waited for room in a full queue.
+def waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
+    """Yield the launch calls that had to wait for room in a full queue of a stream.
 
-    The queue of a stream holds as many items as were ever in flight. Each such call is
-    paired with the item whose end frees its slot.
+    A queue holds a fixed number of items. If it is full, a launch call returns only
+    when an item ends and makes room: the item that was launched so many items earlier.
+
+    Streams with unknown launches, or with calls that launch several items, are left
+    out, because there it is not known how many items were in the queue.
+
+    Yields:
+        Launch calls, as cuts, with the item that makes room for theirs.
     """
-    items_of_cut = np.bincount(items.cut[items.cut >= 0], minlength=len(cuts.kind))
+    has_launch = items.launch_cut >= 0
+    items_of_cut = np.bincount(items.launch_cut[has_launch], minlength=len(cuts.kind))
     for first, stop in pairwise(items.bounds.tolist()):
-        launches = items.cut[items.by_given[first:stop]]
+        launches = items.launch_cut[items.by_launch[first:stop]]
         if not len(launches) or (launches < 0).any():
             continue
         launches_several = (items_of_cut[launches] != 1).any()
         if launches_several:
             continue
-        latest = items.latest[first:stop]
-        queue_length = _full_queue_length(cuts, launches, items.end[latest])
+        last_to_end = items.last_to_end[first:stop]
+        queue_length = _full_queue_length(cuts, launches, items.end[last_to_end])
         if queue_length > 0:
-            freed_by = latest[: len(launches) - queue_length]
-            yield WaitPairs(launches[queue_length:], freed_by)
+            makes_room = last_to_end[: len(launches) - queue_length]
+            yield WaitPairs(waiting=launches[queue_length:], awaited=makes_room)
 
 
 def _full_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
     """Return how many items the queue of a stream holds, if it was ever full.
 
-    That is the most items that were in flight at the end of a launch call. The queue
-    counts as full if most calls that were made with so many in flight were slow.
+    The most items that were ever in flight at the end of a launch call are taken as the
+    length of the queue. Calls that were made with so many in flight would have had to
+    wait. Only if most of these were slow was the queue really full; otherwise the
+    program just never launched more.
 
     Args:
-        cuts: The cuts of all threads.
+        cuts: The calls of all threads.
         launches: The cuts of the launch calls, in the order of their items.
-        ended: When all items up to that of each call had ended, in ns.
+        ended: When all items up to that of each call had ended, in ns, ascending.
 
     Returns:
         The length; 0 if the queue was never full.
@@ -690,24 +835,29 @@ def _full_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
     launched_before = np.arange(len(launches))
     ended_by_begin = np.searchsorted(ended, begin, side="right")
     ended_by_end = np.searchsorted(ended, end, side="right")
-    most_in_flight = int((launched_before + 1 - ended_by_end).max())
+    in_flight_at_end = launched_before + 1 - ended_by_end
+    most_in_flight = int(in_flight_at_end.max())
 
-    is_full = launched_before - ended_by_begin >= most_in_flight
+    in_flight_at_begin = launched_before - ended_by_begin
+    may_be_full = in_flight_at_begin >= most_in_flight
     took_ns = end - begin
-    usual_ns = 0 if is_full.all() else np.median(took_ns[~is_full])
-    is_slow = is_full & (took_ns > SLOW_LAUNCH_FACTOR * usual_ns)
+    usual_ns = 0 if may_be_full.all() else np.median(took_ns[~may_be_full])
+    is_slow = may_be_full & (took_ns > SLOW_LAUNCH_FACTOR * usual_ns)
 
     slow_launches = is_slow.sum()
-    most_are_slow = 2 * slow_launches > is_full.sum()
+    most_are_slow = 2 * slow_launches > may_be_full.sum()
     if slow_launches < MIN_SLOW_LAUNCHES or not most_are_slow:
         return 0
     return max(0, most_in_flight)
 
 
-def by_target(pairs: list[WaitPairs]) -> WaitPairs:
-    """Concatenate pairs, sorted by what waits."""
+def merged_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
+    """Concatenate pairs, and sort them by what waits.
+
+    Pairs of the same waiting call, item or node stay in their order.
+    """
     no_rows = np.empty(0, dtype=np.intp)
-    target = np.concatenate([no_rows, *(waiting.target for waiting in pairs)])
-    item = np.concatenate([no_rows, *(waiting.item for waiting in pairs)])
-    order = np.argsort(target, kind="stable")
-    return WaitPairs(target[order], item[order])
+    waiting = np.concatenate([no_rows, *(each.waiting for each in pairs)])
+    awaited = np.concatenate([no_rows, *(each.awaited for each in pairs)])
+    order = np.argsort(waiting, kind="stable")
+    return WaitPairs(waiting[order], awaited[order])

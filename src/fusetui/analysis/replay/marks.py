@@ -1,4 +1,8 @@
-"""Computes how much of each slice lies on the critical path, and its time to spare."""
+"""Computes how much of each slice lies on the critical path, and its slack.
+
+The timeline of the app marks slices with it. The words node, item and chain are
+defined in graph.py, those of a path and its stretches in route.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.path import host_parts
+from fusetui.analysis.replay.path import NOTHING_RECORDED, host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
@@ -18,55 +22,63 @@ from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
 
 UNKNOWN = -1
+"""As the slack of a slice: the slice is not replayed, so its slack is not known."""
 MAX_KEPT_LANES = 500
-"""Lanes whose sums are kept."""
+"""For how many lanes the sums over their slices are kept, which are needed each time
+that a lane is drawn."""
 
 
 class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The critical path as recorded, in each slice of the trace.
 
-    The path goes through `stops`, each of them once, in order of time.
+    A *stop* is a slice that the path goes through: a GPU event, a call, or an op or
+    Python frame while nothing else runs inside it.
     """
 
-    ns: Int64s  # of each slice: how much of it is on the critical path
-    # of each slice: how much longer it alone could take and not move the end; UNKNOWN
+    ns: Int64s  # per slice: how much of it lies on the critical path
+    # Per slice, its slack: how much longer it alone could take without delaying the end
+    # of the recording; UNKNOWN for slices that are not replayed.
     spare_ns: Int64s
-    is_on: Flags  # of each slice: at least half of it is on the critical path
-    stops: Rows  # GPU events, calls, and what else is innermost
-    begin: Int64s  # of each stop, ns of the file
-    span_ns: int
-    residual_share: float
+    is_on: Flags  # per slice: whether at least half of it lies on the critical path
+    stops: Rows  # the rows of all stops, each once, in order of time
+    begin: Int64s  # per stop: when the path gets there first, in ns of the file
+    span_ns: int  # the length of the path
+    residual_share: float  # the share of the path that is not understood
 
     @memo(MAX_KEPT_LANES)
     def before(self, line: DepthRow) -> Int64s:
-        """Return how much of the slices before each slice of a line is on the path.
+        """Return how much of the path lies in the slices before each slice of a line.
 
-        The last entry is that of all slices of the line.
+        The time in slices i to j of the line is then the difference of two entries.
+
+        Returns:
+            ns; one entry per slice of the line, and a last one for all of them.
         """
         return np.concatenate(([0], np.cumsum(self.ns[line.rows])))
 
 
 def marks_of(trace: Trace) -> Marks:
-    """Compute the critical path as recorded, in each slice of a trace."""
+    """Compute how much of each slice of a trace lies on the critical path as recorded."""
     graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
     slack_ns = np.maximum(slack_of(graph, graph.recorded), 0)
     on_path_ns = np.zeros(len(trace), dtype=np.int64)
     spare_ns = np.full(len(trace), UNKNOWN)
 
-    # Items are slices themselves.
+    # Each item is a slice of the trace.
     items = graph.nodes(Node.ITEM)
     spare_ns[graph.row[items]] = slack_ns[items]
-    is_of_item = _is_of_nodes(route) & (graph.kind[route.node] == Node.ITEM)
+    is_of_item = _is_work(route) & (graph.kind[route.node] == Node.ITEM)
     row_of_stretch = graph.row[route.node[is_of_item]]
     np.add.at(on_path_ns, row_of_stretch, route.ns[is_of_item])
 
-    # Slices of threads lie in nodes of their thread.
-    for index, chain in enumerate(graph.chains):
-        nodes = np.flatnonzero((graph.chain == index) & (graph.kind != Node.JOIN))
+    # The slices of a thread reach over any number of its nodes, or parts of nodes.
+    for chain_index, chain in enumerate(graph.chains):
+        is_of_chain = graph.chain == chain_index
+        nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
         if chain.is_stream or not len(nodes):
             continue
-        path = _path_of_thread(graph, route, index)
+        path = _path_of_thread(graph, route, chain_index)
         for track in _tracks_of(trace, chain.thread):
             start = trace.start[track.rows] - graph.origin_ns
             end = trace.end[track.rows] - graph.origin_ns
@@ -85,19 +97,19 @@ def marks_of(trace: Trace) -> Marks:
     )
 
 
-def _is_of_nodes(route: Route) -> Flags:
-    """Mark the stretches of a path that its nodes do, not what comes before them."""
+def _is_work(route: Route) -> Flags:
+    """Return which stretches of a path are the work of nodes, not delays before them."""
     return np.isin(route.part, (OWN, LATE))
 
 
 class _PathOfThread(NamedTuple):
-    """The stretches of the critical path in which a thread does something.
+    """The stretches of the critical path in which one thread works.
 
-    They are in order of time, in ns after the origin.
+    They are in order of time and do not overlap. Times are ns after the origin.
     """
 
     begin: Int64s
-    ns: Int64s
+    ns: Int64s  # how long each stretch lasts
 
     def before(self, times: Int64s) -> Int64s:
         """Return how much of the stretches lies before each time, in ns."""
@@ -106,21 +118,33 @@ class _PathOfThread(NamedTuple):
         since_begin = times - at(self.begin, last, missing=0)
         ns_of_last = np.minimum(since_begin, at(self.ns, last, missing=0))
         ns_before: Int64s = ns_of_earlier[last] + ns_of_last
-        return np.where(last >= 0, ns_before, 0)
+        has_begun = last >= 0
+        return np.where(has_begun, ns_before, 0)
 
 
 def _path_of_thread(graph: Graph, route: Route, chain: int) -> _PathOfThread:
-    """Return the part of a path in which a thread, a chain of the graph, works."""
-    is_of_thread = _is_of_nodes(route) & (graph.chain[route.node] == chain)
+    """Return the stretches of a path in which one thread works.
+
+    Args:
+        graph: The graph.
+        route: The path.
+        chain: The thread, an index in Graph.chains.
+    """
+    is_of_thread = _is_work(route) & (graph.chain[route.node] == chain)
     stretches = np.flatnonzero(is_of_thread & (route.ns > 0))
     return _PathOfThread(begin=route.begin[stretches], ns=route.ns[stretches])
 
 
 def _tracks_of(trace: Trace, thread: int) -> list[Track]:
-    """Return the tracks of a CPU thread."""
+    """Return the tracks of a CPU thread.
+
+    Args:
+        trace: The trace.
+        thread: The number of the thread, as in Trace.thread_of_track.
+    """
     tracks = []
-    for index, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        if index == thread and track.layer in CPU_LAYERS:
+    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if number == thread and track.layer in CPU_LAYERS:
             tracks.append(track)
     return tracks
 
@@ -128,17 +152,19 @@ def _tracks_of(trace: Trace, thread: int) -> list[Track]:
 def _least_slack(
     graph: Graph, nodes: Rows, slack: Int64s, start: Int64s, end: Int64s
 ) -> Int64s:
-    """Return the least slack of the nodes in which each slice lies.
+    """Return how much longer each slice of a thread could take.
+
+    That is the least slack of the nodes that the slice overlaps.
 
     Args:
         graph: The graph.
-        nodes: The nodes of the thread of the slices.
-        slack: The slack of every node, in ns.
+        nodes: The nodes of the thread, in order.
+        slack: The slack of every node of the graph, in ns.
         start: The start of each slice, in ns after the origin.
         end: The end of each slice.
 
     Returns:
-        ns per slice, UNKNOWN for a slice that lies in no node.
+        ns per slice, UNKNOWN for a slice that overlaps no node.
     """
     first = np.searchsorted(graph.ended[nodes], start, side="right")
     stop = np.searchsorted(graph.began[nodes], end, side="left")
@@ -148,28 +174,37 @@ def _least_slack(
         # Between two of the ranges [first, stop), reduceat also gives a result for what
         # lies between them: every other one is to be skipped.
         edges = np.stack((first[has_nodes], stop[has_nodes]), axis=1).reshape(-1)
-        slack_or_end = np.append(slack[nodes], 0)
-        least_of_ranges = np.minimum.reduceat(slack_or_end, edges)
+        # reduceat takes no index behind the last entry, so one is added.
+        slack_and_end = np.append(slack[nodes], 0)
+        least_of_ranges = np.minimum.reduceat(slack_and_end, edges)
         least[has_nodes] = least_of_ranges[::2]
     return least
 
 
 class _Stops(NamedTuple):
-    """Slices that the critical path goes through."""
+    """Slices that the critical path goes through; see Marks."""
 
     row: Rows
-    begin: Int64s  # when it first does, ns of the file
+    begin: Int64s  # when the path gets there, in ns of the file
 
 
 def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
-    """Return the slices that a path goes through, each once, in order of time."""
+    """Return the slices that a path goes through, each once, in order of time.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        route: The path.
+    """
     stretches = np.flatnonzero((route.part == OWN) & (route.ns > 0))
     node = route.node[stretches]
+    # Other nodes are a thread's own time, in which any slices may be innermost.
     is_slice = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
     rows_of_nodes = graph.row[node[is_slice]]
     begin_of_nodes = route.begin[stretches[is_slice]] + graph.origin_ns
     innermost = _innermost_slices(trace, graph, node[~is_slice])
 
+    # Keep the first stop at each slice.
     row = np.append(rows_of_nodes, innermost.row).astype(np.intp)
     begin = np.append(begin_of_nodes, innermost.begin)
     by_begin = np.argsort(begin, kind="stable")
@@ -179,9 +214,15 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
 
 
 def _innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
-    """Return the slices that are innermost during some nodes of threads."""
+    """Return the slices that are innermost at some time during some nodes.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        nodes: Nodes of a thread's own time (HOST).
+    """
     parts = host_parts(trace, graph, nodes)
-    is_recorded = parts.row >= 0
+    is_recorded = parts.row != NOTHING_RECORDED
     row = parts.row[is_recorded]
     node_began = graph.began[parts.node[is_recorded]] + graph.origin_ns
     return _Stops(row=row, begin=np.maximum(trace.start[row], node_began))

@@ -1,4 +1,8 @@
-"""Sums up the critical path in a few rows, and finds what has time to spare."""
+"""Sums up the critical path in a few rows, and finds what has slack.
+
+The critical path and its stretches are defined in route.py; the words node, item and
+chain in graph.py.
+"""
 
 from __future__ import annotations
 
@@ -35,34 +39,36 @@ from fusetui.trace.model.memo import memo
 Kind = Literal["host", "launch", "kernel", "copy", "communication", "wait", "residual"]
 MAX_ROWS = 12
 MAX_GROUPS = 8
-"""Of kernels, and of ops, of which slack is told."""
+"""For how many names of kernels, and of ops, the slack is computed."""
 MAX_REPLAYED_NODES = 400_000
-"""Of a graph that is replayed dozens of times."""
+"""The slack of names takes dozens of replays; it is left out of a larger graph."""
 MAX_TRIES = 32
-"""Replays to find the slack of one group."""
+"""How many replays the slack of one name may take."""
 NOTHING_RECORDED = -1
+"""In place of the row of a slice: nothing was recorded then."""
 
 
 class PathRow(msgspec.Struct, frozen=True):
-    """The parts of the critical path of one kind and name.
+    """The stretches of the critical path of one kind and name.
 
     `what` is the name of the kernel or call, or that of the innermost op, Python frame
-    or annotation. It is "" for several names, for time without a recording, and for
-    parts without a name: latency (launch) and switches from item to item (wait).
+    or annotation. It is "" for several names together, for time in which nothing was
+    recorded, and for delays: the latency of launches (launch) and the switches from
+    item to item (wait).
     """
 
     kind: Kind
     what: str
-    count: int
+    count: int  # how many stretches or slices
     ns: int
-    share: float
+    share: float  # of the path, from 0 to 1
 
 
 class Slack(msgspec.Struct, frozen=True):
-    """The time that all kernels of a kind, or an op on its thread, have to spare.
+    """The slack of all kernels of one kind, or of one op.
 
-    They could take so much longer in total without delaying the end, if all took longer
-    by the same factor.
+    All of them could take so much longer in total without delaying the end, if each
+    took longer by the same factor. Of an op, the time on its thread counts.
     """
 
     what: str
@@ -71,15 +77,14 @@ class Slack(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The critical path; the rows, of which the longest come first, add up to
-    `span_ns`."""
+    """The critical path of a trace as recorded, summed up."""
 
     span_ns: int
-    rows: tuple[PathRow, ...]
+    rows: tuple[PathRow, ...]  # the longest first; they add up to `span_ns`
     slack: tuple[Slack, ...]
-    slack_left_out: bool  # as the trace is too large for it
+    slack_left_out: bool  # whether the trace is too large for `slack`
     devices: tuple[DeviceResidual, ...]
-    residual_share: float  # the largest of all devices
+    residual_share: float  # the largest one of all devices
     inferred_waits: int
 
 
@@ -103,7 +108,7 @@ def path(trace: Trace) -> Path:
 
 @memo()
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
-    """Return for each device the share of its time that the replay does not understand."""
+    """Return for each device how much of its critical path is not understood."""
     graph = graph_of(trace)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     residuals = []
@@ -114,31 +119,36 @@ def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
 
 
 class _Total(NamedTuple):
-    """The sum of the stretches of the critical path of one kind and name."""
+    """The stretches of the critical path of one kind and name, added up."""
 
     kind: Kind
-    name: str
-    events: int
+    name: str  # "" for stretches without a name
+    events: int  # how many stretches, or slices in them
     ns: int
 
 
 def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
     """Sum up the stretches of a path by kind and name.
 
+    Args:
+        trace: The trace.
+        graph: Its graph, as recorded or changed.
+        route: The path.
+
     Returns:
-        At most MAX_ROWS rows, the longest first. What does not get a row of its own is
-        one row for each kind.
+        At most MAX_ROWS rows, the longest first. Names that get no row of their own are
+        added up in one row without a name for each kind.
     """
-    totals_of_nodes = _of_nodes(trace, graph, route)
-    totals_of_threads = _of_threads(trace, graph, route)
+    totals_of_nodes = _totals_of_nodes(trace, graph, route)
+    totals_of_threads = _totals_of_threads(trace, graph, route)
     totals = _summed([*totals_of_nodes, *totals_of_threads])
     totals = [total for total in totals if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
 
-    kept = _kept_totals(totals)
-    nameless = [total._replace(name="") for total in totals[kept:]]
+    named_rows = _count_of_named_rows(totals)
+    nameless = [total._replace(name="") for total in totals[named_rows:]]
     rows = []
-    for total in _summed([*totals[:kept], *nameless]):
+    for total in _summed([*totals[:named_rows], *nameless]):
         row = PathRow(
             kind=total.kind,
             what=total.name,
@@ -150,23 +160,30 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
 
 
-def _kept_totals(totals: list[_Total]) -> int:
+def _count_of_named_rows(totals: list[_Total]) -> int:
     """Return how many of the first totals get rows of their own.
 
     They are as many as leave room, within MAX_ROWS, for one row for each kind of the
     other totals.
+
+    Args:
+        totals: The totals, the longest first.
     """
-    kept = len(totals)
-    while kept:
-        kinds_left = {total.kind for total in totals[kept:]}
-        if kept + len(kinds_left) <= MAX_ROWS:
+    named_rows = len(totals)
+    while named_rows:
+        other_kinds = {total.kind for total in totals[named_rows:]}
+        if named_rows + len(other_kinds) <= MAX_ROWS:
             break
-        kept -= 1
-    return kept
+        named_rows -= 1
+    return named_rows
 
 
 def _summed(totals: list[_Total]) -> list[_Total]:
-    """Add up the totals of each kind and name, in the order of their first ones."""
+    """Add up the totals of the same kind and name.
+
+    Returns:
+        One total per kind and name, in the order of their first ones.
+    """
     sums: dict[tuple[Kind, str], _Total] = {}
     for total in totals:
         key = (total.kind, total.name)
@@ -179,91 +196,123 @@ def _summed(totals: list[_Total]) -> list[_Total]:
     return list(sums.values())
 
 
-def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of everything but the threads' own time.
+def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+    """Yield the totals of a path without those of the threads' own time.
 
-    These are items and calls by their names, then what comes before them.
+    First come items and calls by their names, then the delays before nodes.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        route: The path.
     """
     kind = graph.kind[route.node]
     row = graph.row[route.node]
-    does_something = route.part == OWN
+    is_work = route.part == OWN
     is_item = kind == Node.ITEM
     is_communication = np.zeros(len(kind), dtype=np.bool_)
     is_communication[is_item] = communicates(trace, row[is_item])
     is_kernel = trace.role[row] == Role.KERNEL
-    is_computing = is_item & ~is_communication
+    is_other_item = is_item & ~is_communication
 
     stretches_of_kind: dict[Kind, Flags] = {
-        "kernel": is_computing & is_kernel,
-        "copy": is_computing & ~is_kernel,
+        "kernel": is_other_item & is_kernel,
+        "copy": is_other_item & ~is_kernel,
         "communication": is_communication,
         "launch": kind == Node.LAUNCH,
         "wait": kind == Node.WAIT,
     }
-    for name_of_kind, stretches in stretches_of_kind.items():
-        yield from _by_name(
-            trace, graph, route, name_of_kind, does_something & stretches
+    for kind_of_row, is_of_kind in stretches_of_kind.items():
+        yield from _totals_by_name(
+            trace, graph, route, kind_of_row, is_counted=is_work & is_of_kind
         )
-    yield from _before_nodes(trace, graph, route)
+    yield from _totals_of_delays(trace, graph, route)
 
 
-def _before_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of what comes before nodes.
+def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+    """Yield the totals of the delays on a path, which lie before nodes.
 
-    These are the latency of launches, waits, delays that are not understood, and the
-    loading of batches, under the name of the first call that loads one.
+    These are the latency of launches, other waits, and delays whose reason is not
+    known. If a thread waits for a batch that workers load, the delay counts as time of
+    the CPU, under the name of the first call in the trace that loads a batch.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        route: The path.
     """
     kind = graph.kind[route.node]
     is_lag = route.part == LAG
+    is_delay_without_reason = ~is_lag & (route.part != OWN)
+
+    # An item whose stretch follows the time of a thread waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
     is_latency = is_lag & (kind == Node.ITEM) & follows_thread
-    is_batch = np.isin(route.node, graph.batches.node)
-    arrives = is_batch | (kind == Node.MARK)
-    is_loading = is_lag & arrives & (route.ns > 0)
+    # Of a change to `loader`, it is the mark at which the batch arrives that waits.
+    takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
+    is_loading = is_lag & takes_batch & (route.ns > 0)
 
-    yield _nameless(route, "launch", is_latency)
-    yield _nameless(route, "wait", is_lag & ~is_latency & ~is_loading)
-    yield _nameless(route, "residual", ~is_lag & (route.part != OWN))
+    yield _nameless_total(route, "launch", is_latency)
+    yield _nameless_total(route, "wait", is_lag & ~is_latency & ~is_loading)
+    yield _nameless_total(route, "residual", is_delay_without_reason)
     if is_loading.any():
-        first = int(loader_rows(trace)[0])
-        loading = _nameless(route, "host", is_loading)
-        yield loading._replace(name=trace.name_of(first))
+        first_load = int(loader_rows(trace)[0])
+        loading = _nameless_total(route, "host", is_loading)
+        yield loading._replace(name=trace.name_of(first_load))
 
 
-def _by_name(
-    trace: Trace, graph: Graph, route: Route, kind: Kind, is_counted: Flags
+def _totals_by_name(
+    trace: Trace, graph: Graph, route: Route, kind: Kind, *, is_counted: Flags
 ) -> Iterator[_Total]:
-    """Yield the totals of flagged stretches, by the names of their calls or items."""
+    """Yield the totals of some stretches of a path by the names of their slices.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        route: The path.
+        kind: The kind of the totals.
+        is_counted: True for the stretches that count, all of calls or items; one flag
+            per stretch.
+    """
     stretches = np.flatnonzero(is_counted & (route.ns > 0))
     rows = graph.row[route.node[stretches]].astype(np.intp)
     for name, (events, ns) in by_text(trace, rows, route.ns[stretches], str).items():
         yield _Total(kind, name, events, ns)
 
 
-def _nameless(route: Route, kind: Kind, is_counted: Flags) -> _Total:
-    """Return the total of flagged stretches that have no name."""
+def _nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
+    """Return the total of some stretches of a path that have no name.
+
+    Args:
+        route: The path.
+        kind: The kind of the total.
+        is_counted: True for the stretches that count; one flag per stretch.
+    """
     ns = route.ns[is_counted & (route.ns > 0)]
     return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
 
 
 class HostTimes(NamedTuple):
-    """The own time of threads, in parts that each lie in one innermost slice."""
+    """The own time of threads in parts, each of which lies in one innermost slice.
 
-    node: Rows
-    row: Rows  # the innermost slice, -1: nothing was recorded
-    ns: Int64s  # in the time of the graph, see TimeScale
+    There is one entry per part.
+    """
+
+    node: Rows  # the node (HOST) that the part belongs to
+    row: Rows  # the innermost slice, a row of the trace, or NOTHING_RECORDED
+    ns: Int64s  # how long the part takes with the time scale of its thread
 
 
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """Divide the own time of threads by what they were doing.
 
-    Each moment counts for the innermost op or Python frame, or else for the innermost
-    annotation. Calls are nodes of their own and do not count.
+    Each moment counts for the innermost op or Python frame. If there is none, it counts
+    for the innermost annotation. Calls are nodes of their own and do not count.
 
     Args:
         trace: The trace.
         graph: Its graph.
-        nodes: The nodes to divide. Only those of own time count.
+        nodes: The nodes to divide. Those that are no HOST are ignored.
     """
     parts = _OwnTimes()
     own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
@@ -278,25 +327,27 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     ns = np.zeros(len(node), dtype=np.int64)
     for chain, scale in enumerate(graph.time_scales):
         is_of_chain = graph.chain[node] == chain
-        until_end = scale.until(end[is_of_chain])
-        ns[is_of_chain] = until_end - scale.until(start[is_of_chain])
+        until_end = scale.elapsed_until(end[is_of_chain])
+        ns[is_of_chain] = until_end - scale.elapsed_until(start[is_of_chain])
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 
 class _OwnTimes:
-    """Collects the own time of threads in parts.
+    """Collects parts of the own time of threads.
 
-    Each list has one array for each call of `add`. Times are ns of the graph.
+    Each list has one array for each call of `add`. The fields are those of HostTimes;
+    times are recorded ns after the origin.
     """
 
     def __init__(self) -> None:
+        # An empty array each, because np.concatenate takes no empty list.
         self.node: list[Rows] = [np.empty(0, dtype=np.intp)]
         self.row: list[Rows] = [np.empty(0, dtype=np.intp)]
         self.start: list[Int64s] = [np.empty(0, dtype=np.int64)]
         self.end: list[Int64s] = [np.empty(0, dtype=np.int64)]
 
     def add(self, node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
-        """Add parts; the four arrays have one entry per part."""
+        """Add parts. The four arrays have one entry per part."""
         self.node.append(node)
         self.row.append(row)
         self.start.append(start)
@@ -306,17 +357,17 @@ class _OwnTimes:
 def _add_parts_of_thread(
     parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
 ) -> None:
-    """Add the parts of the nodes of one thread.
+    """Divide the own time of one thread, and add the parts to others.
 
-    First come those in ops and Python frames, then of what is left those in
+    First come the parts in ops and Python frames, then of the remaining time those in
     annotations, and last the time in which nothing was recorded.
 
     Args:
-        parts: Where to add them.
+        parts: Where to add the parts.
         trace: The trace.
         graph: Its graph.
-        chain: The thread, a chain of the graph.
-        nodes: Its nodes, in order.
+        chain: The thread, an index in Graph.chains.
+        nodes: Its nodes of own time (HOST), in order.
     """
     began = graph.began[nodes]
     remaining = Cover(began, graph.ended[nodes])
@@ -326,17 +377,24 @@ def _add_parts_of_thread(
         return nodes[np.searchsorted(began, start, side="right") - 1]
 
     for line, offset in line_of(trace, graph.chains[chain].thread):
-        shift = -graph.origin_ns - offset  # from the line's time to the graph's
-        for kinds in LAYERS[1:]:
-            on_line = Cover(remaining.start - shift, remaining.end - shift)
-            inside = _inside_slices(line, kinds, on_line)
-            parts.add(
-                node=node_at(remaining.start[inside.place]),
-                row=inside.row,
-                start=inside.start + shift,
-                end=inside.end + shift,
+        # To be added to times of the line, for times after the origin.
+        line_to_graph_ns = -graph.origin_ns - offset
+        # The first of LAYERS are calls, which are nodes of their own.
+        for activities in LAYERS[1:]:
+            on_line = Cover(
+                remaining.start - line_to_graph_ns, remaining.end - line_to_graph_ns
             )
-            in_slices = Cover(inside.slices.start + shift, inside.slices.end + shift)
+            inside = _inside_slices(line, activities, on_line)
+            parts.add(
+                node=node_at(remaining.start[inside.interval]),
+                row=inside.row,
+                start=inside.start + line_to_graph_ns,
+                end=inside.end + line_to_graph_ns,
+            )
+            in_slices = Cover(
+                inside.slices.start + line_to_graph_ns,
+                inside.slices.end + line_to_graph_ns,
+            )
             remaining = without(remaining, in_slices)
 
     parts.add(
@@ -348,25 +406,34 @@ def _add_parts_of_thread(
 
 
 class _InsideSlices(NamedTuple):
-    """The parts of some intervals that lie in slices; times in ns of the line."""
+    """The parts of some intervals that lie in slices; times in ns of the line.
 
-    place: Rows  # the index of the interval
+    There is one entry per part, except in `slices`.
+    """
+
+    interval: Rows  # the index of the interval that the part belongs to
     row: Rows  # the innermost slice
     start: Int64s
     end: Int64s
-    slices: Cover  # what is innermost, within and around the intervals
+    # When any slice is innermost, also where it reaches beyond the intervals.
+    slices: Cover
 
 
 def _inside_slices(
-    line: Threads, kinds: Sequence[ThreadActivity], intervals: Cover
+    line: Threads, activities: Sequence[ThreadActivity], intervals: Cover
 ) -> _InsideSlices:
-    """Return the parts of intervals in which a slice of some kinds is innermost.
+    """Return the parts of intervals in which a slice of some activities is innermost.
 
     Parts of no length are left out.
+
+    Args:
+        line: The slices of a thread.
+        activities: What the slices may be, such as ops and Python frames.
+        intervals: The intervals, in ns of the line.
     """
     touching = []
-    for kind in kinds:
-        slices = line.slices(kind)
+    for activity in activities:
+        slices = line.slices(activity)
         touching.append(slices.touching(intervals.start, intervals.end))
     innermost = merged_slices(touching).innermost_parts()
     slices_cover = Cover(innermost.start, innermost.end)
@@ -374,9 +441,10 @@ def _inside_slices(
     inside, interval = pieces(intervals, slices_cover)
     has_length = inside.start < inside.end
     start = inside.start[has_length]
+    # The innermost slice of a part is the first one that ends after the part starts.
     index_of_slice = innermost.end.searchsorted(start, side="right")
     return _InsideSlices(
-        place=interval[has_length],
+        interval=interval[has_length],
         row=innermost.rows[index_of_slice],
         start=start,
         end=inside.end[has_length],
@@ -384,10 +452,15 @@ def _inside_slices(
     )
 
 
-def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of the threads' own time, by what is innermost.
+def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+    """Yield the totals of the threads' own time on a path, by the innermost slice.
 
     If only a part of a node lies on the path, it is the last part.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        route: The path.
     """
     is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
     stretches = np.flatnonzero(is_own_time & (route.ns > 0))
@@ -398,16 +471,17 @@ def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     on_path_ns[node] = route.ns[stretches]
 
     parts = _last_first(host_parts(trace, graph, node))
-    counted_ns = _counted(parts, on_path_ns)
-    counts = counted_ns > 0
-    row = parts.row[counts]
-    counted_ns = counted_ns[counts]
-    has_name = row != NOTHING_RECORDED
-    names = by_text(trace, row[has_name], counted_ns[has_name], str)
-    for name, (events, ns) in names.items():
-        yield _Total("host", name, events, ns)
+    part_on_path_ns = _on_path_of_parts(parts, on_path_ns)
+    is_on_path = part_on_path_ns > 0
+    row = parts.row[is_on_path]
+    ns = part_on_path_ns[is_on_path]
 
-    nameless_ns = counted_ns[~has_name]
+    has_name = row != NOTHING_RECORDED
+    names = by_text(trace, row[has_name], ns[has_name], str)
+    for name, (events, ns_of_name) in names.items():
+        yield _Total("host", name, events, ns_of_name)
+
+    nameless_ns = ns[~has_name]
     yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
 
 
@@ -417,12 +491,15 @@ def _last_first(parts: HostTimes) -> HostTimes:
     return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
 
 
-def _counted(parts: HostTimes, limit_ns: Int64s) -> Int64s:
-    """Return how much of each part counts, if only the end of each node does.
+def _on_path_of_parts(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
+    """Return how much of each part lies on a path, if only the end of its node does.
+
+    E.g. a node has parts of 5 ns (the last one) and 10 ns, and its last 8 ns lie on the
+    path: so do 5 ns of the last part and 3 ns of the other.
 
     Args:
         parts: The parts by node, the last part of each node first.
-        limit_ns: For each node of the graph, how much of it counts from its end back.
+        on_path_ns: For each node of the graph, how much of its end lies on the path.
 
     Returns:
         ns per part.
@@ -434,46 +511,51 @@ def _counted(parts: HostTimes, limit_ns: Int64s) -> Int64s:
     # How far the begin and the end of each part lie before the end of its node.
     begin_before_end = sums - sum_before_node
     end_before_end = begin_before_end - parts.ns
-    limit = limit_ns[parts.node]
-    counted: Int64s = np.minimum(begin_before_end, limit) - np.minimum(
-        end_before_end, limit
-    )
-    return counted
+
+    # Cut both off where the path begins. What is left between them is on the path.
+    path_before_end = on_path_ns[parts.node]
+    begin_on_path = np.minimum(begin_before_end, path_before_end)
+    end_on_path = np.minimum(end_before_end, path_before_end)
+    on_path: Int64s = begin_on_path - end_on_path
+    return on_path
 
 
 def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
-    """Return the slack of the largest families of kernels and of the largest ops.
+    """Return the slack of the kernels and of the ops that take the most time.
 
-    The one with the most slack comes first.
+    Kernels are grouped by what they do, such as all matrix products; see `_family`.
+
+    Returns:
+        At most MAX_GROUPS of both sorts, the most slack first.
     """
     slack_of_kernels = _slack_by_name(
         graph,
         route,
         kind="kernel",
         times=_kernel_times(trace, graph),
-        names=[_family(name) for name in trace.names],
+        group_of_name=[_family(name) for name in trace.names],
     )
     slack_of_ops = _slack_by_name(
         graph,
         route,
         kind="op",
         times=_op_times(trace, graph),
-        names=list(trace.names),
+        group_of_name=list(trace.names),
     )
     slack = [*slack_of_kernels, *slack_of_ops]
     return tuple(sorted(slack, key=lambda each: (-each.ns, each.kind, each.what)))
 
 
 class _NamedTimes(NamedTuple):
-    """How long nodes take under a name; a node may be repeated."""
+    """How long nodes take under a name; one entry per node and part of it."""
 
     node: Rows
     ns: Int64s
-    name: NDArray[np.integer]  # its index in Trace.names
+    name: NDArray[np.integer]  # an index in Trace.names
 
 
 def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """Return the effective times of all kernels."""
+    """Return the effective time of each kernel: without what overlaps the one before."""
     items = graph.nodes(Node.ITEM)
     kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
     rows = graph.row[kernels].astype(np.intp)
@@ -483,9 +565,10 @@ def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
 
 
 def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """Return the own time of threads in ops."""
+    """Return the threads' own time in ops, in parts (see HostTimes)."""
     parts = host_parts(trace, graph, graph.nodes(Node.HOST))
-    is_in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
+    is_recorded = parts.row != NOTHING_RECORDED
+    is_in_op = is_recorded & (trace.role[parts.row] == Role.OP)
     return _NamedTimes(
         node=parts.node[is_in_op],
         ns=parts.ns[is_in_op],
@@ -494,7 +577,10 @@ def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
 
 
 def _family(name: str) -> str:
-    """Return the op or the family of a kernel; its name if it is not recognized."""
+    """Return what a kernel computes, read from its name, such as "gemm".
+
+    That is its op, or else its family. It is the name itself if it is not recognized.
+    """
     kernel = decode(name)
     if kernel is None:
         return name
@@ -507,24 +593,25 @@ def _slack_by_name(
     *,
     kind: Literal["kernel", "op"],
     times: _NamedTimes,
-    names: list[str],
+    group_of_name: list[str],
 ) -> Iterator[Slack]:
-    """Yield the slack of the MAX_GROUPS names that take the most time.
+    """Yield the slack of the MAX_GROUPS groups of names that take the most time.
 
     Args:
         graph: The graph.
-        route: Its critical path. What lies on it has no slack.
+        route: Its critical path. A group of which anything lies on it has no slack.
         kind: What the names are of.
         times: How long nodes take under a name.
-        names: For each of Trace.names the name that counts; several may be the same.
+        group_of_name: For each of Trace.names the group in which it counts.
     """
-    group_of_text = {name: group for group, name in enumerate(dict.fromkeys(names))}
-    group_of_name = np.array([group_of_text[name] for name in names] or [0])
-    group_of_time = group_of_name[times.name]
-    group_ns = np.bincount(group_of_time, times.ns, minlength=len(group_of_text))
-    largest = np.argsort(-group_ns, kind="stable")[:MAX_GROUPS]
+    groups = list(dict.fromkeys(group_of_name))
+    index_of_group = {group: index for index, group in enumerate(groups)}
+    # At least one entry, because an empty array would be one of floats.
+    index_of_name = np.array([index_of_group[group] for group in group_of_name] or [0])
+    group_of_time = index_of_name[times.name]
+    ns_by_group = np.bincount(group_of_time, times.ns, minlength=len(groups))
+    largest = np.argsort(-ns_by_group, kind="stable")[:MAX_GROUPS]
 
-    group_names = list(group_of_text)
     end = int(graph.ended.max())
     for group in largest.tolist():
         is_of_group = group_of_time == group
@@ -532,31 +619,39 @@ def _slack_by_name(
         if not ns_of_node.any():
             continue
         is_critical = ns_of_node[route.node].any()
-        spare_ns = 0 if is_critical else _spare(graph, ns_of_node, end)
-        yield Slack(what=group_names[group], kind=kind, ns=spare_ns)
+        slack_ns = 0 if is_critical else _slack_of_nodes(graph, ns_of_node, end)
+        yield Slack(what=groups[group], kind=kind, ns=slack_ns)
 
 
-def _spare(graph: Graph, extra: Int64s, end: int) -> int:
-    """Find how much longer nodes could take in all before the end is delayed.
+def _slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
+    """Find how much longer some nodes could take in total without delaying the end.
 
-    They are made longer by a factor of `extra`. The end is convex in the factor, so
-    Newton's method comes down to the largest one that does not delay it.
+    Each node is made longer by `factor` times its ns. The delay of the end grows ever
+    faster with the factor (it is convex). So Newton's method, from a factor that is too
+    large, comes down to the largest factor without a delay.
 
     Args:
         graph: The graph.
-        extra: By how many ns each node is made longer at the factor 1.
-        end: The end that must not be delayed, in ns after the origin.
+        ns_of_node: By how many ns each node of the graph is made longer at the
+            factor 1; 0 for the nodes that stay as they are.
+        end: When the replay ends now, in ns after the origin.
+
+    Returns:
+        ns; 0 if MAX_TRIES replays do not suffice to find it.
     """
-    factor = (end + 1) / int(extra.max())
+    # With this factor, the longest one of these nodes alone would take too long.
+    factor = (end + 1) / int(ns_of_node.max())
     for _ in range(MAX_TRIES):
-        longer_ns = np.floor(extra * factor).astype(np.int64)
+        longer_ns = np.floor(ns_of_node * factor).astype(np.int64)
         slower = msgspec.structs.replace(graph, dur=graph.dur + longer_ns)
         times = replay(slower)
         last = last_of(slower, times)
         late_ns = int(times.end[last]) - end
         if late_ns <= 0:
             return int(longer_ns.sum())
+
+        # The end is late by what the nodes on the critical path take longer.
         on_path = distinct(route_to(slower, times, last).node)
-        late_ns_per_factor = int(extra[on_path].sum())
+        late_ns_per_factor = int(ns_of_node[on_path].sum())
         factor = max(0.0, factor - late_ns / late_ns_per_factor)
     return 0

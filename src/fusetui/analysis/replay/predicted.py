@@ -1,4 +1,7 @@
-"""Where each slice would be with a change."""
+"""Lays out where each slice of a trace would be with a change.
+
+The app shows this predicted trace in the timeline, beside the recorded one.
+"""
 
 from __future__ import annotations
 
@@ -22,37 +25,53 @@ from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 
 KEPT_WHOLE = ("report", "keys", "names", "categories", "elements")
-"""Of a trace, what a predicted one shares."""
+"""The fields of a recorded trace that a predicted trace shares with it."""
 KEPT_OF_SLICES = ("name", "cat", "role", "correlation", "external_id", "order")
-"""Columns of a trace that a change leaves alone."""
+"""The columns that have the same value for a slice in both traces."""
+NO_ROW = -1
+"""A slice is not in the predicted trace."""
 
 
 class Predicted(msgspec.Struct, frozen=True, eq=False):
-    """Where slices would be; arrays have the shape [slices that are left]. Left out is
-    what takes no time any more, and what is on no thread or stream that was
-    replayed."""
+    """Where the slices of a trace would be with a change.
 
-    rows: Rows  # of the recorded trace
+    A slice is left out if the change removes it, if it takes no time any more, or if it
+    lies on no thread or stream that is replayed. Arrays have one entry per slice that
+    is left, by track and time, unless noted. Times are ns of the file.
+    """
+
+    rows: Rows  # the row of each slice in the recorded trace
     tracks: tuple[Track, ...]
     start: Int64s
     dur: Int64s
     tree: Nesting
-    # of steps, see bounds_of: as recorded, and replayed, ns of the file;
-    # [2, steps + 1], or nothing
+    # The bounds of steps (see bounds_of), first as recorded and then as replayed: of
+    # shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 
-    def place_in(self, trace: Trace) -> Int32s:
-        """Of each recorded slice, and of none: the row that it has here, -1 for
-        none."""
-        place = np.full(len(trace) + 1, -1, dtype=np.int32)
-        place[self.rows] = np.arange(len(self.rows))
-        return place
+    def predicted_rows(self, trace: Trace) -> Int32s:
+        """Return which row each slice of the recorded trace has in the predicted one.
+
+        Args:
+            trace: The recorded trace.
+
+        Returns:
+            One entry per recorded row, NO_ROW if it is left out; and a last entry,
+            also NO_ROW, which the row -1 ("none") finds.
+        """
+        predicted_row = np.full(len(trace) + 1, NO_ROW, dtype=np.int32)
+        predicted_row[self.rows] = np.arange(len(self.rows))
+        return predicted_row
 
     def trace_of(self, trace: Trace) -> Trace:
-        """The recorded trace with its slices where they would be."""
-        place = self.place_in(trace)
+        """Return the predicted trace.
+
+        Args:
+            trace: The recorded trace.
+        """
+        predicted_row = self.predicted_rows(trace)
         slices_of_track = [len(track) for track in self.tracks]
-        track_numbers = np.arange(len(self.tracks), dtype=np.int32)
+        track_indices = np.arange(len(self.tracks), dtype=np.int32)
         shared = {field: getattr(trace, field) for field in KEPT_WHOLE}
         of_slices = {}
         for column in KEPT_OF_SLICES:
@@ -61,31 +80,51 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             tracks=self.tracks,
             start=self.start,
             dur=self.dur,
-            track=np.repeat(track_numbers, slices_of_track),
-            launch=place[trace.launch[self.rows]],
-            op=place[trace.op[self.rows]],
+            track=np.repeat(track_indices, slices_of_track),
+            launch=predicted_row[trace.launch[self.rows]],
+            op=predicted_row[trace.op[self.rows]],
             **asdict(self.tree),
             **shared,
             **of_slices,
         )
 
-    def earlier_at(self, time: int, until: int) -> int:
-        """How much earlier than recorded (ns) the step begins that begins first in
-        [time, until), or else the one that `time` is in; times of the recorded
-        trace."""
+    def step_earlier_ns(self, time: int, until: int) -> int:
+        """Return how much earlier than recorded a step begins.
+
+        The app shifts the predicted timeline by this, so that the step in view begins
+        where the recorded one does. It is the first step that begins between two times,
+        or if none does, the step in which `time` lies.
+
+        Args:
+            time: The first time, in ns of the file, in the recorded trace.
+            until: The second time; a step that begins at this time does not count.
+
+        Returns:
+            ns; 0 if `time` lies before all steps, or the trace has none.
+        """
         recorded, replayed = self.bounds
         step = int(np.searchsorted(recorded, time))
-        if step == len(recorded) or recorded[step] >= until:
+        begins_too_late = step == len(recorded) or recorded[step] >= until
+        if begins_too_late:
             step -= 1
         return int(recorded[step] - replayed[step]) if step >= 0 else 0
 
 
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
-    """The trace with some changes. Raises WrongChangeError."""
+    """Compute where the slices of a trace would be with some changes.
+
+    Args:
+        trace: The trace.
+        changes: The changes, as a user writes them.
+
+    Raises:
+        WrongChangeError: For a text that is no change, or changes nothing.
+    """
     graph = graph_of(trace)
     parsed = [parse_change(text) for text in changes]
     changed_graph, _ = changed(trace, graph, parsed)
     times = replay(changed_graph)
+
     start, end = slices_of(trace, changed_graph, times)
     is_left = _is_left(trace, changed_graph, start, end)
     laid_out = _laid_out(trace, np.flatnonzero(is_left), start, end)
@@ -102,7 +141,14 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
 
 
 def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> Int64s:
-    """See Predicted.bounds. `times`: those of the changed graph."""
+    """Return the bounds of steps as recorded and as replayed; see Predicted.bounds.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changed_graph: The graph with the changes.
+        times: The times of the nodes of `changed_graph` in the replay.
+    """
     ends = step_ends(trace, graph)
     if not len(ends.edges):
         return np.empty((2, 0), dtype=np.int64)
@@ -112,74 +158,115 @@ def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> I
 
 
 def _is_left(trace: Trace, graph: Graph, start: Int64s, end: Int64s) -> Flags:
-    """Which slices are left with a change: those of threads and streams that were
-    replayed, unless they were taken out or take no time any more. `graph`: the changed
-    one; `start`, `end`: where its slices would be. Shape [slices]."""
+    """Return which slices a predicted trace has.
+
+    These are the slices of the threads and streams that are replayed, without those
+    that a change removed, or that take no time any more. Slices that took no time in
+    the recording either are kept.
+
+    Args:
+        trace: The recorded trace.
+        graph: The changed graph.
+        start: When each slice starts in the replay, in ns of the file.
+        end: When each slice ends in the replay.
+
+    Returns:
+        A flag per slice of the recorded trace.
+    """
     threads = [chain.thread for chain in graph.chains if not chain.is_stream]
     is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
     is_replayed = is_on_cpu & np.isin(trace.thread_of_track, threads)
     is_left: Flags = is_replayed[trace.track]
     items = graph.nodes(Node.ITEM)
     is_left[graph.row[items]] = True
+
     has_row = graph.row >= 0
-    is_left[graph.row[graph.gone & has_row]] = False
+    removed_rows = graph.row[graph.gone & has_row]
+    is_left[removed_rows] = False
     takes_time = end > start
-    had_no_time = trace.dur == 0
-    is_left &= takes_time | had_no_time
+    took_no_time = trace.dur == 0
+    is_left &= takes_time | took_no_time
     return is_left
 
 
 class _LaidOut(NamedTuple):
-    """Slices by track and time."""
+    """Slices of a predicted trace by track and time, and their tracks."""
 
-    rows: Rows  # of the recorded trace
+    rows: Rows  # rows of the recorded trace
     tracks: tuple[Track, ...]
 
 
 def _laid_out(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
-    """Rows by track and time, and their tracks. Slices of a thread nest as they did,
-    because its time passes for all of them alike; those of a stream may overlap where
-    they did not."""
+    """Sort the slices of a predicted trace by track and time, and make their tracks.
+
+    Slices of a thread nest as they did, because its time passes for all of them alike,
+    so they keep their tracks. Slices of a stream may overlap where they did not, so
+    they are distributed over new tracks.
+
+    Args:
+        trace: The recorded trace.
+        rows: The slices that are left.
+        start: When each slice of the trace starts in the replay, in ns of the file.
+        end: When each slice of the trace ends in the replay.
+    """
     if not len(rows):
         return _LaidOut(rows=rows, tracks=())
+
+    # Sort by lane and start; of equal starts the longer slice first, so that parents
+    # precede children. np.lexsort sorts by its last key first.
     lane = _lane_of_track(trace)[trace.track[rows]]
-    longest_first = start[rows] - end[rows]
-    order = np.lexsort((rows, longest_first, start[rows], lane))
+    negative_length = start[rows] - end[rows]
+    order = np.lexsort((rows, negative_length, start[rows], lane))
     lane_begins = np.flatnonzero(np.diff(lane[order])) + 1
+
     ordered: list[Rows] = []
     tracks: list[Track] = []
-    laid_out = 0  # how many rows
+    rows_so_far = 0
     for rows_of_lane in np.split(rows[order], lane_begins):
-        number_of_lane = int(lane[order[laid_out]])
-        track = trace.tracks[number_of_lane]
-        subrow = _subrows(track, start[rows_of_lane], end[rows_of_lane])
-        for number in distinct(subrow).tolist():
-            rows_of_track = rows_of_lane[subrow == number]
-            first_row = laid_out
-            laid_out += len(rows_of_track)
+        first_track_of_lane = int(lane[order[rows_so_far]])
+        track = trace.tracks[first_track_of_lane]
+        subrow_of_slice = _subrows(track, start[rows_of_lane], end[rows_of_lane])
+        for subrow in distinct(subrow_of_slice).tolist():
+            rows_of_track = rows_of_lane[subrow_of_slice == subrow]
+            first_row = rows_so_far
+            rows_so_far += len(rows_of_track)
             ordered.append(rows_of_track)
             tracks.append(
-                replace(track, subrow=number, first_row=first_row, end_row=laid_out)
+                replace(track, subrow=subrow, first_row=first_row, end_row=rows_so_far)
             )
     return _LaidOut(rows=np.concatenate(ordered), tracks=tuple(tracks))
 
 
 def _subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.integer]:
-    """The subrow of each slice of a lane, in order; of a stream so that none overlap on
-    it, else that of its first track."""
+    """Return the subrow on which each slice of a lane is drawn.
+
+    A lane of a stream gets as many subrows as slices overlap. On a thread slices nest,
+    and all keep the subrow of their track.
+
+    Args:
+        track: The first track of the lane, as recorded.
+        start: The start of each slice of the lane, ascending.
+        end: The end of each slice.
+    """
     if track.layer is not Layer.STREAM:
         return np.full(len(start), track.subrow)
-    is_call = np.zeros(len(start), dtype=np.bool_)
-    return arrange(start, end, is_call, True)
+    no_calls = np.zeros(len(start), dtype=np.bool_)
+    return arrange(start, end, call=no_calls, flat=True)
 
 
 def _lane_of_track(trace: Trace) -> Rows:
-    """For each track the first of the tracks that are one lane with it: those of the
-    same stream; of a thread each track is a lane of its own."""
-    first_of: dict[object, int] = {}
+    """Return which lane each track belongs to.
+
+    The tracks of a stream are one lane, over which its slices were distributed. Each
+    track of a thread is a lane of its own.
+
+    Returns:
+        For each track the index of the first track of its lane.
+    """
+    first_track_of_lane: dict[object, int] = {}
     lanes = []
-    for number, track in enumerate(trace.tracks):
+    for track_index, track in enumerate(trace.tracks):
         is_stream = track.layer is Layer.STREAM
-        key: object = (track.pid, track.tid) if is_stream else number
-        lanes.append(first_of.setdefault(key, number))
+        lane: object = (track.pid, track.tid) if is_stream else track_index
+        lanes.append(first_track_of_lane.setdefault(lane, track_index))
     return np.array(lanes, dtype=np.intp)

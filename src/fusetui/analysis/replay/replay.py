@@ -8,26 +8,30 @@ from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.trace.model.arrays import Int64s
 
 BLOCK_NODES = 1 << 16
-"""That are objects of Python at a time."""
+"""How many nodes are turned from arrays into Python numbers at a time. Loops over
+Python numbers are faster than over arrays, but the numbers of a whole graph would take
+much memory."""
 
 
 def replay(graph: Graph, *, late: bool = False) -> Times:
-    """Compute the times of all nodes in a single pass.
+    """Compute when each node begins and ends, in a single pass over the nodes.
 
-    Each node waits for its two sources. When a batch of a data loader is ready after a
-    change can only be bounded (see Ready). Without a change both bounds give the
-    recording.
+    Each node begins once its two sources have ended, with the delays of its edges.
+    Without a change this gives the recording.
+
+    After a change, when workers of a data loader have a batch ready is not known
+    exactly, but has bounds (see Ready). `late` selects which bound is taken.
 
     Args:
         graph: The graph, whose nodes are in an order in which sources come first.
         late: Whether batches are ready as late as possible instead of as early.
     """
     ends = [0]
-    lag = graph.lag + graph.residual
+    delay = graph.lag + graph.residual
     batches = graph.batches
     ready = Ready(late)
 
-    # Replay up to each batch, then correct the end of its node.
+    # Replay up to each batch, then correct the end of the node that takes the batch.
     first = 1
     for node, waited, unsure, loader in zip(
         batches.node.tolist(),
@@ -36,40 +40,42 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
         batches.loader.tolist(),
         strict=True,
     ):
-        _replay_some(graph, lag, first, node + 1, ends)
-        ends[node] = ready.handed_over(
+        _replay_range(graph, delay, first, node + 1, ends)
+        ends[node] = ready.taken_at(
             asked=ends[node],
             recorded=int(graph.began[node]),
-            waited=waited,
-            unsure=unsure,
+            waited_ns=waited,
+            unsure_ns=unsure,
             loader=loader,
         )
         first = node + 1
-    _replay_some(graph, lag, first, len(graph), ends)
+    _replay_range(graph, delay, first, len(graph), ends)
 
     end = np.array(ends, dtype=np.int64)
     return Times(begin=end - graph.dur, end=end)
 
 
 def replay_late(graph: Graph, early: Times) -> Times:
-    """Compute the times with batches that are ready as late as possible.
+    """Compute the times if batches are ready as late as possible.
 
     Args:
         graph: The graph.
-        early: The result of `replay` without `late`. It is returned if no thread asks
-            workers for batches, because then both are the same.
+        early: The result of `replay` without `late`. It is returned itself if no thread
+            takes batches from workers, because then both are the same.
     """
     return replay(graph, late=True) if len(graph.batches.node) else early
 
 
-def _replay_some(
-    graph: Graph, lag: Int64s, first: int, stop: int, ends: list[int]
+def _replay_range(
+    graph: Graph, delay: Int64s, first: int, stop: int, ends: list[int]
 ) -> None:
-    """Replay a range of nodes.
+    """Compute the ends of a range of nodes.
+
+    This loop takes most of the time of a replay, so it is as plain as can be.
 
     Args:
         graph: The graph.
-        lag: The lag plus the residual of each edge, of shape [2, nodes].
+        delay: The lag plus the residual of each edge, of shape [2, nodes].
         first: The first node of the range.
         stop: The node behind the range.
         ends: The ends of all nodes before the range. Those of the range are appended.
@@ -78,14 +84,14 @@ def _replay_some(
     for begin in range(first, stop, BLOCK_NODES):
         block = slice(begin, min(begin + BLOCK_NODES, stop))
         source_a, source_b = graph.source[:, block].tolist()
-        lag_a, lag_b = lag[:, block].tolist()
+        delay_a, delay_b = delay[:, block].tolist()
         durations = graph.dur[block].tolist()
         for a, b, after_a, after_b, dur in zip(
-            source_a, source_b, lag_a, lag_b, durations, strict=True
+            source_a, source_b, delay_a, delay_b, durations, strict=True
         ):
-            end_a = ends[a] + after_a
-            end_b = ends[b] + after_b
-            append((end_a if end_a > end_b else end_b) + dur)
+            begin_by_a = ends[a] + after_a
+            begin_by_b = ends[b] + after_b
+            append((begin_by_a if begin_by_a > begin_by_b else begin_by_b) + dur)
 
 
 class Ready:
@@ -95,44 +101,60 @@ class Ready:
     earlier one. So a batch is ready at most as much earlier than recorded as the thread
     ever was earlier at taking a batch before it, and at most as much later.
 
-    In the recording, a batch had become ready when a call that waited went on. If the
-    call returned at once, the batch was ready at the latest when the call was made.
+    In the recording, a batch became ready when the call that waited for it went on. If
+    the call returned at once, all that is known is that the batch was ready at the
+    latest when the call was made.
     """
 
     def __init__(self, late: bool) -> None:
+        """Begin a replay in which no batch has been taken yet.
+
+        Args:
+            late: Whether the later bound is wanted instead of the earlier one.
+        """
         self._late = late
-        self._most_early_ns: dict[int, int] = {}  # by loader
+        # By the number of the loader: how much earlier, and how much later, than
+        # recorded the thread took a batch, at most so far.
+        self._most_early_ns: dict[int, int] = {}
         self._most_late_ns: dict[int, int] = {}
 
-    def handed_over(
-        self, *, asked: int, recorded: int, waited: int, unsure: int, loader: int
+    def taken_at(
+        self, *, asked: int, recorded: int, waited_ns: int, unsure_ns: int, loader: int
     ) -> int:
-        """Return when the thread has a batch, in ns after the origin.
+        """Return when the thread gets its next batch, in ns after the origin.
 
         Args:
             asked: When the thread asks for the batch in the replay.
-            recorded: When it had the batch in the recording.
-            waited: See Batches.
-            unsure: See Batches.
-            loader: See Batches.
+            recorded: When it got the batch in the recording.
+            waited_ns: How long it waited in the recording; see Batches.
+            unsure_ns: How much of that may have been its own work; see Batches.
+            loader: The number of the data loader.
         """
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:
-            begin = max(asked + unsure, recorded + late_ns)
+            taken = max(asked + unsure_ns, recorded + late_ns)
         else:
             ready = recorded - early_ns
-            may_not_have_waited = waited == unsure
+            may_not_have_waited = waited_ns == unsure_ns
             if may_not_have_waited:
-                ready = min(ready, asked + waited)
-            begin = max(asked, ready)
+                # The batch was ready when the thread asked. It only takes it over.
+                ready = min(ready, asked + waited_ns)
+            taken = max(asked, ready)
 
-        self._most_early_ns[loader] = max(early_ns, recorded - begin)
-        self._most_late_ns[loader] = max(late_ns, begin - recorded)
-        return begin
+        self._most_early_ns[loader] = max(early_ns, recorded - taken)
+        self._most_late_ns[loader] = max(late_ns, taken - recorded)
+        return taken
 
 
 def last_of(graph: Graph, times: Times) -> int:
-    """Return the node that ends last, of those that no change took out."""
-    counts = ~graph.gone & (graph.kind != Node.JOIN)
-    return int(np.argmax(np.where(counts, times.end, NEVER)))
+    """Return the node that ends last in a replay.
+
+    Nodes that a change removed do not count, nor do JOINs, which are no work.
+
+    Args:
+        graph: The graph.
+        times: When its nodes begin and end.
+    """
+    is_work = ~graph.gone & (graph.kind != Node.JOIN)
+    return int(np.argmax(np.where(is_work, times.end, NEVER)))

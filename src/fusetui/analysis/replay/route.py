@@ -1,4 +1,12 @@
-"""Finds the critical path of a replay, and the time that nodes have to spare."""
+"""Finds the critical path of a replay, and the slack of nodes.
+
+The *critical path* is the chain of work that decides when the replay ends: each node
+of it begins as soon as the one before has ended, with the delay of the edge between
+them. The *slack* of a node is how much longer it could take without delaying the end;
+nodes of the path have none.
+
+The words node, edge, lag and residual are defined in graph.py.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +21,22 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
 PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
-"""The four parts of a node on the critical path: the lag before it, the delay before it
-that is not understood, what it does, and the part of that which is not understood."""
+"""The four stretches of the critical path that belong to a node, in order of time: the
+lag and the residual of the edge to it, the node's own work, and the end of that by which
+it takes unexplainedly long (Graph.unexplained)."""
 
 
 class Route(NamedTuple):
-    """The critical path up to a node, as stretches without gaps between them.
+    """The critical path up to a node, as *stretches* without gaps between them.
 
-    Each stretch reaches from its begin to the begin of the next one.
+    Each node of the path has four stretches, see PARTS; some have no length. A stretch
+    reaches from its begin to the begin of the next one.
     """
 
-    node: Rows  # of each stretch
-    part: Rows  # of each stretch: one of PARTS
-    begin: Int64s  # ns after the origin; one more than stretches, the last is the end
+    node: Rows  # per stretch: its node
+    part: Rows  # per stretch: one of PARTS
+    # Per stretch: when it begins, in ns after the origin; and when the last one ends.
+    begin: Int64s
 
     @property
     def ns(self) -> Int64s:
@@ -39,37 +50,49 @@ class Route(NamedTuple):
 
     @property
     def unknown_share(self) -> float:
-        """The share of the path that is not understood."""
+        """The share of the path, from 0 to 1, whose reason is not known."""
         return self.share_of(np.isin(self.part, (RESIDUAL, LATE)))
 
     def share_of(self, stretches: Flags) -> float:
-        """Return the share of the path that the flagged stretches take."""
+        """Return the share of the path, from 0 to 1, that some stretches take.
+
+        Args:
+            stretches: True for the stretches that count; one flag per stretch.
+        """
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
     def since(self, begin: int) -> Route:
-        """Return the part of the path that lies after a time."""
+        """Return the part of the path that lies after a time.
+
+        Earlier stretches remain, but have no length.
+
+        Args:
+            begin: The time, in ns after the origin.
+        """
         return self._replace(begin=np.maximum(self.begin, begin))
 
 
 def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     """Find the critical path from the origin to the end of a node.
 
-    It leads back from the node: at each node it follows the edge that ends last.
+    It is followed backward from that node. At each node, the edge that ends last is the
+    one that the node waited for, so the path leads to the source of that edge.
 
     Args:
         graph: The graph.
-        times: When its nodes begin and end.
-        last: The node; by default the one that ends last.
+        times: When its nodes begin and end in the replay.
+        last: The node at which the path ends; by default the one that ends last.
     """
     if last is None:
         last = last_of(graph, times)
     edges_end = times.end[graph.source] + graph.lag + graph.residual
-    last_edge = np.argmax(edges_end, axis=0)
+    last_edge = np.argmax(edges_end, axis=0)  # per node: IN_CHAIN or ACROSS
     nodes = _nodes_to(graph, last_edge, last)
 
     begins = _begins_of_parts(graph, times, nodes, last_edge[nodes])
     begin = np.append(begins.reshape(-1), times.end[last])
-    # A part may begin before the one before it has ended. It then cuts that one short.
+    # A negative lag lets a stretch begin before the one before it has ended. It then
+    # cuts that one short: each begin becomes the least of itself and all later ones.
     begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
     return Route(
@@ -80,76 +103,95 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
 
 
 def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int64s:
-    """Return when each part of each node begins.
+    """Return when each of the four parts of each node begins; see PARTS.
 
     Args:
         graph: The graph.
-        times: When its nodes begin and end.
-        nodes: The nodes.
-        edge: The edge by which each of them waits, IN_CHAIN or ACROSS.
+        times: When its nodes begin and end in the replay.
+        nodes: The nodes of the path.
+        edge: For each of them the edge by which it waited, IN_CHAIN or ACROSS.
 
     Returns:
         ns after the origin, of shape [nodes, PARTS].
     """
     source_ended = times.end[graph.source[edge, nodes]]
     lag_is_over = source_ended + graph.lag[edge, nodes]
-    # A thread that waits for a batch waits for the loader.
+    # A thread that takes a batch waited for the data loader. That is understood, though
+    # no edge has it, so all of the delay counts as lag.
     is_batch = np.isin(nodes, graph.batches.node)
     lag_is_over[is_batch] = times.begin[nodes[is_batch]]
 
-    unexplained = np.minimum(graph.unexplained, graph.dur)[nodes]
+    unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = {
         LAG: source_ended,
         RESIDUAL: lag_is_over,
         OWN: times.begin[nodes],
-        LATE: times.end[nodes] - unexplained,
+        LATE: times.end[nodes] - unexplained_ns,
     }
     return np.stack([begins[part] for part in PARTS], axis=1)
 
 
 def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
-    """Return the nodes of the critical path, without the origin.
+    """Return the nodes of the critical path in order of time, without the origin.
 
     Args:
         graph: The graph.
-        last_edge: The edge of each node that ends last.
+        last_edge: For each node of the graph, which of its edges ends last.
         last: The node at which the path ends.
     """
     node_before = graph.source[last_edge, np.arange(len(graph))].tolist()
     backward: list[int] = []
     node = last
-    while node:
+    while node:  # up to the origin, which is 0
         backward.append(node)
         node = node_before[node]
     return np.array(backward[::-1], dtype=np.intp)
 
 
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
-    """Return the share of a device's critical path that is not understood.
+    """Return how much of the critical path of a device is not understood.
 
-    The path reaches from the first launch for the device to its last end.
+    This path leads to the last end of an item of the device. It counts from the first
+    launch for the device on, because what a program does before says nothing about it.
+
+    Args:
+        graph: The graph.
+        times: When its nodes begin and end in the replay.
+        device: The device, as in Chain.device.
+
+    Returns:
+        A share from 0 to 1; 0 if nothing runs on the device.
     """
     is_of_device = []
     for chain in graph.chains:
         is_of_device.append(chain.is_stream and chain.device == device)
-    is_of_device.append(False)  # of the chain -1: none
+    is_of_device.append(False)  # for the chain -1, which stands for none
     on_device = np.array(is_of_device)[graph.chain]
     items = np.flatnonzero(on_device & ~graph.gone)
     if not len(items):
         return 0.0
 
     launch = graph.source[ACROSS, items]
-    has_launch = launch > 0
-    launched = np.where(has_launch, times.end[launch], times.begin[items])
-    last = int(items[np.argmax(times.end[items])])
-    return route_to(graph, times, last).since(int(launched.min())).unknown_share
+    has_launch = launch > 0  # 0, the origin, stands for none
+    launched_at = np.where(has_launch, times.end[launch], times.begin[items])
+    first_launch = int(launched_at.min())
+    last_item = int(items[np.argmax(times.end[items])])
+    return route_to(graph, times, last_item).since(first_launch).unknown_share
 
 
 def late_share(graph: Graph, route: Route) -> float:
     """Return the share of a path in which items are late for no recorded reason.
 
-    Such an item may wait for something that was not recorded. The first item of a
-    stream does not count.
+    Such an item may wait for something that was not recorded, which a change could
+    remove or not: so an answer mentions it. The first item of a stream does not count,
+    because nothing says when it could have started.
+
+    Args:
+        graph: The graph.
+        route: The path.
+
+    Returns:
+        A share from 0 to 1.
     """
     is_late = (route.part == RESIDUAL) & (route.ns > LATE_NS)
     is_item = graph.kind[route.node] == Node.ITEM
@@ -158,42 +200,49 @@ def late_share(graph: Graph, route: Route) -> float:
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:
-    """Compute how much longer each node could take without delaying the end.
+    """Compute the slack of each node: how much longer it alone could take.
 
-    It is one pass from the end of the replay to its beginning.
+    More would delay the end of the replay. It is computed in one pass from the end of
+    the replay to its begin: each node must end early enough for all that wait for it.
+
+    Args:
+        graph: The graph.
+        times: When its nodes begin and end in the replay.
 
     Returns:
         ns per node.
     """
     latest_end = [int(times.end.max())] * len(graph)
-    lag = graph.lag + graph.residual
-    lag[IN_CHAIN, graph.batches.node] += graph.batches.unsure
+    delay = graph.lag + graph.residual
+    # A thread takes over a batch only after the time that it works for it in any case.
+    delay[IN_CHAIN, graph.batches.node] += graph.batches.unsure
     for last in range(len(graph) - 1, 0, -BLOCK_NODES):
         first = max(1, last - BLOCK_NODES + 1)
-        _limit_sources(graph, lag, first, last + 1, latest_end)
+        _limit_sources(graph, delay, first, last + 1, latest_end)
     return np.array(latest_end, dtype=np.int64) - times.end
 
 
 def _limit_sources(
-    graph: Graph, lag: Int64s, first: int, stop: int, latest_end: list[int]
+    graph: Graph, delay: Int64s, first: int, stop: int, latest_end: list[int]
 ) -> None:
-    """Lower the latest ends of the sources of some nodes, the last node first.
+    """Lower the latest ends of the sources of a range of nodes, the last node first.
 
-    A source must end early enough for the node not to be delayed.
+    A source must end early enough for the node that waits for it not to be delayed.
 
     Args:
         graph: The graph.
-        lag: The lag plus the residual of each edge.
-        first: The first of the nodes.
-        stop: The node behind the last one.
-        latest_end: The latest end of each node, which is changed in place.
+        delay: The lag plus the residual of each edge, of shape [2, nodes].
+        first: The first node of the range.
+        stop: The node behind the range.
+        latest_end: The latest end of each node of the graph, which is changed in place.
+            Those of nodes behind the range are final.
     """
     block = slice(first, stop)
     source_a, source_b = graph.source[:, block].tolist()
-    lag_a, lag_b = lag[:, block].tolist()
+    delay_a, delay_b = delay[:, block].tolist()
     durations = graph.dur[block].tolist()
     nodes = range(first, stop)
-    in_order = zip(nodes, source_a, source_b, lag_a, lag_b, durations, strict=True)
+    in_order = zip(nodes, source_a, source_b, delay_a, delay_b, durations, strict=True)
     for node, a, b, after_a, after_b, dur in reversed(list(in_order)):
         latest_begin = latest_end[node] - dur
         if latest_begin - after_a < latest_end[a]:

@@ -1,4 +1,8 @@
-"""Finds what a change is about in a trace and in its graph: items, and times of threads."""
+"""Finds what a change is about in a trace and its graph: GPU work, and times of threads.
+
+The words node, item and chain are defined in graph.py. *Covers* say when threads do
+something: for each thread, the intervals in which it does.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,12 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
-from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeError
+from fusetui.analysis.replay.changes import (
+    Graphed,
+    Named,
+    NoMatchError,
+    WrongChangeError,
+)
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
@@ -29,24 +38,28 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.program.origin import origins
 
 Covers = dict[int, Cover]
-"""By the number of a thread's chain: stretches of time as in a Graph."""
+"""By thread (an index in Graph.chains): intervals, in ns after the origin of the graph."""
+NO_CHAIN = -1
+"""A track belongs to no thread that is replayed."""
 ROLES_OF_SLICES = {
     "op": ((Role.OP,), (Role.CALL,)),
     "python": ((Role.PYTHON,),),
     "module": ((Role.PYTHON, Role.ANNOTATION),),
     "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
-"""What slices may be; of several kinds the first of which there are any."""
+"""Which roles the slices have that a change names, by `what` it is a change of. If there
+are several groups of roles, the first one counts that has any such slice."""
 NOTHING_OF_KIND = {
     "op": "No op",
     "module": "No module",
     "python": "No Python frame",
     "wait": "Nothing",
 }
+"""How the sentence begins that says that there are no such slices."""
 
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
-    """Return the slices with exactly a name, or else those that a search finds.
+    """Return the slices whose name is the pattern, or else those that a search finds.
 
     Args:
         trace: The trace.
@@ -67,6 +80,7 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
         query = parse(pattern)
         hits = search(trace, texts_of(trace), query)
     except WrongQueryError as error:
+        # The message of the error may or may not end with a full stop.
         raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:
         raise WrongChangeError(
@@ -77,6 +91,12 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     """Return the nodes of the kernels, copies and sets that a change names.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        what: By what they are named, such as "kind" or "kernel".
+        pattern: The name, or a search.
 
     Raises:
         WrongChangeError: If there are none.
@@ -94,10 +114,15 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
-    """Return the slices that a change names, on threads of the graph.
+    """Return the slices that a change names, on threads that are replayed.
 
-    These are ops, or else calls; Python frames; modules and annotations with what runs
-    backward for them; or whatever may contain a wait.
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        what: What they are: "op" (ops, or else calls), "python" (Python frames),
+            "module" (modules and annotations, with what runs backward for them), or
+            "wait" (whatever may contain a wait).
+        pattern: The name, or a search.
 
     Raises:
         WrongChangeError: If there are none.
@@ -106,7 +131,8 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
             rows = _with_backward(trace, graph, rows)
-        is_replayed = _chain_of_track(trace, graph)[trace.track[rows]] >= 0
+        chain = _chain_of_track(trace, graph)[trace.track[rows]]
+        is_replayed: Flags = chain != NO_CHAIN
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
@@ -115,9 +141,15 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 
 
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
-    """Return the modules and annotations among some rows, with their backward work.
+    """Return the modules and annotations among some slices, with their backward ops.
 
-    That is the work whose forward op lies in one of them.
+    A backward op belongs to a module if the forward op that it is the backward of lies
+    within the module.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        rows: The slices.
     """
     all_origins = origins(trace)
     backward = all_origins.backward
@@ -129,8 +161,8 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
-    """Return for each track the chain of its thread, -1 for none."""
-    chain_of_thread = np.full(len(trace.tracks) + 1, -1)
+    """Return for each track the chain of its thread, NO_CHAIN if it is not replayed."""
+    chain_of_thread = np.full(len(trace.tracks) + 1, NO_CHAIN)
     for index, chain in enumerate(graph.chains):
         if not chain.is_stream:
             chain_of_thread[chain.thread] = index
@@ -140,13 +172,19 @@ def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
 def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     """Return when each thread is in any of some slices.
 
-    Threads that never are are left out.
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        rows: The slices.
+
+    Returns:
+        The intervals of each thread, without the threads that have none of the slices.
     """
     chain = _chain_of_track(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
     cover_of_chain: Covers = {}
-    for index in distinct(chain[chain >= 0]).tolist():
+    for index in distinct(chain[chain != NO_CHAIN]).tolist():
         is_of_chain = chain == index
         cover_of_chain[index] = union(start[is_of_chain], end[is_of_chain])
     return cover_of_chain
@@ -155,16 +193,19 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
 def inside(
     trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
 ) -> Flags:
-    """Mark the slices of threads that lie within covers.
+    """Return which slices of threads lie within one of some intervals as a whole.
 
     Args:
         trace: The trace.
         graph: Its graph.
-        within: The covers.
-        rows: The slices; -1 lies nowhere.
+        within: The intervals of each thread.
+        rows: The slices; -1 stands for none, which lies nowhere.
+
+    Returns:
+        A flag for each of `rows`.
     """
     chain_of_track = _chain_of_track(trace, graph)
-    chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], -1)
+    chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], NO_CHAIN)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
     for index, cover in within.items():
         of_chain = np.flatnonzero(chain == index)
@@ -176,7 +217,13 @@ def inside(
 
 
 def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
-    """Return the nodes of the calls within covers, and of what they launch."""
+    """Return the nodes of the calls within some intervals, and of what these launch.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        within: The intervals of each thread.
+    """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     items = graph.nodes(Node.ITEM)
     nodes = np.append(calls, items)
@@ -187,9 +234,14 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
 def in_python(trace: Trace, graph: Graph) -> Covers:
     """Return when threads run Python.
 
-    That is when they are in a Python frame, but in none that waits or asks for
-    backward, nor in an op or a call inside of it. In a trace without frames it is when
-    they are in neither an op nor a call. Threads that run backward are left out.
+    A thread runs Python while it is in a Python frame, outside of ops and calls. It
+    does not while the frame only waits, or runs backward, which other threads work on.
+    In a trace without frames, all time of a thread outside of ops and calls counts.
+    Threads that run backward are left out.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
     """
     cover_of_chain: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
@@ -199,44 +251,66 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
         if chain.is_stream or chain.thread in engines or not len(nodes):
             continue
         for line, offset in line_of(trace, chain.thread):
-            shift = graph.origin_ns + offset  # from the graph's time to the line's
-            begin = graph.began[nodes].min() + shift
-            end = graph.ended[nodes].max() + shift
+            # To be added to times after the origin, for times of the line.
+            graph_to_line_ns = graph.origin_ns + offset
+            begin = graph.began[nodes].min() + graph_to_line_ns
+            end = graph.ended[nodes].max() + graph_to_line_ns
             lifetime = Cover(np.array([begin]), np.array([end]))
             if has_frames:
                 python = _in_frames(trace, line, lifetime)
             else:
+                # The covers are ordered by activity: those of calls first, up to ops.
                 ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
-            cover_of_chain[index] = Cover(python.start - shift, python.end - shift)
+            cover_of_chain[index] = Cover(
+                python.start - graph_to_line_ns, python.end - graph_to_line_ns
+            )
     return cover_of_chain
 
 
 def _in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
-    """When a thread is in a Python frame during its lifetime, but in none that waits or
-    asks for backward; in the time of its line."""
+    """Return when a thread is in a Python frame that neither waits nor runs backward.
+
+    Args:
+        trace: The trace.
+        line: The slices of the thread.
+        lifetime: From when to when the thread is replayed, in ns of the line.
+
+    Returns:
+        The intervals, in ns of the line.
+    """
     frames = line.slices(ThreadActivity.PYTHON)
     runs_backward = trace.matching(frames.rows, RUNS_BACKWARD.search)
-    asking = frames.only(runs_backward)
-    waits = joined(waiting_frames(trace, line), union(asking.start, asking.end))
+    backward = frames.only(runs_backward)
+    waits = joined(waiting_frames(trace, line), union(backward.start, backward.end))
     in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
     return without(in_frames, waits)
 
 
 class LaunchRange(NamedTuple):
-    """A range of time in which threads launch work."""
+    """A range of time, such as a step, whose launches become one launch of a graph."""
 
     begin: int  # ns of the file
     end: int
-    chains: Rows  # of the thread, and of those that run backward for it
+    # The thread of the range and those that run backward for it: indices in
+    # Graph.chains.
+    chains: Rows
 
 
 class _Threads:
-    """The threads of a graph; arrays of shape [threads], in the order of their chains,
-    which come before those of streams."""
+    """The threads of a graph, and which of them belong together.
+
+    Arrays have one entry per thread, in the order of Graph.chains. Threads come first
+    there, so an index of a thread is also one of its chain.
+    """
 
     def __init__(self, trace: Trace, graph: Graph) -> None:
-        """The threads of a graph of this trace."""
+        """Collect the threads of a graph.
+
+        Args:
+            trace: The trace.
+            graph: Its graph.
+        """
         threads = [chain.thread for chain in graph.chains if not chain.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
         self._runs_backward = np.isin(self._thread, engines_of(trace))
@@ -251,34 +325,40 @@ class _Threads:
         return process
 
     def with_engines(self, thread: int) -> Rows:
-        """The chain of a thread, and those of its process that run backward."""
+        """Return the chain of a thread, and of those of its process that run backward.
+
+        Args:
+            thread: The number of the thread, as in Trace.thread_of_track.
+        """
         is_of_process = self.process == self._process_of_thread[thread]
         is_thread = self._thread == thread
         return np.flatnonzero(is_thread | (self._runs_backward & is_of_process))
 
 
-def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]:
-    """Yield the ranges of time that a change of launches names.
+def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRange]:
+    """Yield the ranges of time whose launches a change turns into one each.
+
+    They are all steps, one step, or the outermost ones of some slices. In a trace
+    without steps, "all steps" is one range per process, with all that it launches.
 
     Args:
         trace: The trace.
         graph: Its graph.
-        pattern: "" for each step, the number of one step, or a search for slices, of
-            which the outermost ones count. In a trace without steps, "" is all that a
-            process launches.
+        change: The change.
 
     Raises:
         WrongChangeError: If there is no such step or slice.
     """
     steps = steps_of(trace)
     threads = _Threads(trace, graph)
-    if pattern and not pattern.isdecimal():
-        yield from _ranges_like(trace, graph, threads, pattern)
+    if not change.is_of_steps:
+        yield from _ranges_like(trace, graph, threads, change.pattern)
         return
-    if pattern:
-        index = steps.place(int(pattern))
-        if index < 0:
-            raise NoMatchError(f"There is no step {pattern}, but {steps.known}.")
+    if change.pattern:
+        index = steps.place(int(change.pattern))
+        has_step = index >= 0
+        if not has_step:
+            raise NoMatchError(f"There is no step {change.pattern}, but {steps.known}.")
         steps = steps.only(np.array([index]))
 
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
@@ -293,7 +373,13 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]
 def _ranges_like(
     trace: Trace, graph: Graph, threads: _Threads, pattern: str
 ) -> Iterator[LaunchRange]:
-    """Yield the outermost slices of each thread that a search finds.
+    """Yield the outermost ones of the slices that a search finds, thread by thread.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        threads: The threads of the graph.
+        pattern: The name of the slices, or the search.
 
     Raises:
         NoMatchError: If there are none.
@@ -308,25 +394,41 @@ def _ranges_like(
 
 
 class OnOtherDevice(NamedTuple):
-    """Of each kernel; nan where it is not known. Arrays of shape [kernels]."""
+    """How kernels compare with another device; one entry per kernel.
 
-    ratio: Floats  # how many times as long its least time is on the other device
-    least_ns: Floats  # how much of its time that is here
+    The *least time* of a kernel is the time that the limits of a device allow it: its
+    arithmetic at the highest rate, or its data at the highest bandwidth. Both fields
+    are nan where it is not known.
+    """
+
+    ratio: Floats  # how many times as long the least time is on the other device
+    least_ns: Floats  # the least time on the device of the trace
 
 
 def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
-    """The least times of kernels on another device. They are not known without a rate
-    of their arithmetic; here they are 0 where the data may come from the cache. Raises
-    WrongChangeError."""
+    """Compare the least times of kernels here and on another device.
+
+    They are not known for kernels whose rate of arithmetic is not known. The least time
+    here is 0 for kernels whose data may come from the cache.
+
+    Args:
+        kernels: The kernels.
+        name: The name of the other device, as a user wrote it.
+
+    Raises:
+        WrongChangeError: If the limits of either device are not known.
+    """
     other = _peak(name)
     here = kernels.peak
     if here is None:
         raise WrongChangeError("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
+        """Return the ratio of the least times of what a kernel does."""
         return _ratio_of_least_times(job, here, other)
 
     def least_ns(job: KernelJob) -> float | None:
+        """Return the least time here of what a kernel does, in ns."""
         return job.limits.least_ns or 0.0
 
     return OnOtherDevice(
@@ -335,11 +437,23 @@ def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
 
 
 def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | None:
-    """How many times as long the least time of a kernel is on another device; None if
-    one of both is not known."""
+    """Return how many times as long the least time of a kernel is on another device.
+
+    The least time is the longer one of two: that of the arithmetic and that of the
+    data. So the kernel may be limited by one of them here, and by the other one there.
+
+    Args:
+        job: What the kernel does, with its limits here.
+        here: The limits of the device of the trace.
+        other: The limits of the other device.
+
+    Returns:
+        The ratio, e.g. 0.5 for half the time; None if a least time is not known.
+    """
     limits = job.limits
     if limits.bound is None:
         return None
+
     times_here: list[float] = []
     times_other: list[float] = []
     rates = (
@@ -354,6 +468,7 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
         if ns is None or not rate_here:
             continue
         times_here.append(ns)
+        # A rate of 0 or none is one that the other device does not have.
         times_other.append(ns * rate_here / rate_other if rate_other else math.inf)
     if min(times_here) <= 0 or max(times_other) == math.inf:
         return None
@@ -361,7 +476,16 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
 
 
 def _peak(name: str) -> Peak:
-    """The limits of the device with this name. Raises WrongChangeError."""
+    """Return the limits of the device with a name.
+
+    The name may be a full one, as devices report it, or a part of a known one.
+
+    Args:
+        name: The name, as a user wrote it.
+
+    Raises:
+        WrongChangeError: If no device, or more than one, may be meant.
+    """
     peaks = [peak for peak in PEAKS if re.search(peak.pattern, name)][:1]
     if not peaks:
         peaks = [peak for peak in PEAKS if name.lower() in _plain_name(peak).lower()]
@@ -374,5 +498,9 @@ def _peak(name: str) -> Peak:
 
 
 def _plain_name(peak: Peak) -> str:
-    """A pattern as a name, whose alternatives are left out."""
+    """Return the name of a device to be read by people.
+
+    It is the regular expression of its name without what only a search needs, and with
+    "or" between alternatives.
+    """
     return re.sub(r"\\b|\$|\(|\)|\\|\[\d+\]", "", peak.pattern.replace("|", " or "))

@@ -1,14 +1,19 @@
 """Cuts the time of threads where they wait for others, or others wait for them.
 
-Such cuts are calls that launch work or wait for the device, and handoffs between
-threads.
+A *cut* is a stretch or a moment of a thread that a replay has to treat by itself,
+because it depends on something else or something else depends on it:
 
-Autograd runs backward on threads of its *engine*, while the thread that asked for it
-records no op. That stretch is no time of the asking thread itself: the engine begins
-when it does, and the asking thread goes on when the engine has ended.
+* a call that launches GPU work, or waits for the device;
+* a *handoff*, during which a thread waits for the work of another thread;
+* a *mark*: where a step begins or ends, or a batch arrives.
 
-A thread that asks a data loader with workers for a batch waits until the batch is
-ready, or not at all.
+What lies between two cuts is the thread's own time.
+
+There are handoffs in two cases. Autograd runs backward on threads of its *engine*,
+while the thread that asked for it records no op: the engine begins when the asking
+thread becomes idle, and the asking thread goes on when the engine has ended. And a
+thread that asks a data loader with workers for a batch waits until the batch is ready,
+or not at all.
 """
 
 from __future__ import annotations
@@ -40,38 +45,46 @@ from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
 
-FREES = lazy_pattern(r"\A(?:cuda|hip)Free\Z")  # waits for the device
+FREES = lazy_pattern(r"\A(?:cuda|hip)Free\Z")
+"""The calls that free device memory. They wait for the device first."""
 HANDING_NS = 10_000_000
-"""Taking over a batch that is ready may take so long (ns): its tensors are opened one
-by one. What a call takes beyond that is waiting."""
+"""How long it may take to take over a batch that is ready, because its tensors are
+opened one by one. If a call for a batch takes longer, the rest is certainly waiting."""
 NO_ROW = -1
+NO_GROUP = -1
 
 
 class ThreadCuts(msgspec.Struct, frozen=True, eq=False):
-    """The cuts of all threads, sorted by thread and time; cuts do not overlap.
+    """The cuts of all threads that are replayed, sorted by thread and time.
 
-    Arrays have one entry per cut unless noted. Times are ns of the file.
+    Cuts of a thread do not overlap: what overlaps is one cut. Arrays have one entry per
+    cut unless noted. Times are ns of the file.
     """
 
-    threads: Rows  # per thread: its number as in Trace.thread_of_track
+    threads: Rows  # per thread: its number, as in Trace.thread_of_track
     first: Int64s  # per thread: when it begins
     last: Int64s  # per thread: when it ends
-    bounds: Rows  # where the cuts of each thread begin, then their number
+    # The cuts of thread t are those from bounds[t] on, up to bounds[t + 1].
+    bounds: Rows
     begin: Int64s
     end: Int64s
-    kind: NDArray[np.uint8]
-    row: Rows  # of the call, -1: none
-    # per row of the trace: the cut that this call is, or is part of, else -1
+    kind: NDArray[np.uint8]  # LAUNCH, WAIT, HANDOFF or MARK, see Node
+    row: Rows  # the call, a row of the trace; NO_ROW of handoffs and marks
+    # Per row of the trace: the cut that this call is, or is part of; -1 of all others.
     cut_of_row: Rows
-    # [3, handoffs]: the cuts in which a thread waits for another one, in which that one
-    # waits to be asked, and with which it has ended
+    # The handoffs to engines, of shape [3, handoffs]: the cut in which the asking thread
+    # waits, the cut in which the engine waits to be asked, and the cut at which the
+    # engine has ended.
     handoffs: Rows
-    # the cuts in which a thread waits for workers that load batches, in order
-    batches: Rows
+    batches: Rows  # the cuts in which a thread waits for a batch, in order
 
 
 class _Cuts(NamedTuple):
-    """Cuts that may overlap; one entry per cut, times in ns of the file."""
+    """Cuts before those that overlap are merged; times are ns of the file.
+
+    There is one entry per cut. The fields are as in ThreadCuts; `thread` is the number
+    of the thread, as in Trace.thread_of_track.
+    """
 
     thread: NDArray[np.integer]
     begin: Int64s
@@ -83,7 +96,7 @@ class _Cuts(NamedTuple):
         return len(self.thread)
 
     def take(self, indices: Rows) -> _Cuts:
-        """Return the cuts at these indices."""
+        """Return the cuts at some indices, in their order."""
         return _Cuts(
             thread=self.thread[indices],
             begin=self.begin[indices],
@@ -96,23 +109,25 @@ class _Cuts(NamedTuple):
 class _Handoffs(NamedTuple):
     """Stretches in which an engine works while the thread that asked for it is idle.
 
-    One entry per stretch; times are ns of the file.
+    There is one entry per stretch. Threads are numbers as in Trace.thread_of_track.
+    Times are ns of the file.
     """
 
     asking: Int64s  # the thread that asked
     engine: Int64s  # the thread that works
-    idle_since: Int64s
-    begin: Int64s
-    end: Int64s
+    idle_since: Int64s  # since when the engine had been idle before
+    begin: Int64s  # when the engine begins
+    end: Int64s  # when it has ended
 
     def __len__(self) -> int:
         return len(self.asking)
 
 
 class _Groups(NamedTuple):
-    """Groups of cuts of one thread that overlap, sorted by thread and time.
+    """Groups of overlapping cuts of one thread, sorted by thread and time.
 
-    Arrays have one entry per group unless noted.
+    Each group becomes one of ThreadCuts. Arrays have one entry per group unless noted;
+    the fields are as in _Cuts.
     """
 
     thread: NDArray[np.integer]
@@ -120,13 +135,13 @@ class _Groups(NamedTuple):
     end: Int64s
     kind: NDArray[np.uint8]
     row: Rows
-    of_cut: Rows  # per cut: its group, -1 if it is of another thread
+    of_cut: Rows  # per cut: its group; NO_GROUP if its thread is not replayed
 
 
 def thread_cuts_of(trace: Trace) -> ThreadCuts:
     """Cut the time of the threads that launch work, or that work for such threads.
 
-    Without a GPU, the busiest thread is cut.
+    In a trace without GPU work it is the time of the busiest thread.
     """
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
@@ -145,12 +160,15 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     ]
     cuts = _concatenated(sources)
     groups = _grouped(cuts, threads)
-    bounds = np.searchsorted(groups.thread, np.append(threads, threads[-1:] + 1))
+    behind_last_thread = threads[-1:] + 1  # empty if there are no threads
+    bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
 
+    # There are as many handoff cuts of each of the three sorts as handoffs.
     groups_of_batches, groups_of_handoffs, _ = np.split(
-        groups.of_cut, [len(batch_cuts), len(batch_cuts) + 3 * len(handoffs)]
+        groups.of_cut,
+        [len(batch_cuts), len(batch_cuts) + len(handoff_cuts) * len(handoffs)],
     )
-    handoff_groups = groups_of_handoffs.reshape(3, -1)
+    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
     lifetimes = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
@@ -169,21 +187,27 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
 
 
 def _with_engines(launching: Rows, handoffs: _Handoffs) -> Rows:
-    """Add the threads that ask for backward, and those of engines; ascending."""
+    """Return all threads that are replayed, ascending.
+
+    Args:
+        launching: The threads that launch work.
+        handoffs: The work of engines. Both the engines and the threads that ask for
+            their work are replayed as well.
+    """
     all_threads = np.concatenate((launching, handoffs.asking, handoffs.engine))
     return distinct(all_threads).astype(np.intp)
 
 
 def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
-    """Compute ThreadCuts.cut_of_row.
+    """Look up which group each call is part of; see ThreadCuts.cut_of_row.
 
     Args:
         cuts: All cuts.
         groups: Their groups.
-        rows: How many slices the trace has.
+        rows: How many rows the trace has.
     """
-    # NO_ROW, of cuts that are no calls, writes to the last entry, which is dropped.
-    group_of_row = np.full(rows + 1, -1, dtype=np.intp)
+    # NO_ROW is -1, so cuts that are no calls write to one entry too many, at the end.
+    group_of_row = np.full(rows + 1, NO_GROUP, dtype=np.intp)
     group_of_row[cuts.row] = groups.of_cut
     return group_of_row[:-1]
 
@@ -191,24 +215,29 @@ def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
 def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
     """Return the groups in which a thread waits for a batch, in order.
 
-    Handoffs to engines are left out, and so are waits that contain a call, because the
-    group is then of another kind.
+    Groups that are also a handoff to an engine are left out. So are groups with a call
+    in them: they are launches or waits for the device, not waits for a batch.
 
     Args:
         groups: All groups.
-        of_batches: The group of each wait for a batch, -1 for none.
+        of_batches: The group of each wait for a batch, or NO_GROUP.
         of_handoffs: The groups of handoffs.
     """
     waits = distinct(of_batches)
     waits = waits[(waits >= 0) & ~np.isin(waits, of_handoffs)]
-    only_waits: Rows = waits[groups.kind[waits] == Node.HANDOFF]
-    return only_waits
+    without_calls: Rows = waits[groups.kind[waits] == Node.HANDOFF]
+    return without_calls
 
 
 def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
-    """Group the cuts of some threads that overlap.
+    """Merge the cuts of some threads that overlap into groups.
 
-    The largest kind of node in a group becomes its kind; of equal ones the first.
+    The cut of the largest kind (see Node) gives the group its kind and row; of equal
+    kinds the first one does.
+
+    Args:
+        cuts: All cuts.
+        threads: The threads whose cuts are grouped.
     """
     order = np.lexsort((cuts.end, cuts.begin, cuts.thread))
     order = order[np.isin(cuts.thread[order], threads)]
@@ -220,10 +249,10 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     by_importance = np.lexsort((-sorted_cuts.kind, group))
     most_important = sorted_cuts.take(by_importance[first_of_group])
     end = sorted_cuts.end
-    if len(first_of_group):
-        end = np.maximum.reduceat(end, first_of_group)
+    if len(first_of_group):  # reduceat takes no empty array
+        end = np.maximum.reduceat(end, first_of_group)  # the latest end of each group
 
-    group_of_cut = np.full(len(cuts), -1, dtype=np.intp)
+    group_of_cut = np.full(len(cuts), NO_GROUP, dtype=np.intp)
     group_of_cut[order] = group
     return _Groups(
         thread=sorted_cuts.thread[first_of_group],
@@ -236,7 +265,14 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
 
 
 def _launching_threads(trace: Trace, launches: Rows) -> Rows:
-    """Return the threads of these launch calls, ascending; without any the busiest."""
+    """Return the threads that launch GPU work, ascending.
+
+    If nothing is launched, the busiest thread is returned instead.
+
+    Args:
+        trace: The trace.
+        launches: The rows of the launch calls.
+    """
     if not len(launches):
         return _busiest(trace)
     return distinct(trace.thread_of_track[trace.track[launches]]).astype(np.intp)
@@ -254,7 +290,7 @@ def _concatenated(sources: Sequence[_Cuts]) -> _Cuts:
 
 
 def _batch_cuts(trace: Trace) -> _Cuts:
-    """Return the waits for batches that workers load."""
+    """Return the stretches in which threads wait for batches that workers load."""
     loads = worker_rows(trace)
     begin = trace.start[loads]
     return _rowless_cuts(
@@ -266,32 +302,37 @@ def _batch_cuts(trace: Trace) -> _Cuts:
 
 
 def _handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
-    """Return three cuts for each handoff.
+    """Return the cuts of handoffs to engines, in the order of ThreadCuts.handoffs.
 
-    In this order: the asking thread waits, the engine waits to be asked, and the engine
-    has ended.
+    First come the waits of the asking threads, then those of the engines for being
+    asked, and last the moments at which the engines have ended.
     """
-    return [
-        _rowless_cuts(
-            handoffs.asking,
-            begin=handoffs.begin,
-            end=handoffs.end,
-            kind=Node.HANDOFF,
-        ),
-        _rowless_cuts(
-            handoffs.engine,
-            begin=handoffs.idle_since,
-            end=handoffs.begin,
-            kind=Node.HANDOFF,
-        ),
-        _rowless_cuts(
-            handoffs.engine, begin=handoffs.end, end=handoffs.end, kind=Node.MARK
-        ),
-    ]
+    asking_thread_waits = _rowless_cuts(
+        handoffs.asking,
+        begin=handoffs.begin,
+        end=handoffs.end,
+        kind=Node.HANDOFF,
+    )
+    engine_waits = _rowless_cuts(
+        handoffs.engine,
+        begin=handoffs.idle_since,
+        end=handoffs.begin,
+        kind=Node.HANDOFF,
+    )
+    engine_has_ended = _rowless_cuts(
+        handoffs.engine, begin=handoffs.end, end=handoffs.end, kind=Node.MARK
+    )
+    return [asking_thread_waits, engine_waits, engine_has_ended]
 
 
 def _call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
-    """Return the calls that wait for the device, and the launch calls that do not."""
+    """Return the calls that wait for the device, and the launch calls that do not.
+
+    Args:
+        trace: The trace.
+        launches: The rows of all launch calls. Some, such as a copy that returns when
+            it is done, also wait.
+    """
     waits = np.flatnonzero(activities(trace) == ThreadActivity.SYNC)
     waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     only_launch = np.setdiff1d(launches, waits, assume_unique=True)
@@ -315,7 +356,14 @@ def _cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
 def _rowless_cuts(
     thread: NDArray[np.integer], *, begin: Int64s, end: Int64s, kind: Node
 ) -> _Cuts:
-    """Make cuts of one kind that are no calls."""
+    """Make cuts of one kind that are no calls.
+
+    Args:
+        thread: The thread of each cut.
+        begin: When each cut begins, in ns of the file.
+        end: When each cut ends.
+        kind: The kind of all of them.
+    """
     return _Cuts(
         thread=thread,
         begin=begin,
@@ -326,9 +374,10 @@ def _rowless_cuts(
 
 
 def _marks(trace: Trace) -> list[_Cuts]:
-    """Return marks where steps begin and end, and where batches arrive.
+    """Return marks where steps begin, where they end, and where batches arrive.
 
-    They are on the threads of the annotations.
+    A mark lies on the thread of the annotation that says so. It lets a replay tell when
+    the thread gets there.
     """
     steps = steps_of(trace)
     loads = loader_rows(trace)
@@ -340,7 +389,13 @@ def _marks(trace: Trace) -> list[_Cuts]:
 
 
 def _marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _Cuts:
-    """Make marks at some times, on the threads of some slices."""
+    """Make marks on the threads of some slices.
+
+    Args:
+        trace: The trace.
+        rows: The slices.
+        times: The time of each mark, one per slice, in ns of the file.
+    """
     return _rowless_cuts(
         trace.thread_of_track[trace.track[rows]],
         begin=times,
@@ -356,30 +411,30 @@ def _overlapping(cuts: _Cuts) -> Rows:
         cuts: The cuts, sorted by thread and begin.
 
     Returns:
-        The number of the group of each cut, ascending.
+        The number of the group of each cut: 0, 1, ..., ascending.
     """
     begins_group = np.ones(len(cuts), dtype=np.bool_)
     for thread in distinct(cuts.thread).tolist():
         bounds = np.searchsorted(cuts.thread, (thread, thread + 1))
         of_thread = slice(*bounds.tolist())
         latest_end = np.maximum.accumulate(cuts.end[of_thread])
-        follows_all = cuts.begin[of_thread][1:] >= latest_end[:-1]
-        begins_group[of_thread][1:] = follows_all
+        begins_after_all_before = cuts.begin[of_thread][1:] >= latest_end[:-1]
+        begins_group[of_thread][1:] = begins_after_all_before
     return np.cumsum(begins_group) - 1
 
 
 class _Lifetimes(NamedTuple):
-    """When each thread begins and ends, in ns of the file."""
+    """When each thread begins and ends; one entry per thread, in ns of the file."""
 
     first: Int64s
     last: Int64s
 
     def extend_to(self, groups: _Groups, bounds: Rows) -> None:
-        """Extend the lifetimes to the cuts of each thread, in place.
+        """Extend the lifetimes in place, such that all cuts lie within them.
 
         Args:
             groups: The groups of cuts.
-            bounds: Where those of each thread begin, then their number.
+            bounds: See ThreadCuts.bounds.
         """
         for thread, (first_group, next_group) in enumerate(pairwise(bounds.tolist())):
             if next_group == first_group:
@@ -396,7 +451,8 @@ def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
     Args:
         trace: The trace.
         threads: The threads.
-        engines: Those of them that are engines, of which only ops count.
+        engines: Those of them that are engines. Only their ops count, as they do for
+            handoffs (see outermost_work).
     """
     limits = np.iinfo(np.int64)
     first = np.full(len(threads), limits.max)
@@ -413,17 +469,21 @@ def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
 
 
 def _busiest(trace: Trace) -> Rows:
-    """Return the thread with the most time of ops, of a trace without launches.
+    """Return the busiest thread of a trace in which nothing is launched.
 
-    Without ops, Python frames decide, then calls, then annotations.
+    It is the thread with the most time of ops. In a trace without ops, Python frames
+    decide, or else calls, or else annotations.
+
+    Returns:
+        One thread; none if the trace has no slices of threads.
     """
     for role in (Role.OP, Role.PYTHON, Role.CALL, Role.ANNOTATION):
         rows = trace.rows_of(role)
-        rows = rows[trace.parent[rows] < 0]
-        if len(rows):
-            threads = trace.thread_of_track[trace.track[rows]]
+        outermost = rows[trace.parent[rows] < 0]
+        if len(outermost):
+            threads = trace.thread_of_track[trace.track[outermost]]
             # Slices of no length count too, so each gets one ns more.
-            time_of_thread = np.bincount(threads, trace.dur[rows] + 1)
+            time_of_thread = np.bincount(threads, trace.dur[outermost] + 1)
             return np.array([np.argmax(time_of_thread)])
     return np.zeros(0, dtype=np.intp)
 
@@ -431,12 +491,13 @@ def _busiest(trace: Trace) -> Rows:
 def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
     """Find what engines do while the threads that asked for it are idle.
 
-    The asking thread is the busiest other thread of the process. There are no handoffs
-    if both work at the same time.
+    Who asked is not recorded: the busiest other thread of the process is taken. There
+    are no handoffs if that thread works at the same time as the engine.
 
     Args:
         trace: The trace.
-        threads: The asking thread or the engine must be among these.
+        threads: The threads that launch work. An engine is left out if neither it nor
+            the thread that asks for its work is one of them.
     """
     ops, thread_of_op = outermost_work(trace)
     handoffs = [_no_handoffs()]
@@ -447,7 +508,9 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
         engine_ops = ops[thread_of_op == engine]
         asking_works = union(trace.start[asking_ops], trace.end[asking_ops])
         engine_works = union(trace.start[engine_ops], trace.end[engine_ops])
-        engine_work = _between(idle=outside(asking_works), works=engine_works)
+        engine_work = _work_while_idle(
+            engine_works=engine_works, asking_is_idle=outside(asking_works)
+        )
         handoffs.append(engine_work.of_threads(asking=asking, engine=engine))
     return _Handoffs(
         asking=np.concatenate([each.asking for each in handoffs]),
@@ -465,14 +528,19 @@ def _no_handoffs() -> _Handoffs:
 
 
 class _EngineWork(NamedTuple):
-    """Stretches in which an engine works; times in ns of the file."""
+    """Stretches in which an engine works; one entry per stretch, in ns of the file."""
 
-    idle_since: Int64s  # since when it did nothing before
+    idle_since: Int64s  # since when the engine did nothing before
     begin: Int64s
     end: Int64s
 
     def of_threads(self, *, asking: int, engine: int) -> _Handoffs:
-        """Return these stretches as handoffs between two threads."""
+        """Return these stretches as handoffs.
+
+        Args:
+            asking: The thread that asked for the work.
+            engine: The thread that did it.
+        """
         count = len(self.begin)
         return _Handoffs(
             asking=np.full(count, asking, dtype=np.int64),
@@ -483,30 +551,36 @@ class _EngineWork(NamedTuple):
         )
 
 
-def _between(*, idle: Cover, works: Cover) -> _EngineWork:
+def _work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _EngineWork:
     """Find what an engine does in each interval in which the asking thread is idle.
 
+    If less than MIN_SHARE_APART of the engine's work lies in such intervals, the two
+    threads work side by side, and neither waits for the other.
+
     Args:
-        idle: When the asking thread is idle.
-        works: When the engine works.
+        engine_works: When the engine works.
+        asking_is_idle: When the asking thread is idle.
 
     Returns:
-        One stretch per such interval; none if less than MIN_SHARE_APART of the work is
-        in such intervals.
+        One stretch per interval in which the engine works, from the begin of its first
+        work to the end of its last.
     """
-    interval = idle.place_of(works.start)
-    is_inside = (interval >= 0) & (works.end <= idle.end[interval])
-    inside_ns = (works.end - works.start)[is_inside].sum()
-    if inside_ns < MIN_SHARE_APART * works.ns:
+    interval = asking_is_idle.place_of(engine_works.start)
+    is_inside = (interval >= 0) & (engine_works.end <= asking_is_idle.end[interval])
+    inside_ns = (engine_works.end - engine_works.start)[is_inside].sum()
+    if inside_ns < MIN_SHARE_APART * engine_works.ns:
         is_inside[:] = False
 
-    # The first and the last piece of work in each interval.
+    # The first and the last stretch of work in each interval.
     inside = np.flatnonzero(is_inside)
     first = inside[begins_runs(interval[inside])]
     last = inside[ends_runs(interval[inside])]
-    end_before = works.end[first - 1]
+    end_before = engine_works.end[first - 1]
+    begin = engine_works.start[first]
+    # Before its very first work, an engine has not been idle: it was not there.
+    has_work_before = first > 0
     return _EngineWork(
-        idle_since=np.where(first > 0, end_before, works.start[first]),
-        begin=works.start[first],
-        end=works.end[last],
+        idle_since=np.where(has_work_before, end_before, begin),
+        begin=begin,
+        end=engine_works.end[last],
     )

@@ -1,4 +1,8 @@
-"""Turns the times of a replay into times of slices and steps of the trace."""
+"""Turns the times of a replay into times of the slices and steps of the trace.
+
+A replay gives the times of nodes (see graph.py). A slice of a thread may begin and end
+anywhere within its nodes, and a step ends when all work that it launched has ended.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,21 @@ from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
 NO_CHAIN = -1
+"""A thread is not replayed, so no chain of the graph stands for it."""
+NO_NODE_BEGINS = -1
+"""Stands for the begin of a node behind the last one; no time that is so late equals it."""
 
 
 def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
     """Return when a thread gets, in a replay, to where it was at recorded times.
 
+    E.g. if a thread takes half of its time in the replay, it is after 5 ns where it was
+    recorded after 10 ns.
+
     Args:
         graph: The graph.
         times: The times of its nodes in the replay.
-        chain: The thread, a chain of the graph.
+        chain: The thread, an index in Graph.chains.
         recorded: The recorded times, in ns after the origin.
 
     Returns:
@@ -39,8 +49,8 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
     inside_ns = _time_inside(graph, chain, node, inside_until)
 
-    # A time behind the node lies in a wait, or before the thread begins or after it has
-    # ended.
+    # A time that lies behind the end of its node lies in a wait, or after the thread
+    # has ended. (One before the begin of its node lies before the thread begins.)
     next_node = nodes[np.minimum(index + 1, len(nodes) - 1)]
     wait_factor = _wait_factors(graph, times, node, next_node)
     behind_ns = recorded - inside_until
@@ -53,17 +63,17 @@ def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
     """Find the node in which a thread is at each of some times.
 
     It is the first node that begins at the very time, or else the last one that begins
-    before it. If there is none, it is the first of all.
+    before it. Before all nodes it is the first of all.
 
     Args:
         began: When the nodes of the thread begin, ascending.
         recorded: The times.
 
     Returns:
-        Indices into `began`.
+        Indices into `began`, one per time.
     """
     not_before = np.searchsorted(began, recorded)
-    begins_then = at(began, not_before, missing=-1) == recorded
+    begins_then = at(began, not_before, missing=NO_NODE_BEGINS) == recorded
     last_before = np.maximum(not_before - 1, 0)
     return np.where(begins_then, not_before, last_before)
 
@@ -71,22 +81,24 @@ def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
 def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
     """Return how long a thread takes from the begin of each node to a time in it.
 
-    Own time is stretched by the scale of the thread, a call by how much longer or
-    shorter it takes in the replay.
+    A thread's own time is stretched by its time scale. A call is stretched evenly, by
+    how much longer or shorter the whole call takes in the replay.
 
     Args:
         graph: The graph.
-        chain: The thread, a chain of the graph.
+        chain: The thread, an index in Graph.chains.
         node: The nodes.
         inside_until: For each of them a recorded time within the node.
 
     Returns:
-        ns for each of `node`.
+        ns of the replay, for each of `node`.
     """
     began = graph.began[node]
     scale = graph.time_scales[chain]
-    own_ns = scale.until(inside_until) - scale.until(began)
-    call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
+    own_ns = scale.elapsed_until(inside_until) - scale.elapsed_until(began)
+
+    recorded_call_ns = np.maximum(graph.lasted[node], 1)  # never divide by 0
+    call_factor = graph.dur[node] / recorded_call_ns
     call_ns = np.rint((inside_until - began) * call_factor).astype(np.int64)
     return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
 
@@ -94,20 +106,32 @@ def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> 
 def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Floats:
     """Return how many times as long as recorded the wait after each node takes.
 
-    A wait lies between the end of a node and the begin of the next one. The factor is 1
-    where no wait was recorded.
+    A wait lies between the end of a node and the begin of the next one of its thread.
+
+    Args:
+        graph: The graph.
+        times: The times of its nodes in the replay.
+        node: The nodes.
+        next_node: For each of them the next one.
+
+    Returns:
+        The factor of each wait; 1 where no wait was recorded that could be stretched.
     """
     recorded_wait = graph.began[next_node] - graph.ended[node]
     wait = times.begin[next_node] - times.end[node]
-    factor = wait / np.maximum(recorded_wait, 1)
+    factor = wait / np.maximum(recorded_wait, 1)  # never divide by 0
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
     """Return when each slice of the trace starts and ends in a replay.
 
-    Slices on threads and streams that are not in the graph keep their recorded times.
-    So do slices that a change takes out.
+    Slices on threads and streams that are not replayed keep their recorded times.
+
+    Args:
+        trace: The trace.
+        graph: The graph that was replayed.
+        times: The times of its nodes in the replay.
 
     Returns:
         The starts and the ends, in ns of the file, one per slice.
@@ -130,19 +154,28 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
 
 def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
-    """Return the chains of a thread: one, or none if it is not in the graph."""
+    """Return the chain of a thread; an empty list if the thread is not replayed.
+
+    Args:
+        graph: The graph.
+        thread: The number of the thread, as in Trace.thread_of_track.
+    """
     threads = range(len(graph.time_scales))
     return [chain for chain in threads if graph.chains[chain].thread == thread]
 
 
 class StepEnds(NamedTuple):
-    """What decides when steps end: their thread, and the work that they launched."""
+    """What decides when steps end: their thread, and the work that they launched.
 
-    chain: int  # their thread; NO_CHAIN: none of the graph
-    # as recorded, after the origin: when the first begins, and the thread ends each
+    A step ends when the thread has ended it and all items that it launched have ended.
+    """
+
+    chain: int  # the thread, an index in Graph.chains; NO_CHAIN: it is not replayed
+    # Recorded, in ns after the origin: when the first step begins, and when the thread
+    # ends each step. Empty in a trace without steps.
     edges: Int64s
-    item: Rows  # the items that steps launched
-    step: Rows  # for each of them the index of the step
+    item: Rows  # the items that steps launched, as nodes of the graph
+    step: Rows  # for each of them the index of its step
 
 
 def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
@@ -165,28 +198,37 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
 
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     chains = _chains_of_thread(graph, thread)
+
+    # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
-    launches = [len(rows_of_step) for rows_of_step in rows_of_steps]
+    launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
     item_of_row = graph.node_of(trace, Node.ITEM)
     return StepEnds(
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
-        step=np.repeat(np.arange(len(rows_of_steps)), launches),
+        step=np.repeat(np.arange(len(rows_of_steps)), launches_of_steps),
     )
 
 
 def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     """Return when the first step begins, and when each step has ended.
 
-    See `steps.launched_bounds`. Without steps these are the begin and the end of all.
+    Step n lasts from the n-th bound to the next one; see `steps.launched_bounds`.
+    Without steps, the two bounds are those of the whole replay.
+
+    Args:
+        graph: The graph that was replayed.
+        times: The times of its nodes in the replay.
+        ends: What decides when the steps end.
 
     Returns:
         One time more than steps, in ns after the origin.
     """
     if not len(ends.edges):
         return np.array([0, times.end[last_of(graph, times)]])
+
     wall_bounds = ends.edges
     if ends.chain != NO_CHAIN:
         wall_bounds = times_at(graph, times, ends.chain, wall_bounds)
@@ -201,5 +243,14 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
 def lengths_of(
     trace: Trace, graph: Graph, times: Times, by: str | None = None
 ) -> Int64s:
-    """Return the length (step_launched) of each step; without steps that of all."""
+    """Return how long each step takes in a replay, in ns (see `step_launched`).
+
+    Without steps the only length is that of the whole replay.
+
+    Args:
+        trace: The trace.
+        graph: The graph that was replayed.
+        times: The times of its nodes in the replay.
+        by: What counts as a step; see `steps_of`.
+    """
     return step_launched(bounds_of(graph, times, step_ends(trace, graph, by)))

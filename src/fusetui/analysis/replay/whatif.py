@@ -1,6 +1,14 @@
-"""Estimates what a change would be worth.
+"""Estimates what a change would be worth, by replaying the trace with it.
 
-The answer has each step before and after the change, and what limits the steps then.
+The answer has each step before and after the change, and what limits the steps then:
+the critical path of the replay (see route.py). docs/whatif.md explains the accuracy.
+
+A delay of the recording is *not understood* if nothing recorded explains it. Such
+delays stay as they are in a replay, though a real program might lose them. So an answer
+depends on the share of the critical path that they take.
+
+When workers of a data loader have a batch ready after a change has only bounds. So a
+replay has an early and a late result, see replay.Ready.
 """
 
 from __future__ import annotations
@@ -39,82 +47,112 @@ from fusetui.trace.model.intervals import union
 from fusetui.trace.model.quantiles import lower_median
 
 UNKNOWN = 0.20
-"""Above this share that is not understood there is no answer; see DOUBTFUL."""
+"""If a larger share of the critical path than this is not understood, there is no
+answer. From the smaller share DOUBTFUL on, the answer says so first."""
 MANY_LAUNCHES = 100
+"""A full recording of more launches than this has other calls as well."""
 SAME = 2000
-"""Times that differ by a smaller part than 1 / SAME of them are the same."""
+"""Two times count as the same if they differ by less than one part in SAME."""
 MIN_SCALED_SHARE = 0.5
-"""Of the critical path: another device has to scale so much of it, or the rest decides,
-of which nothing is known there. docs/whatif.md has the recordings that this comes
-from."""
+"""Another device has to scale at least this share of the critical path. Otherwise the
+rest decides, of which nothing is known there. docs/whatif.md has the recordings that
+this comes from."""
 MAX_LATE_SHARE = 0.001
-"""Of the critical path: so much that begins late for no known reason is not told."""
+"""If a larger share of the critical path than this begins late for no known reason, the
+answer has a note."""
+NO_TIME = -1
+"""Smaller than every time of a replay."""
 
 Note = Literal[
-    "other_ranks_unchanged",  # they wait for this rank as long as they did
-    "waits_scaled",  # communication that a change scales includes waiting
-    "no_gpu",  # only what threads do is replayed
-    # as no Python frames were recorded, but on threads of backward
+    # Other ranks are assumed to arrive at collectives when they did.
+    "other_ranks_unchanged",
+    # The time of communication that a change scales includes waiting for other ranks.
+    "waits_scaled",
+    # There is no GPU work, so only what threads do is replayed.
+    "no_gpu",
+    # No Python frames were recorded, so all time outside of ops and calls counts as
+    # Python, except on threads that run backward.
     "python_is_all_but_ops",
-    "some_bounds_unknown",  # kernels without one take as long as they did
-    "unscaled",  # kernels without one on either device likewise
-    "some_runs_keep_their_time",  # fusable runs of which only launches are saved
-    "graph_launch_assumed",  # what launching a graph takes: the trace has none
-    "loader_beside",  # what the thread does to take over a batch counts nothing
-    # what needs the result of a collective is known by events alone
+    # Kernels whose least time is not known take as long as they did.
+    "some_bounds_unknown",
+    # Likewise kernels whose least time is not known on both devices.
+    "unscaled",
+    # Of some fusable runs only launches are saved, because what the fused kernel takes
+    # is not known.
+    "some_runs_keep_their_time",
+    # The trace launches no graph, so what that takes is assumed.
+    "graph_launch_assumed",
+    # What a thread does to take over a batch from a worker is assumed to take no time.
+    "loader_beside",
+    # Only events say which work needs the result of a collective.
     "unrecorded_consumers",
-    "host_unchanged",  # by another device
-    "events_unknown",  # for which streams wait, unless that made a GPU event late
-    # GPU events on the critical path that something not recorded made late
+    # Another device is assumed to leave the time of the CPU as it is.
+    "host_unchanged",
+    # For which events streams wait was not recorded, and is inferred only for GPU work
+    # that they made late.
+    "events_unknown",
+    # Something that was not recorded made GPU work on the critical path late.
     "late_unexplained",
-    "no_waits",  # were recorded: threads are taken not to wait for the device
-    # when workers of a data loader have batches ready after the change
+    # No waits were recorded, so threads are taken not to wait for the device.
+    "no_waits",
+    # When workers of a data loader have batches ready after the change has only bounds.
     "batches_unknown",
-    "loader_never_waits",  # no call for a batch that workers load waits for it
-    "same_work_later",  # steps are longer only because the one before them ends earlier
+    # Calls for batches that workers load are assumed not to wait.
+    "loader_never_waits",
+    # Steps are longer only because the step before them ends earlier.
+    "same_work_later",
 ]
+"""What an answer has to say besides its figures. report.whatif has the sentences."""
 
 
 class StepEffect(msgspec.Struct, frozen=True):
-    """From the end of the previous step to the end of this one. `after_ns`: None if
-    there is none."""
+    """How long one step takes before and after a change.
+
+    A step is counted from the end of the step before it to its own end.
+    """
 
     name: str
     before_ns: int
-    after_ns: int | None
-    in_median: bool = True  # see told_steps
+    after_ns: int | None  # None if too little of the recording is understood
+    in_median: bool = True  # whether it counts in medians, see steps_of_median
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of some steps (see
-    told_steps), or of the span without steps: see `of`."""
+    """What some changes are worth.
 
-    changes: tuple[str, ...]
+    Figures without a step are those of the median step (see steps_of_median), or in a
+    trace without steps those of its whole span: `of` says which.
+    """
+
+    changes: tuple[str, ...]  # as a user wrote them
     of: Literal["step", "span"]
     devices: tuple[DeviceResidual, ...]
     steps: tuple[StepEffect, ...]
     before_ns: int
     after_ns: int | None  # None: too little is understood, or there is only a range
-    saved_ns: int | None  # before_ns less after_ns
-    before_range_ns: tuple[int, int]  # the least and the most over steps
+    saved_ns: int | None  # before_ns - after_ns
+    before_range_ns: tuple[int, int]  # the shortest and the longest step
     after_range_ns: tuple[int, int] | None
-    between_ns: tuple[int, int] | None  # of a change that gives no number
-    residual_share: float  # the largest of all devices and of the path after the change
-    inferred_waits: int
-    certainty: Literal["bound", "estimate"]
+    # The least and the most that a step takes, for changes that give only a range.
+    between_ns: tuple[int, int] | None
+    # The largest share that is not understood: of the critical path of a device as
+    # recorded, or of the critical path after the change.
+    residual_share: float
+    inferred_waits: int  # how many waits were not recorded but inferred
+    certainty: Literal["bound", "estimate"]  # "bound": no program can save more
     limit: tuple[PathRow, ...]  # the critical path after the change
     notes: tuple[str, ...]  # see Note
     latest_ns: int | None = None
     """As `after_ns`, if workers of a data loader have each batch ready as late as the
     recording allows; None where that is the same."""
     scaled_share: float | None = None
-    """How much of the critical path, as recorded or after the change, are kernels that
-    another device scales, whichever is more; None of other changes."""
+    """The share of the critical path that is kernels which another device scales, as
+    recorded or after the change, whichever is more; None if no change names a
+    device."""
 
     @property
     def abstains(self) -> bool:
-        """Whether too little of the recording is understood, or scaled, for an
-        answer."""
+        """Whether too little is understood, or scaled, for an answer with figures."""
         return self.residual_share > UNKNOWN or self.scales_little
 
     @property
@@ -141,7 +179,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     """
     parsed = [parse_change(text) for text in changes]
     if step is None:
-        counted_steps = told_steps(trace)
+        counted_steps = steps_of_median(trace)
     else:
         counted_steps = np.array([_index_of_step(trace, step)])
     graph = graph_of(trace)
@@ -169,8 +207,8 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
         saved_ns=lengths.before_ns - lengths.after_ns,
-        before_range_ns=_range(lengths.before[counted_steps]),
-        after_range_ns=_range(lengths.after[counted_steps]),
+        before_range_ns=_shortest_and_longest(lengths.before[counted_steps]),
+        after_range_ns=_shortest_and_longest(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
         residual_share=_residual_share(trace, routes),
         inferred_waits=graph.inferred_waits,
@@ -179,23 +217,35 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         notes=_notes(trace, graph, replayed, routes, lengths),
         scaled_share=range_of_change.scaled_share,
     )
-    answer = _with_batches(answer, replayed, lengths)
-    return _without_unknown(answer, is_range=is_range(parsed))
+    answer = _with_late_batches(answer, replayed, lengths)
+    return _without_unsupported(answer, is_range=is_range(parsed))
 
 
 def _residual_share(trace: Trace, routes: _Routes) -> float:
-    """Return the largest share that is not understood.
+    """Return the largest share of a critical path that is not understood.
 
-    It is that of any device as recorded, or of the critical path after the change.
+    These are the paths of each device as recorded, and the path after the change.
+
+    Args:
+        trace: The trace.
+        routes: The critical paths before and after the change.
     """
     shares = [device.residual_share for device in residuals_of(trace)]
     return max([*shares, routes.replayed.unknown_share])
 
 
-def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
+def _with_late_batches(
+    answer: WhatIf, replayed: _Replayed, lengths: _Lengths
+) -> WhatIf:
     """Turn an answer into a bound if it depends on when batches are ready.
 
-    It is a bound too if no call for a batch waits any more.
+    In the replay of the answer, batches are ready as early as the recording allows. It
+    is a bound as well if the change assumes that no call for a batch waits at all.
+
+    Args:
+        answer: The answer.
+        replayed: The replay with the change.
+        lengths: How long steps take before and after the change.
     """
     if "loader_never_waits" in replayed.notes:
         return replace(answer, certainty="bound")
@@ -204,11 +254,15 @@ def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> Wha
     return answer
 
 
-def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
+def _without_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
     """Remove the figures that the recording does not support.
 
     If too little is understood, there are no figures after the change. If the changes
     give only a range, there is the range alone.
+
+    Args:
+        answer: The answer with all figures.
+        is_range: Whether the changes give only a range.
     """
     is_understood = answer.residual_share <= UNKNOWN
     if is_understood and not is_range:
@@ -226,17 +280,14 @@ def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
 
 
 class _Lengths(NamedTuple):
-    """How long steps take before and after a change, in ns.
+    """How long steps take before and after a change, in ns."""
 
-    Medians are those of the steps that count.
-    """
-
-    before: Int64s  # of each step
-    after: Int64s  # of each step
-    before_ns: int
-    after_ns: int
+    before: Int64s  # per step
+    after: Int64s  # per step
+    before_ns: int  # the median of the steps that count
+    after_ns: int  # likewise
     latest_ns: int  # as after_ns, if batches come as late as the recording allows
-    # whether the last step that counts ends no later than recorded
+    # Whether the last step that counts ends no later than recorded.
     ends_no_later: bool
 
 
@@ -271,7 +322,10 @@ class _Routes(NamedTuple):
 
 
 class _RangeOfChange(NamedTuple):
-    """See WhatIf; None of changes that give a number."""
+    """What changes give that have no single result; the fields are those of WhatIf.
+
+    Both are None for changes that give a number.
+    """
 
     between_ns: tuple[int, int] | None
     scaled_share: float | None
@@ -309,7 +363,13 @@ def _range_of_change(
 def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
     """Return whether no program with these changes can save more than the replay.
 
-    That holds if the changes only remove waits, and all of the trace is understood.
+    That holds if the changes only remove waits, and all of the trace is understood: a
+    program without these waits has at least all the other work of the replay.
+
+    Args:
+        trace: The trace.
+        changes: The changes.
+        routes: The critical paths before and after them.
     """
     only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
     return only_removes_waits and is_certain(
@@ -322,7 +382,14 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return the notes (see Note) that an answer needs, each once.
 
-    They are about the trace, about this answer, and about the changes themselves.
+    First come those about the trace and this answer, then those of the changes.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        replayed: The replay with the changes.
+        routes: The critical paths before and after the changes.
+        lengths: How long steps take before and after the changes.
     """
     largest_late_share = max(
         late_share(graph, routes.recorded),
@@ -331,15 +398,16 @@ def _notes(
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
     depends_on_batches = differs(lengths.after_ns, lengths.latest_ns)
-    holds: dict[Note, bool] = {
-        **_notes_of_any_change(trace),
+    is_needed: dict[Note, bool] = {
+        **_notes_about_trace(trace),
         "late_unexplained": largest_late_share > MAX_LATE_SHARE,
         "same_work_later": takes_longer and lengths.ends_no_later,
         "batches_unknown": depends_on_batches and not never_waits,
     }
+    # That note is about other ranks, too.
     if "waits_scaled" in replayed.notes:
-        holds["other_ranks_unchanged"] = False
-    notes = [note for note in holds if holds[note]]
+        is_needed["other_ranks_unchanged"] = False
+    notes = [note for note in is_needed if is_needed[note]]
     return tuple(dict.fromkeys([*notes, *replayed.notes]))
 
 
@@ -369,14 +437,14 @@ def _between(
 
 
 class _Replayed(NamedTuple):
-    """The replay of a graph with changes. For bounds see `bounds_of`."""
+    """The replay of a graph with changes."""
 
-    graph: Graph
+    graph: Graph  # the changed one
     times: Times
     ends: StepEnds
-    bounds: Int64s
-    late_bounds: Int64s  # if batches come as late as the recording allows
-    notes: tuple[str, ...]
+    bounds: Int64s  # when steps begin and end, see `bounds_of`
+    late_bounds: Int64s  # the same if batches come as late as the recording allows
+    notes: tuple[str, ...]  # those of the changes, see Note
 
 
 def _replayed(
@@ -410,12 +478,17 @@ def _replayed(
 def _index_of_step(trace: Trace, step: int) -> int:
     """Return the index of the step with a number.
 
+    Args:
+        trace: The trace.
+        step: The number that a user gave.
+
     Raises:
         NoMatchError: If there is no such step.
     """
     steps = steps_of(trace)
     index = steps.place(step)
-    if index < 0:
+    has_step = index >= 0
+    if not has_step:
         raise NoMatchError(f"There is no step {step}, but {steps.known}.")
     return index
 
@@ -423,10 +496,16 @@ def _index_of_step(trace: Trace, step: int) -> int:
 def _scaled_share(
     trace: Trace, graph: Graph, changes: Sequence[Change], *replayed: _Replayed
 ) -> float:
-    """Return the share of the critical path that other devices scale.
+    """Return the share of the critical path that is kernels which other devices scale.
 
     It is that of the path as recorded or of the path after one of the replays,
-    whichever is more; see WhatIf.
+    whichever is more.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changes: The changes, of which at least one names a device.
+        replayed: Replays with these changes.
     """
     nodes = []
     for change in changes:
@@ -439,11 +518,16 @@ def _scaled_share(
 
 
 def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
-    """List each step before and after; none without steps."""
+    """List each step with its length before and after; empty without steps.
+
+    Args:
+        trace: The trace.
+        lengths: How long its steps take.
+    """
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(steps)), told_steps(trace))
+    in_median = np.isin(np.arange(len(steps)), steps_of_median(trace))
     effects = []
     for name, before_ns, after_ns, is_counted in zip(
         labels_of(steps.names),
@@ -459,13 +543,21 @@ def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     return tuple(effects)
 
 
-def _range(lengths: Int64s) -> tuple[int, int]:
-    """The least and the most of these lengths."""
+def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
+    """Return the least and the largest of some lengths."""
     return int(lengths.min()), int(lengths.max())
 
 
 def share_of(nodes: Rows, route: Route) -> float:
-    """Return the share of a critical path in which some nodes do their own work."""
+    """Return the share of a critical path that is the own work of some nodes.
+
+    Args:
+        nodes: The nodes.
+        route: The path.
+
+    Returns:
+        A share from 0 to 1.
+    """
     return route.share_of((route.part == OWN) & np.isin(route.node, nodes))
 
 
@@ -474,7 +566,7 @@ def differs(ns: int, other_ns: int) -> bool:
     return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
-def told_steps(trace: Trace, by: str | None = None) -> Rows:
+def steps_of_median(trace: Trace, by: str | None = None) -> Rows:
     """Return the indices of the steps that count in medians.
 
     These are the steps in which a device ran, or all if none did. The first step does
@@ -485,7 +577,7 @@ def told_steps(trace: Trace, by: str | None = None) -> Rows:
         by: What counts as a step; see `steps_of`.
 
     Returns:
-        The indices; 0 without steps.
+        The indices. Without steps it is the index 0, that of the whole span.
     """
     steps = steps_of(trace, by)
     gpu_rows = trace.gpu_rows
@@ -501,10 +593,16 @@ def told_steps(trace: Trace, by: str | None = None) -> Rows:
 def _limit(
     trace: Trace, replayed: _Replayed, counted_steps: Rows
 ) -> tuple[PathRow, ...]:
-    """Sum up the critical path after a change, from the first to the last of some steps.
+    """Sum up what limits the steps after a change: the critical path through them.
 
-    Without steps it is that of all. The path of one step may begin with what the step
-    before left to do.
+    It reaches from the begin of the first to the end of the last step that counts. (The
+    path of one step alone may begin with what the step before left to do.) Without
+    steps it is the path of the whole replay.
+
+    Args:
+        trace: The trace.
+        replayed: The replay with the change.
+        counted_steps: The indices of the steps that count.
     """
     graph = replayed.graph
     times = replayed.times
@@ -513,13 +611,13 @@ def _limit(
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
-    counts = ~graph.gone & (times.end <= end)
-    last = int(np.argmax(np.where(counts, times.end, -1)))
+    is_in_steps = ~graph.gone & (times.end <= end)
+    last = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
-    """Return whether the trace has only calls that launch work, and so no waits.
+    """Return whether a trace has no calls but those that launch work, and so no waits.
 
     Some recorders keep no other calls. In a full recording of a program that launches
     much there are others: the profiler itself waits for the device when it stops.
@@ -529,7 +627,8 @@ def leaves_waits_out(trace: Trace) -> bool:
     if len(launching) <= MANY_LAUNCHES:
         return False
     names_of_calls = trace.name[trace.rows_of(Role.CALL)]
-    return bool(np.isin(names_of_calls, trace.name[launching]).all())
+    is_name_of_launch = np.isin(names_of_calls, trace.name[launching])
+    return bool(is_name_of_launch.all())
 
 
 def is_certain(trace: Trace, *unknown_shares: float) -> bool:
@@ -550,7 +649,8 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
 def events_unknown(trace: Trace) -> bool:
     """Return whether a stream was told to wait for an event that was not recorded.
 
-    That matters only if there are several streams.
+    A single stream runs its work in order anyway, so events matter only if there are
+    several.
     """
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     if len(streams) <= 1:
@@ -560,8 +660,8 @@ def events_unknown(trace: Trace) -> bool:
     return not np.isin(trace.correlation[waiting_calls], recorded).all()
 
 
-def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
-    """Return for each note about the trace alone whether it holds."""
+def _notes_about_trace(trace: Trace) -> dict[Note, bool]:
+    """Return which notes about the trace alone are needed, whatever the change is."""
     return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
@@ -571,15 +671,16 @@ def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
 
 
 RANGE = re.compile(
-    r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL
+    r"(?P<change>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL
 )
+"""A change at several factors, such as `kernel:attn x0.1..1`."""
 SWEEP_POINTS = 10
 NEARLY_ALL = 0.01
-"""Of all that the change gains: less is no help."""
+"""A factor gains nearly all if it lacks at most this share of what the best one gains."""
 
 
 class SweepPoint(msgspec.Struct, frozen=True):
-    """The change at one factor."""
+    """How long a step takes with a change at one factor."""
 
     factor: float
     after_ns: int
@@ -588,17 +689,18 @@ class SweepPoint(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """The effect of a change at several factors.
 
-    `before_ns` and the points are those of the median step, or of the span: see `of`.
-    There are no points if too little is understood. `knee` is the factor below which
-    there is almost no further gain; None if the gain continues.
+    Times are those of the median step, or in a trace without steps of its whole span:
+    `of` says which.
     """
 
-    change: str
+    change: str  # without a factor, such as "kernel:attn"
     of: Literal["step", "span"]
     devices: tuple[DeviceResidual, ...]
     before_ns: int
-    residual_share: float
-    points: tuple[SweepPoint, ...]  # from the smallest factor on
+    residual_share: float  # see WhatIf
+    # From the smallest factor on; incomplete if too little is understood at one of them.
+    points: tuple[SweepPoint, ...]
+    # The factor below which there is almost no further gain; None if the gain continues.
     knee: float | None
 
 
@@ -613,12 +715,12 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     Raises:
         WrongChangeError: For a text that is no such change, or changes nothing.
     """
-    parts = RANGE.fullmatch(text.strip())
-    if parts is None or not float(parts["low"]) < float(parts["high"]):
+    match = RANGE.fullmatch(text.strip())
+    if match is None or not float(match["low"]) < float(match["high"]):
         raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
-    change = parts["head"]
-    low = float(parts["low"])
-    high = float(parts["high"])
+    change = match["change"]
+    low = float(match["low"])
+    high = float(match["high"])
 
     points: list[SweepPoint] = []
     for nth in range(SWEEP_POINTS):
@@ -641,11 +743,17 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
     """Return the largest factor that gains nearly all that the change can gain.
 
-    Returns None if that is the smallest factor, and if no factor gains anything.
+    E.g. if a step takes 50, 50, 70 and 100 us at the factors 0.1, 0.4, 0.7 and 1, the
+    knee is 0.4: making it even faster does not help.
+
+    Returns:
+        The factor. None if it is the smallest one, because the gain may continue below
+        it, and None if no factor gains anything.
     """
     times_ns = [point.after_ns for point in points]
     if not times_ns or max(times_ns) == min(times_ns):
         return None
     nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
     last = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
+    # At the smallest factor the gain may continue below it.
     return points[last].factor if last else None

@@ -1,7 +1,9 @@
 """Estimates what each finding of `why` is worth.
 
-That is the time that the change of the finding saves when it is replayed. Each rule
-says which change that is (`wanted` of its claims).
+A finding names a cause of lost time, and the *change* that would remove it. Its *worth*
+or *gain* is what the median step (without steps, the whole span) becomes shorter by if
+the trace is replayed with that change. Each rule of `why` says which change that is:
+`wanted` of its claims.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from fusetui.analysis.replay.whatif import (
     events_unknown,
     is_certain,
     leaves_waits_out,
-    told_steps,
+    steps_of_median,
 )
 from fusetui.analysis.why.model import (
     DOUBTFUL,
@@ -54,16 +56,17 @@ from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.quantiles import lower_median
 
 MAX_REPLAYED_NODES = 6_000_000
-"""For all findings of a trace together, unless their gains are asked for: about 2 s."""
+"""How many nodes the replays for all findings of a trace may have together, unless a
+user requests them. They take about 2 s."""
 NODES_OF_GPU_EVENT = 3
-"""With its launch."""
+"""How many nodes of a graph a GPU event with its launch has, roughly."""
 RUNS_OF_GRAPH = 4
-"""To make a graph, and what is known of it, takes as long as so many replays."""
+"""How many replays take as long as making the graph and its recorded answer."""
 HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
 """Rules about what happens once, however many steps were recorded."""
 RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
-"""In which order findings come: those that save time, those that save none, notes,
-negligible."""
+"""The order of findings: first those whose change saves time, then those whose change
+saves none, then notes, and last those that cost next to no time."""
 
 
 def with_worth(
@@ -79,22 +82,26 @@ def with_worth(
     Args:
         trace: The trace.
         why: The answer.
-        together: For how many of the first findings to estimate what they gain at once.
+        together: For how many of the first findings to estimate what their changes
+            gain if they are all made.
         by: What counts as a step; see `steps_of`.
-        asked: Whether gains are requested, however long that takes.
+        asked: Whether a user requested the gains, however long they take. Otherwise
+            they are left out of large traces.
     """
     reason = _why_not_replayed(trace, why, asked)
     notes = list(map(_note, why.findings, why._wanted))
-    if reason or all(change is None for change in why._wanted):
-        return replace(why, findings=_unreplayed(why, notes, reason))
+    has_changes = any(change is not None for change in why._wanted)
+    if reason or not has_changes:
+        return replace(why, findings=_findings_without_gains(why, notes, reason))
 
     gains = _Gains(trace, by)
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
-        findings.append(gains.of(finding, change, note))
+        findings.append(gains.with_gain(finding, change, note))
+
     order = _ranked(trace, why, findings, gains.usual_ns, by)
-    replayed = [why._wanted[n] for n in order if _is_replayed(findings[n])]
-    combined = gains.of_all(replayed[:together])
+    changes_with_gain = [why._wanted[n] for n in order if _has_gain(findings[n])]
+    combined = gains.combined(changes_with_gain[:together])
     return replace(
         why,
         findings=tuple(findings[n] for n in order),
@@ -108,10 +115,15 @@ def with_worth(
 
 
 class _Gains:
-    """What the changes of findings save, by replays of one trace."""
+    """Replays one trace with the changes of its findings, and tells what they save."""
 
     def __init__(self, trace: Trace, by: str | None) -> None:
-        """`by`: see steps_of."""
+        """Measure the steps as recorded, with which the replays are compared.
+
+        Args:
+            trace: The trace.
+            by: What counts as a step; see `steps_of`.
+        """
         self._trace = trace
         self._by = by
         self._graph = graph_of(trace)
@@ -119,31 +131,45 @@ class _Gains:
         self._before = _result(trace, self._graph, recorded, recorded, by)
         residuals = residuals_of(trace)
         self.unknown_shares = [device.residual_share for device in residuals]
-        """How much of the critical path is not understood: of each device as recorded,
-        then of each replay so far."""
+        """Which shares of critical paths are not understood: first that of each device
+        as recorded, then that of each replay so far."""
 
     @property
     def usual_ns(self) -> int:
         """The median length of the steps as recorded."""
         return lower_median(self._before.lengths)
 
-    def of(
+    def with_gain(
         self, finding: Finding, change: Wanted | None, note: WorthNote | None
     ) -> Finding:
-        """The finding with what its change saves, or with why that is not known. `note`:
-        what the change assumes; without a change, why it has none."""
+        """Return a finding with its gain, or with a note why the gain is not known.
+
+        Args:
+            finding: The finding.
+            change: Its change; None if it has none.
+            note: What the change assumes. Without a change, why there is none.
+        """
         if change is None:
             return replace(finding, worth_note=note)
         after = _replayed(self._trace, self._graph, [change], self._by)
         if not isinstance(after, ReplayResult):
             return replace(finding, worth_note=after)
         if change == LOADER_CHANGE:
-            note = _loader_note(len(worker_rows(self._trace)) > 0)
+            has_workers = len(worker_rows(self._trace)) > 0
+            note = "no_batch_waits" if has_workers else "one_worker"
         self.unknown_shares.append(after.unknown_share)
         return _with_gain(self._trace, finding, note, self._before, after)
 
-    def of_all(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
-        """What these changes save at once; None for none, or if it is not known."""
+    def combined(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
+        """Return what some changes save if they are all made.
+
+        Args:
+            changes: The changes. None stands for a finding without one, which has no
+                gain and does not occur here.
+
+        Returns:
+            The gain; None without changes, or if it is not known.
+        """
         if not changes:
             return None
         after = _replayed(self._trace, self._graph, changes, self._by)
@@ -160,7 +186,15 @@ def _ranked(
     usual_ns: int,
     by: str | None,
 ) -> list[int]:
-    """Return the indices of the findings in the order of `_rank`."""
+    """Return the order of findings, as indices in `findings`; see `_rank`.
+
+    Args:
+        trace: The trace.
+        why: The answer that the findings are from.
+        findings: The findings, with their gains.
+        usual_ns: The median length of the steps as recorded.
+        by: What counts as a step; see `steps_of`.
+    """
     steps = max(len(steps_of(trace, by)), 1)
     devices = max(len(why.devices), 1)
     ranks = []
@@ -170,16 +204,16 @@ def _ranked(
     return sorted(range(len(findings)), key=ranks.__getitem__)
 
 
-def _unreplayed(
+def _findings_without_gains(
     why: Why, notes: Sequence[WorthNote | None], reason: WorthNote | None
 ) -> tuple[Finding, ...]:
-    """Return the findings without gains.
+    """Return the findings of an answer, each with a note why it has no gain.
 
     Args:
         why: The answer.
-        notes: The note of each finding.
-        reason: Why nothing is replayed. It replaces the note of the findings whose
-            change could be replayed.
+        notes: The note of each finding about its own change, or why it has none.
+        reason: Why nothing is replayed at all. It replaces the note of the findings
+            that have a change.
     """
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
@@ -189,12 +223,18 @@ def _unreplayed(
 
 
 class ReplayResult(NamedTuple):
-    """How long steps take in a replay; lengths are ns per step."""
+    """How long the steps that count (steps_of_median) take in a replay.
 
-    lengths: Int64s  # without steps, that of all
-    latest: Int64s  # the same, if batches come as late as the recording allows
-    unknown_share: float  # of the critical path, that is not understood
-    may_wait_for_more: bool  # on it, more may wait for other work than is known
+    In a trace without steps, the whole span counts as its only step.
+    """
+
+    lengths: Int64s  # ns per step
+    # ns per step, if batches come as late as the recording allows.
+    latest: Int64s
+    unknown_share: float  # how much of the critical path is not understood
+    # Whether much of the path begins late for no known reason: it may wait for more
+    # than was recorded.
+    may_wait_for_more: bool
 
 
 def _result(
@@ -206,10 +246,11 @@ def _result(
         trace: The trace.
         graph: The replayed graph.
         times: The times of its nodes.
-        late_times: The same, if batches come as late as the recording allows.
+        late_times: The same, if batches come as late as the recording allows; the very
+            object `times` if no batches are waited for.
         by: What counts as a step; see `steps_of`.
     """
-    counted_steps = told_steps(trace, by)
+    counted_steps = steps_of_median(trace, by)
     lengths = _lengths(trace, graph, times, by)[counted_steps]
     latest = lengths
     if late_times is not times:
@@ -226,17 +267,30 @@ def _result(
 def _combined(
     before: ReplayResult, after: ReplayResult, findings: int
 ) -> CombinedWorth:
-    """Return what the changes of several findings save of the median step at once."""
+    """Return what the changes of several findings save if they are all made.
+
+    Args:
+        before: The steps as recorded.
+        after: The steps with all the changes.
+        findings: How many findings these changes are of.
+    """
     before_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
     return CombinedWorth(findings, before_ns, after_ns, before_ns - after_ns)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
-    """Return the length of each step, in ns.
+    """Return the length of each step in a replay, in ns.
 
     Without steps there is one length: from the first start to the last end of GPU
-    events. What the program does before and after is no part of a GPU's span.
+    events. What the program does before and after is no part of a GPU's span. Without
+    GPU events either, it is the length of the whole replay.
+
+    Args:
+        trace: The trace.
+        graph: The replayed graph.
+        times: The times of its nodes.
+        by: What counts as a step; see `steps_of`.
     """
     if len(steps_of(trace, by)):
         return lengths_of(trace, graph, times, by)
@@ -248,23 +302,23 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
 
 
 LOADER_CHANGE = "loader"
-"""That of the rule data-loading."""
+"""The change of the rule data-loading. What it assumes depends on whether there are
+workers already; see docs/whatif.md."""
 
 
-def _loader_note(has_workers: bool) -> WorthNote:
-    """What the change assumes: see docs/whatif.md."""
-    return "no_batch_waits" if has_workers else "one_worker"
-
-
-def _is_replayed(finding: Finding) -> bool:
-    """Whether it is known what the change of a finding saves."""
+def _has_gain(finding: Finding) -> bool:
+    """Return whether it is known what the change of a finding saves."""
     return finding.worth_ns is not None or finding.worth_steps is not None
 
 
 def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
-    """Count the steps that become shorter, and those that become longer.
+    """Count the steps that become shorter with a change, and those that become longer.
 
-    A change counts if it is more than one part in NOTHING of the step.
+    A difference counts if it is more than one part in NOTHING of the step.
+
+    Args:
+        before: The steps as recorded.
+        after: The steps with the change.
     """
     gains = before.lengths - after.lengths
     is_shorter = gains * NOTHING > before.lengths
@@ -287,15 +341,17 @@ def _with_gain(
 ) -> Finding:
     """Add to a finding what its change saves of the median step.
 
-    If that is next to nothing, the answer may be that nothing is known, or that few
-    steps gain.
+    If the median step gains next to nothing, or less than half of the steps gain, there
+    are three cases: what limits the steps may not be known, so the gain is not either;
+    the few steps that gain may gain so much that they are reported instead; otherwise
+    the gain is next to nothing.
 
     Args:
         trace: The trace.
         finding: The finding.
         note: What its change assumes.
-        before: The steps without the change.
-        after: The steps with it.
+        before: The steps as recorded.
+        after: The steps with the change.
     """
     usual_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
@@ -304,21 +360,26 @@ def _with_gain(
     some_steps = _some_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
     is_next_to_nothing = gain_ns * NOTHING <= usual_ns
-    is_reported = not is_next_to_nothing and not few_steps_gain
+    median_step_gains = not is_next_to_nothing and not few_steps_gain
 
-    if not is_reported:
+    if not median_step_gains:
         if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
-        if some_steps.steps and mean_gain_ns * NOTHING > usual_ns:
+        mean_gain_is_something = mean_gain_ns * NOTHING > usual_ns
+        if some_steps.steps and mean_gain_is_something:
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
         if few_steps_gain:
-            gain_ns = 0  # it is that of another phase
+            # The medians before and after are steps of different phases of the program,
+            # so their difference is no gain of either.
+            gain_ns = 0
 
     return replace(
         finding,
         worth_ns=gain_ns,
         worth_share=gain_ns / max(usual_ns, 1),
-        worth_note=_note_of_gain(trace, note, before, after, is_reported=is_reported),
+        worth_note=_note_of_gain(
+            trace, note, before, after, median_step_gains=median_step_gains
+        ),
     )
 
 
@@ -328,26 +389,39 @@ def _note_of_gain(
     before: ReplayResult,
     after: ReplayResult,
     *,
-    is_reported: bool,
+    median_step_gains: bool,
 ) -> WorthNote | None:
-    """Return the note of a gain.
+    """Return what has to be said of a gain.
 
     Args:
         trace: The trace.
-        note: What the change assumes. `at_most` is dropped if the gain is not certain.
-        before: The steps without the change.
-        after: The steps with it.
-        is_reported: Whether the gain is more than next to nothing, and of most steps.
+        note: What the change assumes. "at_most" says that no program with this change
+            can save more; it is dropped if something in the replay is not certain.
+        before: The steps as recorded.
+        after: The steps with the change.
+        median_step_gains: Whether the median step gains more than next to nothing.
     """
-    if note == "at_most" and is_reported:
+    if note == "at_most" and median_step_gains:
         is_sure = is_certain(trace, before.unknown_share, after.unknown_share)
         note = note if is_sure else None
-    is_range = differs(lower_median(after.lengths), lower_median(after.latest))
-    return "at_most" if note is None and is_range else note
+    # If batches come later than in the replay, the change saves less.
+    depends_on_batches = differs(
+        lower_median(after.lengths), lower_median(after.latest)
+    )
+    return "at_most" if note is None and depends_on_batches else note
 
 
 def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
-    """Return whether something unrecorded may be the reason why nothing is saved."""
+    """Return whether something unrecorded may be the reason why a change saves nothing.
+
+    That is so if work may wait for more than was recorded, or if more of the critical
+    path is not understood than before the change, or than is tolerated at all.
+
+    Args:
+        trace: The trace.
+        before: The steps as recorded.
+        after: The steps with the change.
+    """
     if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
         return True
     tolerated_share = min(DOUBTFUL, before.unknown_share + 1 / NOTHING)
@@ -362,16 +436,13 @@ def _rank(
     The largest estimated gain comes first. If the gain is unknown, the upper bound
     counts in its place: its part for one step and one device, but no more than that
     step or span. Then come findings that gain nothing, then notes, and negligible
-    findings last.
-
-    A CPU that takes no time at all would also solve what other findings are about. Such
-    a gain counts with no more than its upper bound.
+    findings last. Of findings with equal gains, the larger upper bound comes first.
 
     Args:
         finding: The finding.
-        steps: How many steps were recorded.
-        devices: How many devices there are.
-        usual_ns: The usual length of a step, or the span.
+        steps: How many steps were recorded, at least 1.
+        devices: How many devices there are, at least 1.
+        usual_ns: The median length of a step, or the span.
     """
     bound_ns = finding.at_stake_ns
     if bound_ns is None:
@@ -386,9 +457,12 @@ def _rank(
     if gain_ns is None:
         bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
         return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
-    if (finding.worth_share or 0.0) * NOTHING <= 1:
+    gains_nothing = (finding.worth_share or 0.0) * NOTHING <= 1
+    if gains_nothing:
         return RANK_OF_NO_GAIN, 0, -bound_ns
     if finding.worth_note == "own_time":
+        # A CPU that takes no time at all would also solve what other findings are
+        # about, so its gain counts with no more than its own upper bound.
         gain_ns = min(gain_ns, bound_ns // steps)
     return RANK_OF_GAINS, -gain_ns, -bound_ns
 
@@ -397,7 +471,7 @@ NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
     FreeThreadTime: "own_time",
     AsyncCalls: "at_most",
 }
-"""What such a change assumes."""
+"""What changes of a type assume; the other types assume nothing."""
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
@@ -410,8 +484,15 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
 
 
 def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
-    """Return why no change is replayed; None if changes are replayed."""
-    if why.modules is None:
+    """Return why the changes of findings are not replayed; None if they are.
+
+    Args:
+        trace: The trace.
+        why: The answer with the findings.
+        asked: Whether a user requested the gains, however long they take.
+    """
+    is_about_part_of_trace = why.modules is None
+    if is_about_part_of_trace:
         return "part"
     if leaves_waits_out(trace):
         return "no_waits"
@@ -428,7 +509,17 @@ def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
 def _replayed(
     trace: Trace, graph: Graph, changes: Sequence[Wanted | None], by: str | None
 ) -> ReplayResult | WorthNote:
-    """The steps with some changes, or why there are none."""
+    """Replay a trace with some changes, and return how long its steps then take.
+
+    Args:
+        trace: The trace.
+        graph: Its graph.
+        changes: The changes, which are made one after the other.
+        by: What counts as a step; see `steps_of`.
+
+    Returns:
+        The steps, or a note why they are not known.
+    """
     draft = Draft(trace, graph, latest=False)
     for wanted in changes:
         change: Any = parse_change(wanted) if isinstance(wanted, str) else wanted
@@ -443,10 +534,10 @@ def _replayed(
 
 
 def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
-    """Make GPU events and launch calls take less time.
+    """Make GPU events and launch calls take less time, but never less than none.
 
     Raises:
-        WrongChangeError: If none of the rows is one.
+        WrongChangeError: If none of the rows is a GPU event or a launch call.
     """
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
@@ -462,7 +553,7 @@ def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
 
 
 def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
-    """Make calls take no time and wait for nothing."""
+    """Make calls take no time and wait for nothing, as if they were not made."""
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(ACROSS, waits)
@@ -495,7 +586,7 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
 
 
 def _free_threads(wanted: FreeThreadTime, draft: Draft) -> None:
-    """Threads take no time during the cover."""
+    """Make the own time of all threads take no time during some intervals."""
     trace = draft.trace
     origin_ns = draft.graph.origin_ns
     span = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
@@ -512,3 +603,5 @@ _EDITS: dict[type[Any], Callable[[Any, Draft], None]] = {
     AsyncCalls: _make_calls_asynchronous,
     FreeThreadTime: _free_threads,
 }
+"""What each type of change does to a graph: those of `fusetui whatif`, and those that
+only findings have. Each may raise WrongChangeError."""

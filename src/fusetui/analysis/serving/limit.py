@@ -221,7 +221,7 @@ def _guessed_device(device: DevicePeak | None) -> str:
     """
     if device is None or device.name is not None:
         return ""
-    if device.peak is None or device.peak.given:
+    if device.peak is None or device.peak.overridden:
         return ""
     return device.peak.device
 

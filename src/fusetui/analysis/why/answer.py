@@ -255,7 +255,7 @@ def _args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
     A question about no event is left out.
     """
     questions = {
-        many.KEPT_AS: joined(many.args_asked(trace, kernels)),
+        many.KEPT_AS: joined(many.args_questions(trace, kernels)),
         collectives.KEPT_AS: collectives.args_asked(trace),
     }
     with_events = {}

@@ -44,7 +44,8 @@ _PLAIN_CORES: Final = {
 
 _PLAIN_HALF: Final = lazy_pattern(r"(?:^|_)hgemm_|_simt_")
 _CACHED_AMOUNT: Final = 2
-"""Times the size of the cache: of at most so many bytes, a part may come from it."""
+"""If work moves at most this many times the size of the cache, a part of its data may
+come from the cache, and memory is no limit."""
 
 _KIND_OF_MATH: Final = {
     "tf32": "tf32",
@@ -324,13 +325,14 @@ def tiles(
     if count is None:
         return None
 
-    sms = _whole(properties.get("numSms")) or None
+    sms = _natural_number(properties.get("numSms")) or None
     blocks_per_sm = resident_blocks(args, properties)
     all_fit_at_once = sms is not None and count <= sms
     if sms is None or (blocks_per_sm is None and not all_fit_at_once):
         return Tiles(tiles=count, sms=sms)
 
     blocks_per_wave = sms * (blocks_per_sm or 1)
+    # How many slots are left over after the last tile; 0 if it fills its wave.
     empty_in_last_wave = -count % blocks_per_wave
     return Tiles(
         tiles=count,
@@ -369,6 +371,8 @@ def _confirmed_tiles(
         return None
     count = tiles_along_n * tiles_along_m * amount.batch
 
+    # The same grid may also fit tiles whose m runs along the m of PyTorch. If these
+    # would be another number, it is not known which is right.
     turned_along_m = _ceil_div(amount.m, kernel.tile_m)
     turned_along_n = _ceil_div(amount.n, kernel.tile_n)
     turned_count = turned_along_m * turned_along_n * amount.batch
@@ -427,6 +431,7 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
     if block is None or sm is None:
         return None
 
+    # How many blocks each of the resources allows.
     blocks_by_limit = [sm.max_blocks]
 
     block_threads = block.warps * _WARP_THREADS
@@ -473,8 +478,8 @@ def _block_needs(args: dict[str, Any]) -> _BlockNeeds | None:
     Returns None if an arg is missing.
     """
     block = _triple(args.get("block"))
-    thread_registers = _whole(args.get("registers per thread"))
-    shared_bytes = _whole(args.get("shared memory"))
+    thread_registers = _natural_number(args.get("registers per thread"))
+    shared_bytes = _natural_number(args.get("shared memory"))
     if block is None or thread_registers is None or shared_bytes is None:
         return None
     return _BlockNeeds(
@@ -489,13 +494,13 @@ def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
 
     Returns None if a property is missing, or if the limit of blocks is unknown.
     """
-    threads = _whole(properties.get("maxThreadsPerMultiprocessor"))
-    registers = _whole(properties.get("regsPerMultiprocessor"))
-    shared_bytes = _whole(properties.get("sharedMemPerMultiprocessor"))
+    threads = _natural_number(properties.get("maxThreadsPerMultiprocessor"))
+    registers = _natural_number(properties.get("regsPerMultiprocessor"))
+    shared_bytes = _natural_number(properties.get("sharedMemPerMultiprocessor"))
     if threads is None or registers is None or shared_bytes is None:
         return None
 
-    major = _whole(properties.get("computeMajor"))
+    major = _natural_number(properties.get("computeMajor"))
     capability = f"{major}.{properties.get('computeMinor')}"
     max_blocks = _MAX_BLOCKS_PER_SM.get(capability)
     if major is None or max_blocks is None:
@@ -537,6 +542,7 @@ def _confirms(
     if not family.startswith("cutlass"):
         return False
 
+    # The rows that are laid side by side may be those along m or along n.
     orientations = ((tiles_along_m, tiles_along_n), (tiles_along_n, tiles_along_m))
     for along_x, along_y in orientations:
         for swizzle in _SWIZZLES:
@@ -550,12 +556,12 @@ def _triple(value: object) -> tuple[int, int, int] | None:
     """Return a recorded list of three positive integers as (x, y, z), else None."""
     if not isinstance(value, list) or len(value) != 3:
         return None
-    if not all(_whole(size) for size in value):
+    if not all(_natural_number(size) for size in value):
         return None
     x, y, z = value
     return x, y, z
 
 
-def _whole(value: object) -> int | None:
+def _natural_number(value: object) -> int | None:
     """Return a recorded integer that is not negative; None for anything else."""
     return value if isinstance(value, int) and value >= 0 else None

@@ -113,50 +113,52 @@ class Inputs(msgspec.Struct, frozen=True):
     strides: tuple[Shape | None, ...]
     values: tuple[str, ...]
 
-    def tensor(self, place: int) -> Tensor | None:
+    def tensor(self, position: int) -> Tensor | None:
         """Return the tensor at a position; None if there is anything else."""
-        shape = self.dims[place] if place < len(self.dims) else None
+        shape = self.dims[position] if position < len(self.dims) else None
         if shape is None:
             return None
 
-        dtype = type_of(self.types[place]) if place < len(self.types) else None
+        dtype = type_of(self.types[position]) if position < len(self.types) else None
         is_plain_number = shape == () and dtype is None
         if is_plain_number:
             return None
 
-        strides = self.strides[place] if place < len(self.strides) else None
+        strides = self.strides[position] if position < len(self.strides) else None
         return Tensor(shape, dtype, strides)
 
-    def strided(self, *places: int) -> bool:
+    def strided(self, *positions: int) -> bool:
         """Return whether the strides of all tensors at these positions were recorded.
 
         If not, one of them may be expanded. Positions without a tensor do not matter.
         """
-        for place in places:
-            is_recorded = place < len(self.strides) and self.strides[place] is not None
-            if not is_recorded and self.tensor(place) is not None:
+        for position in positions:
+            is_recorded = (
+                position < len(self.strides) and self.strides[position] is not None
+            )
+            if not is_recorded and self.tensor(position) is not None:
                 return False
         return True
 
-    def value(self, place: int) -> str | None:
+    def value(self, position: int) -> str | None:
         """Return the plain value at a position, as text.
 
         Returns:
             The text as recorded, "" for Python's None; None if it was not recorded.
         """
-        return self.values[place] if place < len(self.values) else None
+        return self.values[position] if position < len(self.values) else None
 
-    def numbers(self, place: int, length: int) -> Shape | None:
+    def numbers(self, position: int, length: int) -> Shape | None:
         """Return the list of integers at a position, such as the `[1, 1]` of a padding.
 
         Args:
-            place: The position.
+            position: The position.
             length: How many integers there must be. A single one is repeated.
 
         Returns:
             The integers; None if there is anything else, or a number beyond 64 bits.
         """
-        text = self.value(place) or ""
+        text = self.value(position) or ""
         if not (text.startswith("[") and text.endswith("]")):
             return None
 
@@ -173,26 +175,26 @@ class Inputs(msgspec.Struct, frozen=True):
             return None
         return numbers
 
-    def flag(self, place: int) -> bool | None:
+    def flag(self, position: int) -> bool | None:
         """Return the True or False at a position; None if there is anything else."""
-        return _FLAGS.get(self.value(place) or "")
+        return _FLAGS.get(self.value(position) or "")
 
-    def flags(self, place: int) -> tuple[bool, ...] | None:
+    def flags(self, position: int) -> tuple[bool, ...] | None:
         """Return the list of booleans at a position, such as an output mask.
 
         Returns None if there is anything else.
         """
-        words = (self.value(place) or "").strip("[]").split(", ")
+        words = (self.value(position) or "").strip("[]").split(", ")
         if not all(word in _FLAGS for word in words):
             return None
         return tuple(_FLAGS[word] for word in words)
 
-    def numbered_type(self, place: int) -> str | None:
+    def numbered_type(self, position: int) -> str | None:
         """Return the dtype that was passed as an argument, recorded by its number.
 
         Returns None if the number is not in our table.
         """
-        return _NUMBERED_TYPES.get(self.value(place) or "")
+        return _NUMBERED_TYPES.get(self.value(position) or "")
 
 
 def type_of(text: str) -> str | None:

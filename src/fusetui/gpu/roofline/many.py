@@ -45,6 +45,12 @@ KEPT_AS: Final = "inputs"
 INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 """The args of an op that are its inputs."""
 
+NO_JOB: Final = -1
+"""The number of the job of a kernel whose job is not known."""
+
+NO_ARGS: Final = -1
+"""In place of the index of distinct args: none were recorded, or they do not matter."""
+
 LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 """The args of a kernel that are its launch configuration."""
 
@@ -53,7 +59,7 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
     """The jobs of all kernels of a trace; arrays have one entry per kernel."""
 
     rows: Rows  # the kernels, as rows of the trace
-    number: NDArray[np.int32]  # index in `distinct` of each kernel's job, -1 if unknown
+    number: NDArray[np.int32]  # the index in `distinct` of each kernel's job, or NO_JOB
     distinct: tuple[KernelJob, ...]
     inputs: Arguments
     """The recorded inputs of the op of each kernel: INPUTS."""
@@ -72,31 +78,31 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
             One figure per kernel; nan where it is unknown.
         """
         figure_of_job = [value(job) for job in self.distinct]
-        # Kernels without a job have the number -1, which finds the last entry. numpy
+        # NO_JOB is -1, so kernels without a job find the last entry. numpy
         # turns None into nan.
         figures = np.array([*figure_of_job, None], dtype=np.float64)
         return figures[self.number]
 
 
-def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
+def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
     """Find the jobs of all kernels.
 
     This reads the args of the kernels and of the ops that launched them from the file.
 
     Args:
         trace: The trace.
-        given: Peak figures that override those of the table (`peaks.peak_of`).
+        overrides: Peak figures that override those of the table (`peaks.peak_of`).
     """
     rows = trace.rows_of(Role.KERNEL)
     inputs_of_ops_read, launches = arguments_of(
-        trace.elements, args_asked(trace, rows), KEPT_AS
+        trace.elements, args_questions(trace, rows), KEPT_AS
     )
     inputs = _of_each(trace.op[rows], inputs_of_ops_read)
 
     # Only kernels whose op has recorded inputs have a job. The launch configuration is
     # a part of it only where it determines tiles.
-    has_inputs = np.flatnonzero(inputs.number >= 0)
-    launch_number = np.where(_has_tiles(trace, rows), launches.number, -1)
+    has_inputs = np.flatnonzero(inputs.number != NO_ARGS)
+    launch_number = np.where(_has_tiles(trace, rows), launches.number, NO_ARGS)
     args = _KernelArgs(
         rows=rows[has_inputs],
         inputs=inputs,
@@ -108,9 +114,9 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
     first_of_class, class_of_kernel = _equal_kernels(
         trace, args.rows, args.input_number, args.launch_number
     )
-    job_of_class, distinct_jobs = _distinct_jobs(trace, args, first_of_class, given)
+    job_of_class, distinct_jobs = _distinct_jobs(trace, args, first_of_class, overrides)
 
-    job_of_kernel = np.full(len(rows), -1, dtype=np.int32)
+    job_of_kernel = np.full(len(rows), NO_JOB, dtype=np.int32)
     if len(first_of_class):
         job_of_kernel[has_inputs] = job_of_class[class_of_kernel]
     return Jobs(
@@ -134,12 +140,12 @@ class _KernelArgs(NamedTuple):
     """The index of the op's inputs in `inputs.distinct`."""
     launches: Arguments
     launch_number: NDArray[np.int32]
-    """The index of the launch configuration in `launches.distinct`; -1 where it does
-    not matter."""
+    """The index of the launch configuration in `launches.distinct`; NO_ARGS
+    where it does not matter."""
 
 
 def _distinct_jobs(
-    trace: Trace, args: _KernelArgs, kernels: Rows, given: Mapping[str, float]
+    trace: Trace, args: _KernelArgs, kernels: Rows, overrides: Mapping[str, float]
 ) -> tuple[NDArray[np.int32], list[KernelJob]]:
     """Compute the jobs of some kernels that all differ.
 
@@ -147,13 +153,15 @@ def _distinct_jobs(
         trace: The trace.
         args: The kernels with recorded inputs.
         kernels: Which of them to compute, as indices into the arrays of `args`.
-        given: Peak figures that override those of the table.
+        overrides: Peak figures that override those of the table.
 
     Returns:
-        For each of `kernels` the index of its job, -1 if it has none; and the jobs.
+        For each of `kernels` the index of its job, or NO_JOB; and the jobs.
     """
-    peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
-    job_of_kernel = np.full(len(kernels), -1, dtype=np.int32)
+    peaks = {
+        device.device: device.peak for device in peaks_of_devices(trace, overrides)
+    }
+    job_of_kernel = np.full(len(kernels), NO_JOB, dtype=np.int32)
     distinct_jobs: list[KernelJob] = []
     for nth, kernel in enumerate(kernels.tolist()):
         row = int(args.rows[kernel])
@@ -181,13 +189,13 @@ class DevicePeak(msgspec.Struct, frozen=True):
 
 
 def peaks_of_devices(
-    trace: Trace, given: Mapping[str, float] = NO_PEAKS
+    trace: Trace, overrides: Mapping[str, float] = NO_PEAKS
 ) -> tuple[DevicePeak, ...]:
     """List the devices that ran a kernel, in the order of their lanes.
 
     Args:
         trace: The trace.
-        given: Peak figures that override those of the table (`peaks.peak_of`).
+        overrides: Peak figures that override those of the table (`peaks.peak_of`).
     """
     tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
     devices = dict.fromkeys(trace.tracks[track].pid for track in tracks)  # ordered set
@@ -201,7 +209,7 @@ def peaks_of_devices(
         peak = DevicePeak(
             device=device,
             name=name if has_name else None,
-            peak=peak_of(properties, given),
+            peak=peak_of(properties, overrides),
         )
         peaks.append(peak)
     return tuple(peaks)
@@ -249,15 +257,15 @@ def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
         of_distinct: What was read of the distinct ops, ascending, without -1.
 
     Returns:
-        The same for each of `ops`; `number` is -1 where there is no op.
+        The same for each of `ops`; `number` is NO_ARGS where there is no op.
     """
     distinct_ops, index_of_op = np.unique(ops, return_inverse=True)
-    number = np.full(len(distinct_ops), -1, dtype=np.int32)
+    number = np.full(len(distinct_ops), NO_ARGS, dtype=np.int32)
     number[distinct_ops >= 0] = of_distinct.number
     return Arguments(number[index_of_op], of_distinct.texts)
 
 
-def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
+def args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
     """Return the two questions for `arguments_of` that jobs depend on.
 
     Args:
@@ -304,7 +312,7 @@ def _equal_kernels(
         rows: The kernels.
         inputs: The number of the distinct inputs of each kernel's op.
         launch_configuration: The number of each kernel's distinct launch configuration,
-            -1 where it does not matter.
+            NO_ARGS where it does not matter.
 
     Returns:
         For each group the index in `rows` of its first kernel, and for each kernel the

@@ -74,11 +74,11 @@ class Peak(msgspec.Struct, frozen=True):
     # least and most, if two memory sizes share a name
     memory_gb: tuple[int, int] | None = None
     device: str = ""  # the name that was looked up
-    given: frozenset[str] = frozenset()  # kinds whose figures are given by the user
+    overridden: frozenset[str] = frozenset()  # the kinds whose figures the user gave
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The bandwidth of its memory; None if only rates of arithmetic were given."""
+        """The bandwidth of its memory; None if the user gave only rates of arithmetic."""
         return self.gigabytes_per_s * GIGA or None
 
     @property
@@ -190,7 +190,7 @@ _NAMELESS_DEVICES: Final = (
 
 
 def peak_of(
-    properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
+    properties: Mapping[str, Any], overrides: Mapping[str, float] = NO_PEAKS
 ) -> Peak | None:
     """Look up the peak rates of a device.
 
@@ -199,17 +199,17 @@ def peak_of(
 
     Args:
         properties: The `deviceProperties` of the device.
-        given: Figures of the user that override those of the table: FLOP/s by kind of
+        overrides: Figures of the user that override those of the table: FLOP/s by kind of
             arithmetic, and bytes/s as BANDWIDTH. With them an unknown device has those
             rates, and a cache as large as the largest in the table.
 
     Returns:
-        The peaks; None for an unknown device without given figures.
+        The peaks; None for an unknown device without figures of the user.
     """
     # Some versions of ROCm leave the name empty.
     has_name = bool(properties.get("name"))
     peak = _listed(properties) if has_name else _nameless(properties)
-    if not given:
+    if not overrides:
         return peak
 
     if peak is None:
@@ -222,16 +222,16 @@ def peak_of(
         )
 
     gigabytes_per_s = peak.gigabytes_per_s
-    if BANDWIDTH in given:
-        gigabytes_per_s = given[BANDWIDTH] / GIGA
-    given_teraflops = {
-        kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH
+    if BANDWIDTH in overrides:
+        gigabytes_per_s = overrides[BANDWIDTH] / GIGA
+    overriding_teraflops = {
+        kind: rate / TERA for kind, rate in overrides.items() if kind != BANDWIDTH
     }
     return msgspec.structs.replace(
         peak,
         gigabytes_per_s=gigabytes_per_s,
-        teraflops={**peak.teraflops, **given_teraflops},
-        given=frozenset(given),
+        teraflops={**peak.teraflops, **overriding_teraflops},
+        overridden=frozenset(overrides),
     )
 
 
@@ -389,7 +389,7 @@ def _measured(peak: Peak) -> dict[str, float]:
     return {
         kind: teraflops
         for kind, teraflops in _measured_on(peak.device).items()
-        if kind not in peak.given
+        if kind not in peak.overridden
     }
 
 

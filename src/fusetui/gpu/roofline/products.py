@@ -179,13 +179,13 @@ def _added_bytes(inputs: Inputs) -> int | None:
         return 0
 
     added = inputs.tensor(position)
-    if_present = [] if added is None else [added]
+    optional_tensors = [] if added is None else [added]
     if inputs.op == "aten::_scaled_mm":
         scale_a = inputs.tensor(_SCALE_A)
         scale_b = inputs.tensor(_SCALE_B)
-        return total_bytes(scale_a, scale_b, *if_present)
+        return total_bytes(scale_a, scale_b, *optional_tensors)
     if inputs.op == "aten::linear":
-        return total_bytes(*if_present)
+        return total_bytes(*optional_tensors)
     if inputs.value(_BETA) in ("0", "0."):
         return 0
     return total_bytes(added)
@@ -316,7 +316,7 @@ def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
         multiplied = (grad_output, x)
     else:
         return None
-    if not _is_plain(inputs, grad_output, x, weight):
+    if not _is_not_transposed(inputs, grad_output, x, weight):
         return None
 
     # The third tensor has the shape of the gradient that is written.
@@ -400,6 +400,7 @@ def _image(
         return None
 
     image = []
+    # The first two dimensions are batch and channels.
     for size, kernel_size, stride, padding, dilation in zip(
         x[2:], weight[2:], strides, paddings, dilations, strict=True
     ):
@@ -408,7 +409,7 @@ def _image(
     return tuple(image) if min(image) > 0 else None
 
 
-def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
+def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Return whether a backward convolution is known not to be transposed.
 
     Its flag tells. If that was not recorded, the numbers of channels tell where they
@@ -480,11 +481,12 @@ class _AttentionArguments(NamedTuple):
     head_axis: int  # the axis of the heads in Q, K and V
     causal: int
     is_backward: bool = False
-    # Arguments whose presence would change the amount: lengths of sequences, masks and
-    # windows.
-    absent: tuple[int, ...] = ()
+    # The lengths of sequences, masks, and sizes of windows. The formulas hold only
+    # without them, so if an op has one, its amount is not known.
+    must_be_absent: tuple[int, ...] = ()
     out: int = 4  # the output of the forward pass, in a backward op
-    is_mask_type: bool = False  # `causal` is a number: 0 none, 1 and 2 causal
+    # Whether the argument `causal` is a number (see _CAUSAL_BY_MASK_TYPE), not a flag.
+    is_mask_type: bool = False
 
 
 _ATTENTIONS: Final = {
@@ -498,45 +500,52 @@ _ATTENTIONS: Final = {
         head_axis=_HEADS_FIRST, causal=6
     ),
     "aten::_cudnn_attention_forward": _AttentionArguments(
-        head_axis=_HEADS_FIRST, causal=10, absent=(4, 5)
+        head_axis=_HEADS_FIRST, causal=10, must_be_absent=(4, 5)
     ),
     "aten::_flash_attention_forward": _AttentionArguments(
-        head_axis=_SEQUENCE_FIRST, causal=8, absent=(3, 4, 11, 12, 13, 15)
+        head_axis=_SEQUENCE_FIRST, causal=8, must_be_absent=(3, 4, 11, 12, 13, 15)
     ),
     "aten::_efficient_attention_forward": _AttentionArguments(
-        head_axis=_SEQUENCE_FIRST, causal=9, absent=(4, 5, 12, 13), is_mask_type=True
+        head_axis=_SEQUENCE_FIRST,
+        causal=9,
+        must_be_absent=(4, 5, 12, 13),
+        is_mask_type=True,
     ),
     "aten::_scaled_dot_product_flash_attention_backward": _AttentionArguments(
-        head_axis=_HEADS_FIRST, causal=11, is_backward=True, absent=(6, 7)
+        head_axis=_HEADS_FIRST, causal=11, is_backward=True, must_be_absent=(6, 7)
     ),
     "aten::_scaled_dot_product_efficient_attention_backward": _AttentionArguments(
         head_axis=_HEADS_FIRST, causal=11, is_backward=True, out=5
     ),
     "aten::_scaled_dot_product_cudnn_attention_backward": _AttentionArguments(
-        head_axis=_HEADS_FIRST, causal=14, is_backward=True, absent=(9, 10)
+        head_axis=_HEADS_FIRST, causal=14, is_backward=True, must_be_absent=(9, 10)
     ),
     "aten::_cudnn_attention_backward": _AttentionArguments(
-        head_axis=_HEADS_FIRST, causal=14, is_backward=True, absent=(9, 10)
+        head_axis=_HEADS_FIRST, causal=14, is_backward=True, must_be_absent=(9, 10)
     ),
     "aten::_flash_attention_backward": _AttentionArguments(
         head_axis=_SEQUENCE_FIRST,
         causal=11,
         is_backward=True,
-        absent=(6, 7, 15, 16),
+        must_be_absent=(6, 7, 15, 16),
     ),
     "aten::_efficient_attention_backward": _AttentionArguments(
         head_axis=_SEQUENCE_FIRST,
         causal=14,
         is_backward=True,
-        absent=(6, 7, 18),
+        must_be_absent=(6, 7, 18),
         out=5,
         is_mask_type=True,
     ),
 }
 
+_CAUSAL_BY_MASK_TYPE: Final = {"0": False, "1": True, "2": True}
+"""Whether an attention is causal, by the number of its mask: none, or a causal one that
+is aligned to the top left or to the bottom right corner."""
+
 _FIRST_WINDOW_ARGUMENT: Final = 11
-"""The arguments in `absent` are tensors before this position, and plain values, such as
-the sizes of windows, from it on."""
+"""From this position on, the arguments in `must_be_absent` are plain values, such as the
+sizes of windows. Before it they are tensors."""
 
 
 class _AttentionSizes(NamedTuple):
@@ -572,7 +581,7 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
         if tensor is None or len(tensor.shape) != 4:
             return None
         qkv.append(tensor)
-    for position in arguments.absent:
+    for position in arguments.must_be_absent:
         tensor = inputs.tensor(position)
         if tensor is not None and tensor.elements:
             return None
@@ -669,7 +678,7 @@ def _is_causal(
         arguments: Where its arguments stand.
         is_causal_by_name: What the name of the kernel says; None if nothing.
     """
-    for position in arguments.absent:
+    for position in arguments.must_be_absent:
         is_window = position >= _FIRST_WINDOW_ARGUMENT
         if is_window and inputs.value(position) not in (None, "", "-1"):
             return None
@@ -678,7 +687,7 @@ def _is_causal(
         mask_type = inputs.value(arguments.causal)
         if not mask_type:
             return is_causal_by_name
-        return {"0": False, "1": True, "2": True}.get(mask_type)
+        return _CAUSAL_BY_MASK_TYPE.get(mask_type)
 
     recorded = inputs.flag(arguments.causal)
     return is_causal_by_name if recorded is None else recorded

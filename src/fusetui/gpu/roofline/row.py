@@ -56,9 +56,10 @@ class KernelJob(msgspec.Struct, frozen=True):
 
     amount: Amount
     tiles: Tiles | None
-    limits: Limits = Limits()
-    attainable: Limits = Limits()  # see peaks.py
-    # the attainable rate of the limit that bounds it was not measured
+    limits: Limits = Limits()  # by the peak rates of the data sheet
+    # The same with the rates that programs attain in practice, see peaks.attainable.
+    attainable: Limits = Limits()
+    # Whether the attainable rate of the limit that bounds it is assumed, not measured.
     assumed: bool = False
 
 
@@ -108,7 +109,7 @@ def job_of(
     name = trace.name_of(row)
     kernel = decode(name)
     amount = amount_of(inputs, kernel)
-    if amount is None or not _did_the_work(trace, row, amount.kind):
+    if amount is None or not _does_work_of_op(trace, row, amount.kind):
         return None
 
     tiles_of_job = _tiles(trace, row, amount, own_args)
@@ -182,7 +183,7 @@ def _tiles(
     )
 
 
-def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
+def _does_work_of_op(trace: Trace, row: int, kind: str) -> bool:
     """Return whether a kernel is the one that did the actual work of its op.
 
     Copies, fills, reductions of split-K and other helpers did not. A graph launch runs
@@ -213,12 +214,12 @@ def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
     if kernel is None or kernel.op is None:
         # A single kernel whose name is not understood did what its op does.
         return is_alone and kind != "elementwise"
-    if not _is_main(kernel, kind):
+    if not _does_kind_of_work(kernel, kind):
         return False
-    return is_alone or _is_only_main(kernel, siblings, kind)
+    return is_alone or _is_only_candidate(kernel, siblings, kind)
 
 
-def _is_only_main(kernel: KernelName, siblings: list[str], kind: str) -> bool:
+def _is_only_candidate(kernel: KernelName, siblings: list[str], kind: str) -> bool:
     """Return whether no other kernel of an op may have done the same work.
 
     Args:
@@ -232,14 +233,14 @@ def _is_only_main(kernel: KernelName, siblings: list[str], kind: str) -> bool:
     candidates = 0
     for name in siblings:
         sibling = decode(name)
-        if sibling is None or not _is_main(sibling, kind):
+        if sibling is None or not _does_kind_of_work(sibling, kind):
             continue
         if kind != "conv" or sibling.pass_ in (None, kernel.pass_):
             candidates += 1
     return candidates == 1
 
 
-def _is_main(kernel: KernelName, kind: str) -> bool:
+def _does_kind_of_work(kernel: KernelName, kind: str) -> bool:
     """Return whether a kernel does a kind of work itself, rather than help with it."""
     if kernel.op not in _OPS_OF_WORK[kind]:
         return False
@@ -280,13 +281,13 @@ def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
 
 
 _RATE_DIGITS: Final = 3
-"""Of figures that are based on estimates."""
+"""How many digits rates have: they are based on estimates of the work."""
 
 _BETWEEN_SHAPES: Final = {"matmul": " x ", "conv": " * "}
-"""Commas elsewhere."""
+"""What stands between the shapes of the operands, by kind of work; else a comma."""
 
 _NOTABLE_SHARE: Final = 0.05
-"""Of the device's time, lost to an unfilled last wave."""
+"""If at least this share of a device is left idle, a sentence says so."""
 
 
 def describe(trace: Trace, row: int) -> str:
@@ -448,5 +449,5 @@ def _is_nvidia(properties: dict[str, Any]) -> bool:
 
 
 def _article(noun: str) -> str:
-    """`an` before a vowel, else `a`."""
+    """Return the article of a noun: `an` before a vowel, else `a`."""
     return "an" if noun[0] in "AEIOU" else "a"
