@@ -178,6 +178,7 @@ _ANYWHERE = "from anywhere; exit code 130"
 
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
+    *tour.ACTIONS,  # before what has the same keys outside of it
     reading.STOP,
     *replays.SECOND,
     *answer.ACTIONS,
@@ -258,7 +259,6 @@ ACTIONS: tuple[Action, ...] = (
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
-    *tour.ACTIONS,
     _anytime(
         "help",
         "Keys",

@@ -11,6 +11,7 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.registry import action_for
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
 from fusetui.tui.state.tour import LESSONS, STEPS, TourStep
@@ -81,6 +82,15 @@ def test_a_step_can_be_skipped_and_read_again(lesson: Trace) -> None:
     assert after(state, *do("back")).tour == 0
     assert after(state, *do("skip", "skip", "back")).tour == 1
     assert after(state, *do(*["skip"] * 99)).tour == len(STEPS) - 1
+
+
+@pytest.mark.parametrize("page", ["timeline", "kernels", "modules", "tree"])
+def test_the_keys_of_the_tour_are_its_own_on_every_page(
+    lesson: Trace, page: str
+) -> None:
+    state = after(toured(lesson, "Zoom"), *do(page))
+    chosen = [action_for(key, state) for key in ("greater_than_sign", "less_than_sign")]
+    assert [action and action.name for action in chosen] == ["skip", "back"]
 
 
 def test_who_skips_the_second_trace_is_not_asked_to_read_a_diff(lesson: Trace) -> None:
