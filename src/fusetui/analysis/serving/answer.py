@@ -235,9 +235,9 @@ def _missing(
     if not ran:  # nothing else is known either
         replayed = "no graph was replayed"
         if trains(trace):
-            replayed = "the replayed graphs are of training"
+            replayed = "the replayed graphs belong to training"
         yield (
-            "no steps of a server: no annotation is named as one (execute_..., step[...]),"
+            "the trace has no server steps: no annotation is named execute_... or step[...],"
             f" and {replayed}."
         )
     elif between is None or not between.count:

@@ -77,7 +77,7 @@ def cache_of(
         )
     if model is None:
         return KeysAndValues(
-            missing="the shapes of attention do not tell (--model-config does)"
+            missing="the shapes of attention do not give their size (--model-config does)"
         )
     return _of_config(model, shapes)
 

@@ -142,9 +142,9 @@ def _stacks(facts: Facts) -> Iterator[Note]:
     """Note that Python stacks were recorded while the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
-            text="CPU times include the profiler's own work, because Python stacks were recorded. "
-            "The GPU waited for the CPU, so the program may be faster without them.",
-            remedy="Record again with with_stack=False for the times, and keep this trace for the "
+            text="CPU times include profiling overhead, because Python stacks were recorded. The GPU "
+            "waited for the CPU, so the program may be faster when stacks are not recorded.",
+            remedy="Record again with with_stack=False to measure times; keep this trace for its "
             "frames.",
         )
 
@@ -307,11 +307,11 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
 
     remedy = f"Record {FEWEST} steps or more."
     if has_schedule:
-        remedy = f"Give the profiler a schedule with active={FEWEST} or more."
+        remedy = f"Use a profiler schedule with active={FEWEST} or more."
 
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
-        "others may take longer or shorter.",
+        "other steps may take more or less time.",
         remedy=remedy,
         rows=tuple(steps.rows.tolist()),
     )

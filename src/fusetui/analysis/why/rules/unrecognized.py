@@ -83,12 +83,12 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
         f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
-        f"{duration(taken_ns // launches)}. It is probably written by hand: fusetui does not "
+        f"{duration(taken_ns // launches)}. It is probably hand-written: fusetui does not "
         f"recognize its name.{_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
         remedy=_remedy(name),
-        why_likely="Only its name shows that it is of no library.",
+        why_likely="Only its name suggests that it is from no known library.",
     )
 
 
@@ -96,7 +96,7 @@ KNOWN_WORK: Final = (
     "Its arithmetic and bytes follow from its op and shapes; see the roofline bound."
 )
 UNKNOWN_WORK: Final = (
-    "How fast it could be is unknown, because its name does not say what it computes."
+    "Its roofline bound is unknown, because its name does not show what it computes."
 )
 
 
