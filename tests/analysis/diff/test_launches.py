@@ -204,7 +204,7 @@ def test_an_op_of_another_namespace_is_renamed(build: Build) -> None:
         build([("aten::mm", *gemm), *LAYER[1:]]),
         build([("mylib::mm", *gemm), *LAYER[1:]]),
     )
-    told = "an op was renamed, which launches the same 1 kernel: "
+    told = "an op was renamed, but launches the same 1 kernel: "
     assert renaming(diff(a, b)) == [f"{told}aten::mm -> mylib::mm"]
     assert renaming(diff(b, a)) == [f"{told}mylib::mm -> aten::mm"]
     assert not changed(diff(a, b))
@@ -216,7 +216,7 @@ def test_an_op_that_is_renamed_at_one_of_its_places_is_noted(
 ) -> None:
     mm, other = ("aten::mm", *LAYER[0][1:]), (name, *LAYER[0][1:])
     a, b = build([mm, *LAYER[1:], mm]), build([mm, *LAYER[1:], other])
-    told = "an op was renamed, which launches the same 1 kernel: "
+    told = "an op was renamed, but launches the same 1 kernel: "
     assert renaming(diff(a, b)) == [f"{told}aten::mm -> {name}"]
     assert renaming(diff(b, a)) == [f"{told}{name} -> aten::mm"]
 

@@ -440,14 +440,14 @@ def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(why_text(found, 80).split())
     doubt = text.index(
-        "Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
+        "Unexplained: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
     assert doubt < text.index("1. It is slow. Upper bound 1 us. Estimated gain 10 us")
-    assert "Not understood" in why_markdown(found)
-    assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
+    assert "Unexplained" in why_markdown(found)
+    assert "Unexplained" not in why_text(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
         lines = why_text(found, 80, below)
-        assert "worth 10 us" not in lines or "Not understood" in lines
+        assert "worth 10 us" not in lines or "Unexplained" in lines
 
 
 def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
@@ -537,7 +537,7 @@ def test_finding_of_unknown_gain_comes_before_one_without_gain(
     ]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
-    assert "because the other CPU work would then run beside" in worth_text(
+    assert "because the other CPU work would then overlap" in worth_text(
         found, own_time
     )
 
