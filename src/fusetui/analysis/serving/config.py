@@ -219,7 +219,7 @@ def _why_not(
     if they are."""
     if model.architecture not in DENSE:
         architecture = model.architecture or "unknown"
-        return f"{architecture} is not a dense architecture whose products are known"
+        return f"the architecture {architecture} is not a dense one whose products are known"
     if model.is_quantized:
         return "the weights are quantized"
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)

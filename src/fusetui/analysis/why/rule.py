@@ -248,7 +248,7 @@ def _module_kind(name: str) -> str:
 
 
 STACKS: Final = (
-    "Python stacks were recorded: these times include the profiler's own work."
+    "Python stacks were recorded: these times include profiling overhead."
 )
 """Why CPU times are only likely where Python stacks were recorded."""
 COLD: Final = "Most of the time is warm-up; the rest may be, too."

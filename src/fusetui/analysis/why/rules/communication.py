@@ -56,7 +56,7 @@ WAITS: Final = (
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
     "Compare the ranks (fusetui ranks): overlap does not help if another rank arrives later. "
-    "record_shapes=True shows whether this collective moves more data; then send less, or overlap "
+    "record_shapes=True shows whether this collective moves more data. If so, send less or overlap "
     "it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""

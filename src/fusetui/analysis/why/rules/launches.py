@@ -118,7 +118,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
+        f"kernel{not_counted(facts)}. The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -408,8 +408,8 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
-        f"{longer} while the CPU launches nothing{not_counted(facts)}: "
-        f"{doing(facts, ns_of_activity, is_counted)}.",
+        f"{longer} while the CPU launches nothing{not_counted(facts)}. "
+        f"The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),

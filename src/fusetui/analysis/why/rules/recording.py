@@ -77,15 +77,15 @@ def recording(facts: Facts) -> Iterator[Claim]:
 
 WITHOUT_GPU_EVENTS: Final = (
     "Read the warnings that the profiler prints when it starts. Close other profilers and "
-    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}; allow "
-    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}; "
-    "in WSL update the driver of Windows, or record on Linux."
+    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}. Allow "
+    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}. "
+    "In WSL update the driver of Windows, or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
 WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
     "Read the warnings of nsys, of which the export keeps those that fusetui prints. Close other "
     "profilers and debuggers, as only one can trace the GPU (torch.profiler, Nsight Compute, DCGM "
-    "and cuda-gdb hold CUPTI); allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
+    "and cuda-gdb hold CUPTI). Allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
     "--cap-add=SYS_ADMIN)."
 )
 """The same remedy, where Nsight Systems recorded them."""

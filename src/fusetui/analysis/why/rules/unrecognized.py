@@ -127,12 +127,12 @@ def _remedy(name: str) -> str:
     """
     identifier = IDENTIFIER.match(name)
     option = f" --kernel-name {identifier[0]}" if identifier else ""
-    ncu = f"nvidia:; ncu --set full{option} --launch-count 1 shows what limits it"
+    ncu = f"nvidia: To see what limits it: ncu --set full{option} --launch-count 1."
 
     return (
         "Compare its time with that of a library for the same work, such as torch.matmul for a "
-        "product; record_shapes=True and an op around it (torch.library) record its shapes"
-        f"{{{ncu}|amd:; rocprof-compute profile shows what limits it}}."
+        "product. record_shapes=True and an op around it (torch.library) record its shapes."
+        f"{{{ncu}|amd: To see what limits it: rocprof-compute profile.}}"
     )
 
 
