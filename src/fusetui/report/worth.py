@@ -97,7 +97,7 @@ def _excess(finding: Finding, steps: int) -> str:
     if finding.worth_note == "own_time":
         reason = "the other CPU work would then overlap with the GPU"
     elif finding.rule == "drained-by-sync":
-        reason = "it would then also hide launches and other waits"
+        reason = "launches and other waits would also be hidden"
     else:
         reason = "later work would also start earlier"
     return f" The gain exceeds the bound because {reason}."

@@ -201,7 +201,7 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
-    reason = "bound because launches and other waits would then be hidden,"
+    reason = "bound because launches and other waits would also be hidden"
     assert reason in worth_text(found, one)
     assert reason not in worth_text(found, replace(one, worth_ns=40_000))
 
@@ -366,8 +366,7 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     assert worth_text(found, one) == (
         "Upper bound 1 us. Estimated gain 50 us "
         "of the span (20 %). The gain exceeds "
-        "the bound because what waits for this "
-        "would start earlier, too."
+        "the bound because later work would also start earlier."
     )
 
 

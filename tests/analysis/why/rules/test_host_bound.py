@@ -110,7 +110,10 @@ def test_host_bound_leaves_out_gaps_of_the_data_loader(
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
     (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])
     assert finding.at_stake_ns == 15_000
-    assert "the next kernel, excluding the data loader. The CPU spends 15 us" in finding.text
+    assert (
+        "the next kernel, excluding the data loader. The CPU spends 15 us"
+        in finding.text
+    )
 
 
 def test_short_waits_are_silent(found: Ask, launched: Make) -> None:
