@@ -28,7 +28,9 @@ def trace(tmp_path: Path) -> Path:
 def test_a_kernel_and_its_lines(fusetui: Run, trace: Path, tmp_path: Path) -> None:
     answer = fusetui("compile", trace, "--compile-log", tmp_path / "elsewhere")
     assert answer.code == 0
-    assert "1 run of kernels in compiled regions took 10 us; all lead" in answer.out
+    assert (
+        "1 run of kernels in compiled regions took 10 us; all are linked" in answer.out
+    )
     assert "me/model.py:10, 11" in answer.out
     assert "cpp_fused_gelu_mul_0:1" in answer.out
 

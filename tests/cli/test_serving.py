@@ -74,4 +74,6 @@ def test_a_configuration_that_is_none(fusetui: Run, served: Path) -> None:
 def test_serving_of_a_trace_of_no_server_says_why_not(fusetui: Run) -> None:
     found = fusetui("serving", "lesson:mlp-eager")
     assert found.code == 0
-    assert found.out.startswith("Inconclusive: no steps of a server: no annotation")
+    assert found.out.startswith(
+        "Inconclusive: the trace has no server steps: no annotation"
+    )

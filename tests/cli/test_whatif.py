@@ -127,8 +127,8 @@ def test_too_little_is_understood() -> None:
         limit=(),
     )
     assert found.abstains
-    assert said(found).startswith("Not understood: 25 % of the time of GPU 3.")
-    assert "loader: too little of the time is understood." in said(found)
+    assert said(found).startswith("Unexplained: 25 % of the time of GPU 3.")
+    assert "loader: the trace explains too little of the time." in said(found)
 
 
 def test_whatif_range_is_printed_with_both_ends() -> None:
@@ -160,7 +160,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
 def test_the_share_not_understood_after_a_change_is_told() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith(
-        "Not understood: 13 % of the time after the change. Nothing"
+        "Unexplained: 13 % of the time after the change. Nothing"
     )
 
 

@@ -105,9 +105,9 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of it; for 130 us of that it only communicates.",
+            "The GPU is busy 95 % of the span; only communication runs for 130 us.",
         ),
-        (185, "The GPU is busy 95 % of it."),
+        (185, "The GPU is busy 95 % of the span."),
     ):
         names = (
             ("gemm", 0, computes),

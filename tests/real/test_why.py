@@ -19,7 +19,8 @@ def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
     """The step only launches and the GPU runs it later, so the answer is about the
     GPU's span."""
     found = fusetui("why", real("mi300_vllm_decode_graph")).out
-    assert "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of it." in " ".join(
-        found.split()
+    assert (
+        "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of the span."
+        in " ".join(found.split())
     )
     assert "Python" not in found

@@ -54,7 +54,7 @@ OUTSIDE_OF_REGIONS = (Why.REPLAYED.value,)
 
 NO_COMPILE = "Nothing in this trace was compiled by torch.compile."
 NO_LOG = (
-    "No compile log was found beside the trace, so the lines of Python are not known. "
+    "No compile log was found beside the trace, so the Python lines are unknown. "
     "TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1 writes one; --compile-log DIR names it."
 )
 
@@ -161,11 +161,11 @@ def _name_of(path: str) -> str:
 def _joined(answer: CompileAnswer) -> str:
     """How many of the kernels lead to lines."""
     if answer.joined == answer.kernels:
-        text = "all lead to lines of Python"
+        text = "all are linked to Python lines"
     elif answer.joined:
-        text = f"{count(answer.joined)} of them lead to lines of Python"
+        text = f"{count(answer.joined)} of them are linked to Python lines"
     else:
-        text = "none of them leads to a line of Python"
+        text = "none of them is linked to a Python line"
     if answer.possible:
         text += f", {count(answer.possible)} to several possible ones"
     return text

@@ -122,7 +122,7 @@ def _why_late(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
     if straggler.cause == "outside" and reason.begins_after_ns is not None:
         begins = "Its step begins" if reason.has_step else "Its trace begins"
         yield (
-            f"{begins} {duration(reason.begins_after_ns)} after that of rank "
+            f"{begins} {duration(reason.begins_after_ns)} after the step of rank "
             f"{reason.begins_after_rank}: the cause lies before the recording."
         )
     elif straggler.cause == "untold":

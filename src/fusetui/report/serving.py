@@ -219,7 +219,7 @@ def _layers(layers: Layers) -> str:
     if slow:
         slow_layers = several(slow, MAX_SLOW_LAYERS)
     else:
-        slow_layers = "none is 5 % slower"  # see MIN_EXCESS
+        slow_layers = "none is 5 % slower than the median"  # see MIN_EXCESS
     return (
         f"{plural(layers.count, 'layer')} of {layers.kernels} kernels (layers that alternate"
         f" count as one), median {duration(median_ns)}. {with_capital(slow_layers)}."

@@ -29,7 +29,7 @@ MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = f"The variation from run to run is unknown: no side has {FEWEST} steps."
+DOUBT = f"The variation from run to run is unknown: neither trace has {FEWEST} steps."
 UNKNOWN_NAMES = "unknown names"
 
 
@@ -140,7 +140,7 @@ def verdict(answer: Versus) -> str:
     changes = {change.name: change for change in answer.change}
     span = changes.pop("span")
     changes.pop("idle", None)  # its reasons are in its place
-    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
+    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long as A's")
     text = f"B's {answer.change_of} takes {longer}"
     largest = max(
         changes.values(),
@@ -151,7 +151,9 @@ def verdict(answer: Versus) -> str:
         return f"{text}: every class takes as long as before."
     difference = duration(abs(largest.b_ns - largest.a_ns))
     direction = "more" if largest.b_ns > largest.a_ns else "less"
-    return f"{text}. Largest change: {difference} {direction}, {named(largest.name)}."
+    return (
+        f"{text}. Largest change: {difference} {direction} in '{named(largest.name)}'."
+    )
 
 
 def versus_markdown(answer: Versus) -> str:

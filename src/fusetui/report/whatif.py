@@ -75,8 +75,7 @@ NOTES = {
     "that they move are unknown.",
     "graph_launch_assumed": "The time of a graph launch is assumed: the trace has none.",
     "loader_beside": "The time in which the thread takes over a loaded batch is not counted.",
-    "unrecorded_consumers": "The kernels that need the result of a collective are known only from "
-    "recorded events.",
+    "unrecorded_consumers": "Only recorded events show which kernels need the result of a collective.",
     "host_unchanged": "The CPU is assumed unchanged.",
     "events_unknown": "Work may start too early in this replay: the trace does not record which "
     "events streams wait for.",
@@ -131,9 +130,8 @@ def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
         if note not in NOTES_WITH_THE_ANSWER:
             yield _wrapped([NOTES[note]], width)
     if answer.inferred_waits:
-        is_one = answer.inferred_waits == 1
         calls = plural(answer.inferred_waits, "call")
-        remark = f"What {calls} wait{'s' * is_one} for was inferred from the times."
+        remark = f"The waits of {calls} were inferred from times, not recorded."
         yield _wrapped([remark], width)
 
 
@@ -246,7 +244,7 @@ def _answer(answer: WhatIf) -> str:
             f" is unknown."
         )
     if answer.after_ns is None:
-        return f"No estimate for {made}: too little of the time is understood."
+        return f"No estimate for {made}: the trace explains too little of the time."
     sentences = [_would_take(answer, whole, answer.before_ns, answer.after_ns)]
     if answer.latest_ns is not None:
         latest = duration(answer.latest_ns)
@@ -291,7 +289,7 @@ def _median_of(answer: WhatIf) -> Iterator[str]:
     idle = " and steps without GPU work" if without_gpu > 0 else ""
     yield (
         f"This is the {which} of {plural(number, 'step')} ({duration(low_ns)} to"
-        f" {duration(high_ns)} after the change), without the first{idle}."
+        f" {duration(high_ns)} after the change), excluding the first{idle}."
     )
 
 
@@ -325,7 +323,7 @@ def replayed_sentence(answer: WhatIf) -> str:
     what = _length(answer.of).step
     gain = gain_text(answer.before_ns, after_ns)
     if answer.is_doubtful:
-        gain += f", {percent(answer.residual_share, 1)} not understood"
+        gain += f", {percent(answer.residual_share, 1)} unexplained"
     certainty = "at best" if answer.certainty == "bound" else "estimate"
     return (
         f"replayed, not recorded: {what} {times} ({certainty}: {gain})"
@@ -373,7 +371,7 @@ SLACK_COLUMNS = (
     Column("slack", cell=lambda slack: duration(slack.ns)),
     Column("kind", left=True, cell=lambda slack: slack.kind),
     Column(
-        "could take that much longer without moving the end",
+        "could take this much longer without moving the end",
         left=True,
         cell=lambda slack: printable(slack.what),
     ),
@@ -391,7 +389,7 @@ WHY_UNKNOWN: dict[Why, str] = {
     "on_cpu": "some collectives run on the CPU, where what waits for them is not recorded",
     "not_linked": "it is not recorded what some collectives wait for, or what waits for them",
     "overlaps": "some kernels begin before the collective before them on the stream has ended",
-    "not_understood": "too little of the time of some ranks is understood",
+    "not_understood": "the traces of some ranks explain too little of their time",
     "not_replayed": "a replay of all ranks without a change does not give what was recorded",
 }
 """Why a change of a job has no estimate."""

@@ -265,22 +265,27 @@ def _busy(why: Why, sums: Sums) -> str:
     gpus = "The GPU is" if is_one else f"The {count(len(why.devices))} GPUs are"
     if cut_off(why):
         return (
-            f"{gpus} busy for {duration(busy_ns)} of it, and longer with work from before the"
-            " window."
+            f"{gpus} busy for at least {duration(busy_ns)} of {_whole(why)}: work from before"
+            " the window also ran."
         )
     share = percent(busy_ns, sums["span"])
-    whole = "the step" if steps_tell(why) else "it"
+    whole = _whole(why)
     if unrecorded(why):
         text = f"{gpus} busy at least {share} of {whole}, as some work was not recorded"
     else:
         text = f"{gpus} busy {share} of {whole}"
     if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
         return f"{text}."
-    if is_one:
-        communicates = "it only communicates"
-    else:
-        communicates = "they only communicate"
-    return f"{text}; for {duration(sums['exposed_comm'])} of that {communicates}."
+    return f"{text}; only communication runs for {duration(sums['exposed_comm'])}."
+
+
+def _whole(why: Why) -> str:
+    """The time of which a share is given, as the headline names it."""
+    if steps_tell(why):
+        return "the step"
+    if why.about:
+        return "that time"
+    return "the span" if len(why.devices) == 1 else "the spans"
 
 
 def _idle(sums: Sums, devices: int) -> str:
@@ -497,8 +502,8 @@ def ceiling_text(why: Why) -> str:
     kernels_ns = ceiling.known_ns + ceiling.unknown_ns
     return (
         "Better kernels of the same precision could save an estimated "
-        f"{duration(ceiling.at_stake_ns)}, at most {duration(ceiling.at_most_ns)} by the rates of "
-        f"the data sheet. This covers the {duration(ceiling.known_ns)} of kernels "
+        f"{duration(ceiling.at_stake_ns)}, at most {duration(ceiling.at_most_ns)} at the "
+        f"data-sheet rates. This covers the {duration(ceiling.known_ns)} of kernels "
         f"({percent(ceiling.known_ns, kernels_ns)}) whose work is known."
     )
 

@@ -40,19 +40,19 @@ CONDITIONS = {
 WITHOUT = {
     "no_change": "No gain is estimated: the fix cannot be replayed.",
     "warm_up": "One-time cost; no gain per step is estimated.",
-    "unclear": "No gain is estimated: too little of the time after the change is understood.",
-    "limit_unknown": "No gain is estimated: what would limit the time after the change is unknown.",
+    "unclear": "No gain is estimated: the trace explains too little of the time after the "
+    "change.",
+    "limit_unknown": "No gain is estimated: the bottleneck after the change is unknown.",
     "not_found": "No gain is estimated: the change cannot be replayed here.",
 }
 """Why a single finding has no estimated gain."""
 NONE = {
-    "no_waits": "No gains are estimated: only launch calls were recorded, so when the CPU waits "
-    "for the GPU is unknown.",
-    "residual": "No gains are estimated: too little of the recorded time is understood to replay "
-    "it.",
+    "no_waits": "No gains are estimated: only launch calls were recorded, so the CPU's waits for "
+    "the GPU are unknown.",
+    "residual": "No gains are estimated: the trace explains too little of its time for a replay.",
     "part": "Gains are estimated for whole traces only.",
-    "large": "No gains are estimated, because replaying a trace of this size takes long; --worth "
-    "estimates them.",
+    "large": "No gains are estimated, because replaying a trace of this size takes long. Use "
+    "--worth to estimate them.",
 }
 """Why no finding has an estimated gain."""
 
@@ -95,11 +95,11 @@ def _excess(finding: Finding, steps: int) -> str:
     if gain_in_all_ns <= NEARLY_THE_BOUND * upper_bound_ns:
         return ""
     if finding.worth_note == "own_time":
-        reason = "the other CPU work would then run beside the GPU"
+        reason = "the other CPU work would then overlap with the GPU"
     elif finding.rule == "drained-by-sync":
-        reason = "launches and other waits would then be hidden, too"
+        reason = "launches and other waits would also be hidden"
     else:
-        reason = "what waits for this would start earlier, too"
+        reason = "later work would also start earlier"
     return f" The gain exceeds the bound because {reason}."
 
 
@@ -174,7 +174,7 @@ def doubt(
     if share > max((device.residual_share for device in devices), default=0.0):
         parts.append(f"{percent(share, whole=1)} of the time after {then}")
     not_understood = several(parts, MAX_DOUBTS)
-    yield f"Not understood: {not_understood}. Nothing in the trace explains these delays."
+    yield f"Unexplained: {not_understood}. Nothing in the trace explains these delays."
 
 
 def doubt_text(why: Why) -> str:

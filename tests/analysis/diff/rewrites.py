@@ -39,7 +39,7 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     editor, work = Editor(subject), subject.items.work
     for step in range(len(work.windows)):
         _into_graph(editor, work.row[work.slice_of_window(step)], everything=True)
-    return _only_launched(editor, note="by 1 CUDA graph")
+    return _only_launched(editor, note="with 1 CUDA graph")
 
 
 def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -64,7 +64,7 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
             editor, work.row[work.slice_of_window(step)][members], everything=False
         )
     once = place == PLACES[0]
-    return _only_launched(editor, note="" if once else "by 1 CUDA graph", once=once)
+    return _only_launched(editor, note="" if once else "with 1 CUDA graph", once=once)
 
 
 def _all_launched(subject: Subject) -> bool:

@@ -71,7 +71,7 @@ def test_a_change_is_found_among_renamed_ops(build: Build) -> None:
     (row,) = changed(found)
     assert (row.kind, row.op, row.change_ns) == (RowKind.REMOVED, "aten::add", -16_000)
     (note,) = [note for note in found.notes if "renamed" in note]
-    assert "4 ops were renamed, which launch the same 4 kernels" in note
+    assert "4 ops were renamed but launch the same 4 kernels" in note
     assert is_exact(found)
 
 
@@ -95,7 +95,7 @@ def test_an_op_that_computes_nothing_is_renamed_by_its_places(build: Build) -> N
     assert dispatch_of(found) == []
     (note,) = [note for note in found.notes if "renamed" in note]
     assert note == (
-        "an op that computes nothing was renamed, which runs at the same places:"
+        "an op that computes nothing was renamed but runs at the same places:"
         " aten::view -> aten::view_v2"
     )
 
@@ -204,7 +204,7 @@ def test_an_op_of_another_namespace_is_renamed(build: Build) -> None:
         build([("aten::mm", *gemm), *LAYER[1:]]),
         build([("mylib::mm", *gemm), *LAYER[1:]]),
     )
-    told = "an op was renamed, which launches the same 1 kernel: "
+    told = "an op was renamed but launches the same 1 kernel: "
     assert renaming(diff(a, b)) == [f"{told}aten::mm -> mylib::mm"]
     assert renaming(diff(b, a)) == [f"{told}mylib::mm -> aten::mm"]
     assert not changed(diff(a, b))
@@ -216,7 +216,7 @@ def test_an_op_that_is_renamed_at_one_of_its_places_is_noted(
 ) -> None:
     mm, other = ("aten::mm", *LAYER[0][1:]), (name, *LAYER[0][1:])
     a, b = build([mm, *LAYER[1:], mm]), build([mm, *LAYER[1:], other])
-    told = "an op was renamed, which launches the same 1 kernel: "
+    told = "an op was renamed but launches the same 1 kernel: "
     assert renaming(diff(a, b)) == [f"{told}aten::mm -> {name}"]
     assert renaming(diff(b, a)) == [f"{told}{name} -> aten::mm"]
 
@@ -277,7 +277,7 @@ def test_ops_that_swapped_their_names_are_compared_by_their_kernels(
         assert not dispatch_of(found)
         (note,) = renaming(found)
         assert note.startswith(
-            f"{ops} ops were renamed, which launch the same {ops} kernels"
+            f"{ops} ops were renamed but launch the same {ops} kernels"
         )
 
 

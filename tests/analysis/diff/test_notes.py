@@ -112,9 +112,8 @@ def test_different_programs_are_noted_with_their_common_time(
     b = build([("aten::cumsum", "scan_kernel", 30.0), common])
     (note,) = little_in_common(a, b)
     assert note == (
-        "only 10 % of the time of A's work and 25 % of B's have a kernel or "
-        "an op in common; the rest is paired by kind or position, or not at "
-        "all"
+        "little work in common: 10 % of A's time and 25 % of B's are in the same "
+        "kernels or ops; the rest is paired by kind or position, if at all"
     )
 
 

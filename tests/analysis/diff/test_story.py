@@ -118,7 +118,11 @@ def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(
 ) -> None:
     (row,) = [row for row in region.rows if not row.on_cpu]
     assert (row.a_count, row.b_count, row.a_ns, row.b_ns) == (3, 2, 60_000, 100_000)
-    assert (row.together, row.compiled, row.why) == (True, "b", "all pointwise left")
+    assert (row.together, row.compiled, row.why) == (
+        True,
+        "b",
+        "all unpaired pointwise",
+    )
     assert region.by_work[0].compiled == "b"
 
 

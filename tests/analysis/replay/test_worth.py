@@ -201,7 +201,7 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
-    reason = "bound because launches and other waits would then be hidden,"
+    reason = "bound because launches and other waits would also be hidden"
     assert reason in worth_text(found, one)
     assert reason not in worth_text(found, replace(one, worth_ns=40_000))
 
@@ -366,8 +366,7 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     assert worth_text(found, one) == (
         "Upper bound 1 us. Estimated gain 50 us "
         "of the span (20 %). The gain exceeds "
-        "the bound because what waits for this "
-        "would start earlier, too."
+        "the bound because later work would also start earlier."
     )
 
 
@@ -440,14 +439,14 @@ def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(why_text(found, 80).split())
     doubt = text.index(
-        "Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
+        "Unexplained: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
     assert doubt < text.index("1. It is slow. Upper bound 1 us. Estimated gain 10 us")
-    assert "Not understood" in why_markdown(found)
-    assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
+    assert "Unexplained" in why_markdown(found)
+    assert "Unexplained" not in why_text(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
         lines = why_text(found, 80, below)
-        assert "worth 10 us" not in lines or "Not understood" in lines
+        assert "worth 10 us" not in lines or "Unexplained" in lines
 
 
 def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
@@ -537,7 +536,7 @@ def test_finding_of_unknown_gain_comes_before_one_without_gain(
     ]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
-    assert "because the other CPU work would then run beside" in worth_text(
+    assert "because the other CPU work would then overlap" in worth_text(
         found, own_time
     )
 

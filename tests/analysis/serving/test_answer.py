@@ -305,7 +305,7 @@ def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "no steps of a server: no annotation is named as"
+        "the trace has no server steps: no annotation is named"
     )
 
 
@@ -337,4 +337,4 @@ def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
         opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}])
     )
     assert found.steps == ()
-    assert found.missing[0].endswith("the replayed graphs are of training.")
+    assert found.missing[0].endswith("the replayed graphs belong to training.")

@@ -77,7 +77,7 @@ def test_vocabulary_product_outside_the_graph_is_not_counted(tmp_path: Path) -> 
 def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> None:
     (found,) = serving(replayed(tmp_path / "a.json")).limits
     assert found.limit.least_ns is None
-    assert "capture gives them;" in found.limit.cannot_tell[0]
+    assert "trace of the graph capture" in found.limit.cannot_tell[0]
     assert "--model-config" in found.limit.cannot_tell[0]
 
 

@@ -26,11 +26,11 @@ def test_the_headline_is_qualified_where_work_is_missing(
     work = [*launched(1, 0, 10), *launched(2, 400, 470, 40)]
     found = why(trace_of([*work, lost]))
     assert (
-        "The GPU is busy at least 10 % of it, as some work was not recorded."
+        "The GPU is busy at least 10 % of the span, as some work was not recorded."
         in answer(found)
     )
     assert "the GPU is at least 10 % busy" in brief_answer(found)
-    assert "The GPU is busy 10 % of it." in answer(why(trace_of(work)))
+    assert "The GPU is busy 10 % of the span." in answer(why(trace_of(work)))
 
 
 def test_a_run_on_the_cpu_gets_no_advice_about_gpus(

@@ -161,12 +161,12 @@ def test_the_share_not_understood_stands_beside_the_worth(
     waiting: Trace, size: Size
 ) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))
-    assert "Not understood" not in drawn(state)
+    assert "Unexplained" not in drawn(state)
     found = with_worth(waiting, why(waiting))
     keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
-    assert "Not understood: 7.0 % of the time after a change." in text
-    assert "est. gain" in text.partition("Not understood")[2]
+    assert "Unexplained: 7.0 % of the time after a change." in text
+    assert "est. gain" in text.partition("Unexplained")[2]
 
 
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:

@@ -250,7 +250,7 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
         if _adds_up(items.names[main], items.names[following]):
             alignment.pairs[pair_index] = None
             of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
-            why = "with the kernel that adds up its parts"
+            why = "plus the kernel that sums its parts"
             alignment.claim_both(of_a, of_b, why)
 
 

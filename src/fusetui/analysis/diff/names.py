@@ -244,7 +244,7 @@ def _differing_words(a: str, b: str) -> str:
     before = "".join(rest_a[: len(rest_a) - common_at_end])
     after = "".join(rest_b[: len(rest_b) - common_at_end])
     if max(len(before), len(after)) > _MAX_NAME_CELLS:
-        return "the decoded parts agree, the full names do not"
+        return "same decoded parts, different full names"
     before = printable(before) or "nothing"
     after = printable(after) or "nothing"
     return f"in its name: {before} -> {after}"

@@ -226,8 +226,8 @@ def _note_of_little_in_common(common: CommonWork | None) -> str:
     of_a = percent(common.share_of_a, 1)
     of_b = percent(common.share_of_b, 1)
     return (
-        f"only {of_a} of the time of A's work and {of_b} of B's have a kernel or an op"
-        " in common; the rest is paired by kind or position, or not at all"
+        f"little work in common: {of_a} of A's time and {of_b} of B's are in the same kernels"
+        " or ops; the rest is paired by kind or position, if at all"
     )
 
 
@@ -249,9 +249,9 @@ def _note_of_renamed_ops(renamed: Sequence[RenamedOp]) -> str:
         return ""
     kernels = plural(sum(op.kernels for op in renamed), "kernel")
     if len(renamed) == 1:
-        ops = "an op was renamed, which launches"
+        ops = "an op was renamed but launches"
     else:
-        ops = f"{count(len(renamed))} ops were renamed, which launch"
+        ops = f"{count(len(renamed))} ops were renamed but launch"
     texts = [_Renaming(before=op.before, after=op.after).text for op in renamed]
     return f"{ops} the same {kernels}: {several(texts, MAX_NAMED_OPS)}"
 
@@ -275,7 +275,7 @@ def _note_of_renamed_dispatch(
         return ""
 
     if len(texts) == 1:
-        ops = "an op that computes nothing was renamed, which runs at the same places"
+        ops = "an op that computes nothing was renamed but runs at the same places"
     else:
         ops = (
             f"{count(len(texts))} ops that compute nothing were renamed, which run at"
@@ -358,8 +358,8 @@ def _note_of_moved_to_graphs(*, by_calls: _Launches, by_graphs: _Launches) -> st
     calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
     graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
     return (
-        f"{by_calls.side} launches {kernels} by {calls} per step,"
-        f" {by_graphs.side} by {graphs}"
+        f"{by_calls.side} launches {kernels} with {calls} per step,"
+        f" {by_graphs.side} with {graphs}"
     )
 
 

@@ -73,10 +73,10 @@ class _Region(msgspec.Struct, frozen=True):
     sort: str
 
     @property
-    def left(self) -> str:
-        """Where the work was left without a partner: `left in layers.*.attn`."""
+    def where(self) -> str:
+        """Where the work without a partner is, after a blank: ` in layers.*.attn`."""
         name = self.place or self.phase
-        return f"left in {name}" if name else "left"
+        return f" in {name}" if name else ""
 
 
 def with_groups_by_region(
@@ -183,20 +183,22 @@ def _groups_of_one_sort(
         region: The region.
     """
     sort = region.sort
-    left = region.left
+    where = region.where
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
-        groups = _groups_of_main_work(a, b, items, sort, left)
+        groups = _groups_of_main_work(a, b, items, sort, where)
         items = items.without(groups)
 
     groups_of_kernels: list[WorkGroup] = []
     for items_of_kernel in _divided(a, b, items, _kernel_id).values():
-        groups_of_kernels += _one_group(items_of_kernel, f"all of this kernel {left}")
+        groups_of_kernels += _one_group(
+            items_of_kernel, f"all unpaired runs of this kernel{where}"
+        )
     groups += groups_of_kernels
 
     if sort not in SORTS_OF_MOVES:
         rest = items.without(groups_of_kernels)
-        groups += _one_group(rest, f"all {sort} {left}")
+        groups += _one_group(rest, f"all unpaired {sort}{where}")
     return groups
 
 
@@ -206,7 +208,7 @@ def _kernel_id(program: ProgramPlaces, item: int) -> int:
 
 
 def _groups_of_main_work(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, left: str
+    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, where: str
 ) -> list[WorkGroup]:
     """Pair open main work in order, if both sides seem to have the same order.
 
@@ -218,18 +220,20 @@ def _groups_of_main_work(
         b: Where the program does the work of B.
         items: Open items of one of MAIN_SORTS.
         sort: That sort.
-        left: Where the work was left, in words.
+        where: Where the work is, in words after a blank.
     """
-    groups = _pairs_in_order(a, b, items, f"in order among the {sort} {left}")
+    groups = _pairs_in_order(a, b, items, f"in order among the unpaired {sort}{where}")
     rest = items.without(groups)
     items_by_layout = _divided(a, b, rest, ProgramPlaces.layout)
     for layout, items_of_layout in items_by_layout.items():
-        why = f"in order among the {sort} {layout} {left}"
+        why = f"in order among the unpaired {sort} {layout}{where}"
         pairs = _pairs_in_order(a, b, items_of_layout, why)
         if pairs:
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
-            groups += _one_group(items_of_layout, f"as many {sort} {layout} {left}")
+            groups += _one_group(
+                items_of_layout, f"about as many unpaired {sort} {layout}{where}"
+            )
     return groups
 
 

@@ -146,7 +146,7 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 def _note_of_steps(label: str, what: str) -> str:
     """Say what is taken as a step in a trace whose file names no steps."""
-    return f"{label}: no ProfilerStep; {what} is taken as a step"
+    return f"{label}: no ProfilerStep; {what} counts as a step"
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
@@ -190,7 +190,7 @@ def _window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
     """Return the window of the only step of a server, from the begin of its model."""
     begin_ns = model_pass(trace, step.model).begin_ns
     end_ns = busy_interval(trace, step.rows).end_ns
-    what = "the pass of the model, with all that follows in its step,"
+    what = "the model pass, with all later work of its server step,"
     return Windows(
         start=np.array([begin_ns], dtype=np.int64),
         end=np.array([end_ns], dtype=np.int64),
@@ -217,7 +217,7 @@ def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windo
         work_end=trace.end[np.concatenate(rows_by_step)],
         step_of_work=np.repeat(np.arange(len(steps)), launched_by_step),
     )
-    what = "each step with a pass of the model, from the end of the one before,"
+    what = "each server step with a model pass, from the end of the step before,"
     return Windows(
         start=bounds[1:-1],
         end=bounds[2:],

@@ -279,7 +279,7 @@ def _events_without_step(trace: Trace, step_of_row: Rows, is_gpu_time: bool) -> 
     """
     if is_gpu_time:
         left_out = int((step_of_row == NO_STEP).sum())
-        why = "lie outside the passes of the model"
+        why = "lie outside the model passes"
     else:
         left_out = int((trace.launch[trace.gpu_rows] < 0).sum())
         why = "belong to no step, because their launch was not recorded"

@@ -74,10 +74,10 @@ _MAX_NAME_CHARACTERS: Final = 200
 _SIZED_BY_OUTPUT: Final = frozenset({"all_gather", "gather"})
 """Collectives whose size, as nccl-tests counts it, is that of the output."""
 
-FROM_ANNOTATIONS = "names of collectives, from the annotations around their launches"
-FROM_NAMES = "names of collectives, from the names of their kernels"
-ONE_GROUP = "that all collectives are of one process group of all ranks"
-SIZES = "sizes of collectives, from the shapes of the inputs"
+FROM_ANNOTATIONS = "names of collectives (from the annotations around their launches)"
+FROM_NAMES = "names of collectives (from the names of their kernels)"
+ONE_GROUP = "one process group of all ranks for all collectives"
+SIZES = "sizes of collectives (from the shapes of the inputs)"
 
 
 class KnownCollective(msgspec.Struct, frozen=True):

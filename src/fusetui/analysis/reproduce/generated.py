@@ -126,7 +126,10 @@ def _joins_at(joined: JoinedKernels, row: int) -> Sequence[GraphJoin]:
     is_inside = thread[rows] == thread[row]
     is_inside &= trace.start[rows] >= trace.start[row]
     is_inside &= trace.end[rows] <= trace.end[row]
-    return [joined.calls.join_for_call(place) for place in np.flatnonzero(is_inside).tolist()]
+    return [
+        joined.calls.join_for_call(place)
+        for place in np.flatnonzero(is_inside).tolist()
+    ]
 
 
 def _why_not(joins: Sequence[GraphJoin]) -> str:

@@ -284,9 +284,9 @@ def _missing_facts(
         # Without passes nothing is known about the time between them either.
         why_no_replays = "no graph was replayed"
         if is_training(trace):
-            why_no_replays = "the replayed graphs are of training"
+            why_no_replays = "the replayed graphs belong to training"
         yield (
-            "no steps of a server: no annotation is named as one (execute_..., step[...]),"
+            "the trace has no server steps: no annotation is named execute_... or step[...],"
             f" and {why_no_replays}."
         )
     elif between is None or not between.count:

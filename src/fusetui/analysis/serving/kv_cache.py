@@ -93,7 +93,7 @@ def key_value_cache(
         )
     if model is None:
         return KeyValueCache(
-            missing="the shapes of attention do not tell (--model-config does)"
+            missing="the shapes of attention do not give their size (--model-config does)"
         )
     return _configured_cache(model, shapes)
 

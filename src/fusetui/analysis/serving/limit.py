@@ -40,8 +40,8 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "--captured-by with a trace of the graph capture gives them;"
-    " for a dense model, --model-config does, too"
+    "Give them with --captured-by and a trace of the graph capture, or with --model-config"
+    " for a dense model"
 )
 
 

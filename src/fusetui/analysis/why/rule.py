@@ -247,9 +247,7 @@ def _module_kind(name: str) -> str:
     return module_text(name) if is_module(name) else ""
 
 
-STACKS: Final = (
-    "Python stacks were recorded: these times include the profiler's own work."
-)
+STACKS: Final = "Python stacks were recorded: these times include profiling overhead."
 """Why CPU times are only likely where Python stacks were recorded."""
 COLD: Final = "Most of the time is warm-up; the rest may be, too."
 """Why CPU times are only likely where most of the time is warm-up."""

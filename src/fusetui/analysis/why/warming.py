@@ -380,7 +380,7 @@ def _one_time_slices(
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    yield _slices(trace, "calls that set something up", _set_up_calls(trace, steps))
+    yield _slices(trace, "set-up calls", _set_up_calls(trace, steps))
     first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
     yield msgspec.structs.replace(first_ops, of_ops=True)
 

@@ -153,7 +153,7 @@ def test_a_wait_behind_a_copy_to_the_host_stays(
     (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
     assert finding.at_stake_ns == 50_000
     assert finding.text.endswith(
-        "take 50 us (31.3 % of the span) in which no kernel runs. One of "
+        "take 50 us (31.3 % of the span) while no kernel runs. One of "
         "them, to the CPU, is followed by a wait for the GPU, which would "
         "remain."
     )
@@ -173,7 +173,7 @@ def test_no_wait_stays_where_none_is_behind_the_copy(
     )
     for events in others:
         (finding,) = found("casts-and-copies", events)
-        assert finding.text.endswith("in which no kernel runs.")
+        assert finding.text.endswith("while no kernel runs.")
 
 
 def test_copies_that_set_the_program_up_are_silent(

@@ -242,7 +242,7 @@ def test_slow_first_call_of_an_op_is_named_as_set_up(found: Ask, event: Make) ->
     ops = [event("aten::conv2d", 0, 900), *others]
     (finding,) = found("cpu-hot", ops)
     assert finding.text.endswith(
-        "first call takes 900 us of that, the median of the others is 20 us."
+        "first call takes 900 us of that; the median of the others is 20 us."
     )
     assert finding.try_ is not None
     assert finding.try_.startswith("Call it once before recording")

@@ -23,14 +23,14 @@ def test_exposed_communication_reports_time_without_compute(found: Ask) -> None:
         "exposed-communication", [*work(("aten::add", ADD, 100)), reduce(1_090, 40)]
     )
     assert finding.at_stake_ns == 30_000
-    assert "(25 % of it is hidden): 1 all_reduce 30 us." in finding.text
+    assert "; 25 % is hidden. Exposed: 1 all_reduce 30 us." in finding.text
 
 
 def test_where_nothing_computes_there_is_nothing_to_overlap(found: Ask) -> None:
     (finding,) = found("exposed-communication", [reduce(0, 50)])
     assert (
         finding.try_
-        == "Compare the ranks: nothing was recorded that it could overlap with."
+        == "Compare the ranks: the trace has no other work to overlap it with."
     )
 
 
@@ -64,7 +64,7 @@ def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
         one["args"] |= {"dtype": "Float"}
     (finding,) = found("exposed-communication", transfers)
     assert (
-        "kB of float in 65 us). Of all communication, 35 us is waiting"
+        "kB of float in 65 us). 35 us of all communication is waiting"
     ) in finding.text
 
 
@@ -118,7 +118,7 @@ def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -
         "alone takes 900"
     ) in finding.text
     assert finding.text.endswith(
-        "all_reduce alone takes 900 us, of which its bytes explain 20 us, "
+        "all_reduce alone takes 900 us, but its bytes account for only 20 us, "
         "judging by the others of its kind: it waits for another rank."
     )
     assert finding.certainty == "certain"
@@ -129,7 +129,7 @@ def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -
 def test_a_smaller_transfer_takes_no_longer_than_a_larger_one(found: Ask) -> None:
     events = of_sizes((40, 9_000), (42, 8_000), (41, 8_500), (900, 1_000))
     (finding,) = found("exposed-communication", events)
-    assert "its bytes explain 40 us" in finding.text
+    assert "its bytes account for only 40 us" in finding.text
 
 
 def test_a_transfer_of_more_bytes_is_explained_by_them(found: Ask) -> None:

@@ -216,7 +216,7 @@ def test_no_tensor_cores_reports_float32_attention_in_three_tf32_parts(
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
         "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, which multiply "
-        "float32 as 3 products of TF32; this device multiplies bfloat16 6 times as fast."
+        "float32 as 3 products of TF32. This device multiplies bfloat16 6 times as fast."
     )
     assert finding.try_ is not None
     assert "scaled_dot_product_attention can also use FlashAttention" in finding.try_
@@ -227,7 +227,7 @@ def test_no_tensor_cores_reports_float32_attention_on_plain_cores(found: Ask) ->
     work_ = work(("aten::_efficient_attention_forward", attention(70), 60))
     (finding,) = found("no-tensor-cores", work_, **V100)
     assert finding.at_stake_ns == 52_464
-    assert "on the plain cores; this device multiplies float16 8 times" in finding.text
+    assert "on the plain cores. This device multiplies float16 8 times" in finding.text
 
 
 @pytest.mark.parametrize(

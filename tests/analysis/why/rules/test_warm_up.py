@@ -44,7 +44,7 @@ def test_warm_up_below_5_percent_is_told_as_a_sum_and_not_named(
     (finding,) = found("warm-up", [*events, *launch(event, 10_500, 5)])
     assert finding.at_stake_ns == 10_200_000
     assert (
-        "10 ms in first launches of kernels (1 x cudaLaunchKernel), 200 us in the rest."
+        "10 ms in first launches of kernels (1 x cudaLaunchKernel), 200 us in other one-time work."
         in (finding.text)
     )
 
@@ -205,12 +205,12 @@ def test_first_step_of_more_than_twice_the_others_is_warm_up(
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        "for what happens once: 4.975 ms in the first step. Other findings "
+        "for one-time work: 4.975 ms in the first step. Other findings "
         "exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))
-    assert "the warm-up not counted" in late.text
+    assert "excluding the warm-up" in late.text
 
 
 @pytest.mark.parametrize("name", ["cudaStreamBeginCapture", "hipStreamBeginCapture"])
@@ -355,7 +355,7 @@ def test_the_first_use_of_a_symbol_or_device_is_warm_up(
     events = [one for n in range(10) for one in launch(event, 100 * n, 5)]
     events += [event(call, 1_000, 6_000, cat="cuda_runtime"), *launch(event, 7_100, 5)]
     (finding,) = found("warm-up", events)
-    assert f"6 ms in calls that set something up (1 x {call})" in finding.text
+    assert f"6 ms in set-up calls (1 x {call})" in finding.text
 
 
 def test_calls_of_the_second_half_of_the_gpu_events_are_no_warm_up(

@@ -47,9 +47,7 @@ DOMINATES: Final = 0.5
 """
 MAX_KINDS_NAMED: Final = 3
 """How many kinds of transfers a sentence names."""
-NO_COMPUTE: Final = (
-    "Compare the ranks: nothing was recorded that it could overlap with."
-)
+NO_COMPUTE: Final = "Compare the ranks: the trace has no other work to overlap it with."
 """The remedy where no kernel computes."""
 WAITS: Final = (
     "Compare the ranks (fusetui ranks) to find the one that arrives last, and why. Overlap does "
@@ -58,7 +56,7 @@ WAITS: Final = (
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
     "Compare the ranks (fusetui ranks): overlap does not help if another rank arrives later. "
-    "record_shapes=True shows whether this collective moves more data; then send less, or overlap "
+    "record_shapes=True shows whether this collective moves more data. If so, send less or overlap "
     "it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
@@ -69,8 +67,8 @@ Expert parallelism, sharded embeddings and pipelines have them.
 """
 EXCHANGED: Final = (
     "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
-    "compute. Larger gradient buckets do not help: most of it is exchanges. Compare the ranks to "
-    "shorten waiting for another rank."
+    "compute. Larger gradient buckets do not help: most of it is exchanges. To shorten waits for "
+    "another rank, compare the ranks."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
@@ -83,7 +81,7 @@ MAY_MOVE_MORE: Final = (
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates. In tensor parallelism: an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. Compare the ranks to shorten waiting for another rank.",
+    "ranks}. To shorten waits for another rank, compare the ranks.",
     thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
@@ -110,8 +108,8 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     rows = kernels.rows[kernels.communicates]
 
     yield Claim(
-        text=f"Communication runs {share_of_span(facts, times.exposed_ns)} without compute beside "
-        f"it ({hidden} of it is hidden): "
+        text=f"Communication is exposed for {share_of_span(facts, times.exposed_ns)}; {hidden} is "
+        f"hidden. Exposed: "
         f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
@@ -225,8 +223,8 @@ def _about_ranges(kinds: Sequence[Transfers]) -> str:
     if not any(kind.is_range for kind in kinds):
         return ""
     return (
-        ". The lower bandwidth is over all of their time, the upper one is that of the "
-        "fastest of each size"
+        ". The lower bandwidth is the average of all transfers, the upper one that of the "
+        "fastest ones of each size"
     )
 
 
@@ -258,7 +256,7 @@ def _waiting(facts: Facts) -> str:
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
         measures.append("what the bytes of a transfer explain")
     return (
-        f". Of all communication, {duration(waits_ns)} is waiting for other ranks or contention, "
+        f". {duration(waits_ns)} of all communication is waiting for other ranks or contention, "
         f"measured by {' and '.join(measures)}"
     )
 
@@ -325,8 +323,8 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
     if waits:
         text = (
-            f"of which its bytes explain {duration(explained_ns)}, judging by the others of "
-            "its kind: it waits for another rank"
+            f"but its bytes account for only {duration(explained_ns)}, judging by the others "
+            "of its kind: it waits for another rank"
         )
     elif kind.bytes is None and is_far_longer:
         text = (
@@ -414,8 +412,8 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     lacks_sizes = any(kind.bytes is None for kind in small_kinds)
 
     yield Claim(
-        text=f"Many small collectives run {share_of_span(facts, at_stake_ns)} without compute "
-        f"beside them: {kinds_text}. "
+        text=f"Many small collectives are exposed for {share_of_span(facts, at_stake_ns)}: "
+        f"{kinds_text}. "
         "Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(is_small),
@@ -549,8 +547,8 @@ LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has 
 @Rule(
     without_gpu=True,
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. Compare the ranks "
-    "to shorten waiting for another rank.",
+    "keep barriers, object collectives and tensors on the CPU out of the step. To shorten waits for "
+    "another rank, compare the ranks.",
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:

@@ -579,7 +579,7 @@ def _slow_first_call(named: NamedTime) -> str:
         return ""
 
     return (
-        f"; the first call takes {duration(first_ns)} of that, the median of the others is "
+        f". The first call takes {duration(first_ns)} of that; the median of the others is "
         f"{duration(usual_ns)}"
     )
 

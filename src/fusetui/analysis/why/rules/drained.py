@@ -46,7 +46,7 @@ MAX_NAME_CHARACTERS: Final = 200
 
 @Rule(
     remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
-    "from pageable memory out of the loop; read results a step later, from pinned memory with "
+    "from pageable memory out of the loop. Read results a step later, from pinned memory with "
     "non_blocking=True and an event.",
     thresholds={"lead": LAUNCHES_AHEAD},
     by_launches=True,

@@ -64,7 +64,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
             text=f"{text}. One kernel per run would save at most {share_of_work(facts, saved_ns)}: "
-            "it still reads the first inputs and writes the last output.",
+            "it must still read the first inputs and write the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
             rows=heaviest_rows(first_kernels, runs.saved_ns),
@@ -98,7 +98,7 @@ def _described(facts: Facts, runs: Runs) -> str:
     kernels_inside = int((runs.end - runs.begin).sum())
     takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
-        f"{runs_text} of pointwise kernels, {count(kernels_inside)} in all, "
+        f"{runs_text} of pointwise kernels ({count(kernels_inside)} in all) "
         f"{takes} {share_of_work(facts, taken_ns)}"
     )
 

@@ -118,7 +118,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
+        f"kernel{not_counted(facts)}. The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -339,7 +339,7 @@ def _has_cpu_activity(trace: Trace) -> bool:
 def not_counted(facts: Facts) -> str:
     """Say what the figures of host-bound and cpu-work leave out.
 
-    The text is `, the data loader and the warm-up not counted`. It is "" where each
+    The text is `, excluding the data loader and the warm-up`. It is "" where each
     cause takes less than MIN_SHARE_TOLD of the span.
     """
     set_up_ns = int(facts.late_host_ns[:, facts.is_set_up_gap].sum())
@@ -355,8 +355,8 @@ def not_counted(facts: Facts) -> str:
     if not causes:
         return ""
     if len(causes) == 1:
-        return f", {causes[0]} not counted"
-    return f", {', '.join(causes[:-1])} and {causes[-1]} not counted"
+        return f", excluding {causes[0]}"
+    return f", excluding {', '.join(causes[:-1])} and {causes[-1]}"
 
 
 def _cover_of_other_work(facts: Facts) -> Cover:
@@ -375,7 +375,7 @@ def _allocating_cover(facts: Facts) -> Cover:
 
 @Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
-    "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
+    "or do it on the GPU. Graphs do not help: nothing is launched in this time.",
     thresholds={
         "work_ns": WORK_NS,
         "slice_ns": SLICE_NS,
@@ -408,8 +408,8 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
-        f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
-        f"{doing(facts, ns_of_activity, is_counted)}.",
+        f"{longer} while the CPU launches nothing{not_counted(facts)}. "
+        f"The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -418,7 +418,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-NO_LAUNCHES: Final = "Graphs do not help: nothing is launched meanwhile."
+NO_LAUNCHES: Final = "Graphs do not help: nothing is launched in this time."
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 

@@ -363,7 +363,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{share_of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
+        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,

@@ -258,15 +258,15 @@ class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EARLY: Final = UnrecordedWait(
-    text=" before the first work of a stream. It probably finishes work from before the recording, "
-    "so the share of busy time means nothing here.",
+    text=" before the first work of a stream. The GPU probably runs work launched before "
+    "the recording, so the share of busy time is meaningless here.",
     remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
     why_likely="Work that ran before the recording is not in the trace.",
 )
 """About gaps that probably wait for work from before the recording."""
 OUTSIDE: Final = UnrecordedWait(
-    text=" with the next work already launched. It waited for something unrecorded: another "
-    "device, a function on the CPU, or other work.",
+    text=" with the next work already launched. It waited for something that was not "
+    "recorded: another device, a function on the CPU, or other work.",
     remedy=None,
     why_likely=None,
 )

@@ -166,7 +166,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
         yield Claim(
             text=f"{products} "
-            f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores; this device "
+            f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores. This device "
             f"multiplies {name} {1 / ratio:.0f} times as fast.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
@@ -286,7 +286,7 @@ def _slow_attention(
 
     yield Claim(
         text=f"{takes} "
-        f"{share_of_work(facts, kernels.total_ns(attention))} {how}; this device multiplies "
+        f"{share_of_work(facts, kernels.total_ns(attention))} {how}. This device multiplies "
         f"{faster.name} {1 / ratio:.0f} times as fast.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
@@ -366,7 +366,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
         products = counted_subject(int(plain.sum()), "float32 product", "take")
 
         yield Claim(
-            text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores; the tensor "
+            text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores. The tensor "
             f"cores of this device (compute capability {capability}) multiply "
             f"{' and '.join(multiplied)}. "
             "How much faster they are is unknown, because the peak rates of this device are.",

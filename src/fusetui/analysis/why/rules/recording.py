@@ -77,15 +77,15 @@ def recording(facts: Facts) -> Iterator[Claim]:
 
 WITHOUT_GPU_EVENTS: Final = (
     "Read the warnings that the profiler prints when it starts. Close other profilers and "
-    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}; allow "
-    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}; "
-    "in WSL update the driver of Windows, or record on Linux."
+    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}. Allow "
+    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}. "
+    "In WSL update the driver of Windows, or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
 WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
     "Read the warnings of nsys, of which the export keeps those that fusetui prints. Close other "
     "profilers and debuggers, as only one can trace the GPU (torch.profiler, Nsight Compute, DCGM "
-    "and cuda-gdb hold CUPTI); allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
+    "and cuda-gdb hold CUPTI). Allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
     "--cap-add=SYS_ADMIN)."
 )
 """The same remedy, where Nsight Systems recorded them."""
@@ -142,9 +142,9 @@ def _stacks(facts: Facts) -> Iterator[Note]:
     """Note that Python stacks were recorded while the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
-            text="CPU times include the profiler's own work, because Python stacks were recorded. "
-            "The GPU waited for the CPU, so the program may be faster without them.",
-            remedy="Record again with with_stack=False for the times, and keep this trace for the "
+            text="CPU times include profiling overhead, because Python stacks were recorded. The GPU "
+            "waited for the CPU, so the program may be faster when stacks are not recorded.",
+            remedy="Record again with with_stack=False to measure times; keep this trace for its "
             "frames.",
         )
 
@@ -307,11 +307,11 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
 
     remedy = f"Record {FEWEST} steps or more."
     if has_schedule:
-        remedy = f"Give the profiler a schedule with active={FEWEST} or more."
+        remedy = f"Use a profiler schedule with active={FEWEST} or more."
 
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
-        "others may take longer or shorter.",
+        "other steps may take more or less time.",
         remedy=remedy,
         rows=tuple(steps.rows.tolist()),
     )

@@ -83,12 +83,12 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
         f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
-        f"{duration(taken_ns // launches)}. It is probably written by hand: fusetui does not "
+        f"{duration(taken_ns // launches)}. It is probably hand-written: fusetui does not "
         f"recognize its name.{_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
         remedy=_remedy(name),
-        why_likely="Only its name shows that it is of no library.",
+        why_likely="Only its name suggests that it is from no known library.",
     )
 
 
@@ -96,7 +96,7 @@ KNOWN_WORK: Final = (
     "Its arithmetic and bytes follow from its op and shapes; see the roofline bound."
 )
 UNKNOWN_WORK: Final = (
-    "How fast it could be is unknown, because its name does not say what it computes."
+    "Its roofline bound is unknown, because its name does not show what it computes."
 )
 
 
@@ -127,12 +127,12 @@ def _remedy(name: str) -> str:
     """
     identifier = IDENTIFIER.match(name)
     option = f" --kernel-name {identifier[0]}" if identifier else ""
-    ncu = f"nvidia:; ncu --set full{option} --launch-count 1 shows what limits it"
+    ncu = f"nvidia: To see what limits it: ncu --set full{option} --launch-count 1."
 
     return (
         "Compare its time with that of a library for the same work, such as torch.matmul for a "
-        "product; record_shapes=True and an op around it (torch.library) record its shapes"
-        f"{{{ncu}|amd:; rocprof-compute profile shows what limits it}}."
+        "product. record_shapes=True and an op around it (torch.library) record its shapes."
+        f"{{{ncu}|amd: To see what limits it: rocprof-compute profile.}}"
     )
 
 

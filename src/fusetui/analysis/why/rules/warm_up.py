@@ -38,9 +38,9 @@ LEAST_SHARE_NAMED: Final = 0.05
     needs=("launch calls",),
     remedy="Record later steps to measure the steady state: "
     "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. A shorter start needs "
+    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. To shorten the start: "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
-    "and one run of each shape beforehand.",
+    "one run of each shape beforehand.",
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
@@ -68,7 +68,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
 
     yield Claim(
-        text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for what happens once: "
+        text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for one-time work: "
         f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.longest_waited_for(np.concatenate(rows_of_named)),
@@ -97,7 +97,7 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
 def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     """List the named parts with their times, and the time of all others.
 
-    An example is `2 ms in first launches of kernels (...), 1 ms in the rest`.
+    An example is `2 ms in first launches of kernels (...), 1 ms in other one-time work`.
 
     Args:
         waited_ns: How long the GPU waits for each part.
@@ -111,7 +111,7 @@ def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
         rest_ns -= waited_ns[part]
 
     if rest_ns:
-        texts.append(f"{duration(rest_ns)} in the rest")
+        texts.append(f"{duration(rest_ns)} in other one-time work")
     return ", ".join(texts)
 
 
