@@ -1,4 +1,4 @@
-"""Charges each wait to the rank that is to blame for it: one that is late by its own work.
+"""ChargedWaits each wait to the rank that is to blame for it: one that is late by its own work.
 
 The rank that starts a collective last may itself have waited for another rank, in
 another process group. So chains.py follows it back, beside a rank that was in time (the
@@ -27,9 +27,9 @@ from fusetui.analysis.ranks.chains import (
     Chains,
     LateRanks,
     OwnDelays,
-    Pairs,
+    RowPairs,
     Shares,
-    Uncharged,
+    UnchargedReason,
     shares_of_late,
 )
 from fusetui.analysis.ranks.clocks import Clocks
@@ -45,27 +45,27 @@ NO_CHAIN = -1
 NO_ROWS = np.empty(0, dtype=np.intp)
 
 
-class Charges(msgspec.Struct, frozen=True, eq=False):
-    """Waits of ranks, divided among the ranks that are to blame; one entry per part.
+class ChargedWaits(msgspec.Struct, frozen=True, eq=False):
+    """Waits of ranks, split among the ranks that are to blame; one entry per part.
 
     Charged and uncharged parts together are the waits outside of sends and receives.
     """
 
     row: Rows  # of Matched: the rank that waits, and where
-    owner: Rows  # index of the rank that is charged
+    culprit: Rows  # index of the rank that is charged
     step: Rows  # in which the owner was late by its own work, NO_STEP if in none
     ns: Floats
     own_delays: OwnDelays  # beside a rank that was in time
-    uncharged: Floats  # [Uncharged]: ns of waits that no rank is charged with
+    uncharged_ns: Floats  # [UnchargedReason]: ns of waits that no rank is charged with
 
 
-def charges_of(
+def charge_waits(
     matched: Matched,
     waits: Waits,
     clocks: Clocks,
     steps: StepsOfRows,
-    stage_of: Sequence[int | None],
-) -> Charges:
+    stages: Sequence[int | None],
+) -> ChargedWaits:
     """Charge every wait to the ranks that are to blame for it.
 
     Waits that are too short for the precision of the clocks are not charged.
@@ -75,19 +75,19 @@ def charges_of(
         waits: Their waits.
         clocks: The clocks of all ranks.
         steps: The steps of the job.
-        stage_of: The stage of each rank of a pipeline, empty for other jobs. Ranks of
+        stages: The stage of each rank of a pipeline, empty for other jobs. Ranks of
             different stages do different work.
     """
-    stage_of_rank = _stages_of_ranks(stage_of, ranks=len(matched.ranks))
+    stage_of_rank = _stages_of_ranks(stages, ranks=len(matched.ranks))
     late_ranks = _late_ranks(matched, waits, clocks, stage_of_rank)
 
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
+    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
     has_chains = is_counted & late_ranks.is_late[:, 0] & ~is_queued
-    heads = _heads(waits, late_ranks, has_chains)
-    if not len(heads.pairs):
+    chain_starts = _start_chains(waits, late_ranks, has_chains)
+    if not len(chain_starts.pairs):
         return _nothing_charged()
 
     chains = Chains(
@@ -95,11 +95,11 @@ def charges_of(
         waits,
         clocks,
         late_ranks=late_ranks,
-        lateness=heads.lateness,
-        step_of_row=steps.of_row,
+        lateness=chain_starts.lateness,
+        step_of_row=steps.step_of_row,
         stage_of_rank=stage_of_rank,
     )
-    chains.follow(heads.pairs)
+    chains.follow(chain_starts.pairs)
 
     chargeable = _chargeable(
         matched,
@@ -107,58 +107,58 @@ def charges_of(
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=_max_charges(heads, has_chains),
+        max_ns=_max_charges(chain_starts, has_chains),
     )
-    divided = _divided_between_late_ranks(
-        matched, waits, late_ranks, chargeable.ns, heads.chain_of
+    split = _split_among_late_ranks(
+        matched, waits, late_ranks, chargeable.ns, chain_starts.chain_of_late_rank
     )
-    return _charged(
+    return _charge_culprits(
         matched,
-        divided,
+        split,
         chains.shares(),
-        uncharged=chargeable.uncharged,
+        uncharged_ns=chargeable.uncharged_ns,
         own_delays=chains.own_delays(),
     )
 
 
-def _max_charges(heads: _Heads, has_chains: Flags) -> Floats:
+def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
     """Return how much of a wait for each collective can be charged at most, in ns.
 
     The lateness of its last rank limits it. It is 0 for collectives without chains.
     """
-    last_chain = heads.chain_of[has_chains, 0]
+    last_chain = chain_starts.chain_of_late_rank[has_chains, 0]
     max_ns = np.zeros(len(has_chains))
-    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * heads.lateness[last_chain]
+    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * chain_starts.lateness[last_chain]
     return max_ns
 
 
-def _nothing_charged() -> Charges:
+def _nothing_charged() -> ChargedWaits:
     """Return the charges of a job in which nobody waits for a late rank."""
     no_delays = OwnDelays(row=NO_ROWS, ns=np.empty(0, dtype=np.int64))
-    return Charges(
+    return ChargedWaits(
         row=NO_ROWS,
-        owner=NO_ROWS,
+        culprit=NO_ROWS,
         step=NO_ROWS,
         ns=np.empty(0),
         own_delays=no_delays,
-        uncharged=np.zeros(len(Uncharged)),
+        uncharged_ns=np.zeros(len(UnchargedReason)),
     )
 
 
-def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
+def _stages_of_ranks(stages: Sequence[int | None], ranks: int) -> Rows:
     """Number the ranks so that those of one pipeline stage have the same number.
 
     A rank whose stage is unknown gets a number of its own, below 0.
 
     Args:
-        stage_of: The stage of each rank, None where it is unknown; empty for a job that
+        stages: The stage of each rank, None where it is unknown; empty for a job that
             is no pipeline, all of whose ranks get the number 0.
         ranks: How many ranks there are.
     """
-    if not stage_of:
+    if not stages:
         return np.zeros(ranks, dtype=np.intp)
     numbers = []
-    for rank, stage in enumerate(stage_of):
+    for rank, stage in enumerate(stages):
         numbers.append(-1 - rank if stage is None else stage)
     return np.array(numbers, dtype=np.intp)
 
@@ -172,9 +172,9 @@ def _late_ranks(
     the last rank does. Besides the last rank itself, only ranks of its stage count that
     did not have the collective queued.
     """
-    last = _last_to_start(matched, waits)
+    last = _last_starters(matched, waits)
     row = last.row
-    usual = np.broadcast_to(waits.usual[:, None], row.shape)
+    usual = np.broadcast_to(waits.median_row[:, None], row.shape)
     lateness = waits.start[row] - waits.start[usual]
     exceeds_noise = lateness >= NOISE_SHARE * lateness[:, :1]
     may_count = _may_count_as_late(matched, waits, stage_of_rank, row)
@@ -186,8 +186,8 @@ def _late_ranks(
     resolution_of_late = np.where(is_late, resolution, 0.0)
     largest_resolution = resolution_of_late.max(axis=1, initial=0.0, keepdims=True)
     is_comparable = ~matched.point_to_point & (not clocks.refused)
-    is_told = (lateness > largest_resolution) & is_comparable[:, None]
-    return LateRanks(row=row, is_late=is_late, is_told=np.asarray(is_told))
+    is_certain = (lateness > largest_resolution) & is_comparable[:, None]
+    return LateRanks(row=row, is_late=is_late, is_certain=np.asarray(is_certain))
 
 
 def _may_count_as_late(
@@ -214,7 +214,7 @@ def _may_count_as_late(
     return np.asarray((is_same_stage & ~is_queued) | is_last)
 
 
-class _LastToStart(msgspec.Struct, frozen=True, eq=False):
+class _LastStarters(msgspec.Struct, frozen=True, eq=False):
     """The ranks that start each collective last, the last one first.
 
     Arrays have the shape [collectives, MAX_LATE_RANKS].
@@ -224,9 +224,9 @@ class _LastToStart(msgspec.Struct, frozen=True, eq=False):
     exists: Flags  # whether there are so many ranks beside the first one
 
 
-def _last_to_start(matched: Matched, waits: Waits) -> _LastToStart:
+def _last_starters(matched: Matched, waits: Waits) -> _LastStarters:
     """Find the ranks that start each collective last, never the one that starts first."""
-    by_start = np.lexsort((waits.start, matched.of_row))
+    by_start = np.lexsort((waits.start, matched.collective_of_row))
     nth_last = np.arange(MAX_LATE_RANKS)
     exists = nth_last < matched.counts[:, None] - 1
 
@@ -234,19 +234,21 @@ def _last_to_start(matched: Matched, waits: Waits) -> _LastToStart:
     first_position = matched.first[:-1, None]
     last_position = matched.first[1:, None] - 1
     position = np.where(exists, last_position - nth_last, first_position)
-    return _LastToStart(row=by_start[position], exists=exists)
+    return _LastStarters(row=by_start[position], exists=exists)
 
 
-class _Heads(msgspec.Struct, frozen=True, eq=False):
+class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
     """The rows at which chains begin."""
 
-    pairs: Pairs  # chain n is pair n
+    pairs: RowPairs  # chain n is pair n
     lateness: Floats  # of each chain, in ns after the usual rank
     # [collectives, MAX_LATE_RANKS]: indices of chains, NO_CHAIN for none
-    chain_of: Rows
+    chain_of_late_rank: Rows
 
 
-def _heads(waits: Waits, late_ranks: LateRanks, has_chains: Flags) -> _Heads:
+def _start_chains(
+    waits: Waits, late_ranks: LateRanks, has_chains: Flags
+) -> _ChainStarts:
     """Begin a chain for each late rank of a collective, beside the usual rank.
 
     Args:
@@ -255,23 +257,27 @@ def _heads(waits: Waits, late_ranks: LateRanks, has_chains: Flags) -> _Heads:
         has_chains: Which collectives have chains.
     """
     collective, column = np.nonzero(late_ranks.is_late & has_chains[:, None])
-    pairs = Pairs(
+    pairs = RowPairs(
         chain=np.arange(len(collective)),
-        late=late_ranks.row[collective, column],
-        in_time=waits.usual[collective],
+        late_row=late_ranks.row[collective, column],
+        in_time_row=waits.median_row[collective],
         weight=np.ones(len(collective)),
     )
-    chain_of = np.full(late_ranks.row.shape, NO_CHAIN)
-    chain_of[collective, column] = pairs.chain
-    lateness = waits.start[pairs.late] - waits.start[pairs.in_time]
-    return _Heads(pairs=pairs, lateness=lateness.astype(np.float64), chain_of=chain_of)
+    chain_of_late_rank = np.full(late_ranks.row.shape, NO_CHAIN)
+    chain_of_late_rank[collective, column] = pairs.chain
+    lateness = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
+    return _ChainStarts(
+        pairs=pairs,
+        lateness=lateness.astype(np.float64),
+        chain_of_late_rank=chain_of_late_rank,
+    )
 
 
 class _Chargeable(msgspec.Struct, frozen=True, eq=False):
     """How much of each wait can be charged to the ranks that are late."""
 
     ns: Floats  # [rows]
-    uncharged: Floats  # [Uncharged]: ns of the rest
+    uncharged_ns: Floats  # [UnchargedReason]: ns of the rest
 
 
 def _chargeable(
@@ -296,23 +302,27 @@ def _chargeable(
         is_queued: Which collectives their last rank had queued behind another one.
         max_ns: The limit of each collective.
     """
-    of_row = matched.of_row
-    last_rank = matched.rank[waits.latest[of_row]]
-    is_uncertain = waits.wait <= clocks.resolution_of(matched.rank, last_rank)
-    waited = np.where(is_counted[of_row], waits.alone, 0).astype(np.float64)
-    ns = np.where(is_uncertain, 0.0, np.minimum(waited, max_ns[of_row]))
+    collective_of_row = matched.collective_of_row
+    last_rank = matched.rank[waits.last_row[collective_of_row]]
+    is_uncertain = waits.wait_ns <= clocks.resolution_of(matched.rank, last_rank)
+    waited = np.where(is_counted[collective_of_row], waits.idle_wait_ns, 0).astype(
+        np.float64
+    )
+    ns = np.where(is_uncertain, 0.0, np.minimum(waited, max_ns[collective_of_row]))
 
-    is_after_queued = is_queued[of_row]
+    is_after_queued = is_queued[collective_of_row]
     beyond_limit = (waited - ns)[~is_uncertain & ~is_after_queued]
-    uncharged = np.zeros(len(Uncharged))
-    uncharged[Uncharged.UNTOLD] = waited[is_uncertain].sum()
-    uncharged[Uncharged.TRANSFER] = waited[~is_uncertain & is_after_queued].sum()
-    uncharged[Uncharged.EARLIER] = beyond_limit.sum()
-    return _Chargeable(ns=np.asarray(ns), uncharged=uncharged)
+    uncharged = np.zeros(len(UnchargedReason))
+    uncharged[UnchargedReason.UNDECIDED] = waited[is_uncertain].sum()
+    uncharged[UnchargedReason.LONGER_TRANSFER] = waited[
+        ~is_uncertain & is_after_queued
+    ].sum()
+    uncharged[UnchargedReason.EARLY_ARRIVAL] = beyond_limit.sum()
+    return _Chargeable(ns=np.asarray(ns), uncharged_ns=uncharged)
 
 
-class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
-    """Waits, divided among the ranks that are late for the collective.
+class _SplitWaits(msgspec.Struct, frozen=True, eq=False):
+    """Waits, split among the ranks that are late for the collective.
 
     There is one entry per part.
     """
@@ -322,9 +332,13 @@ class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
     ns: Floats
 
 
-def _divided_between_late_ranks(
-    matched: Matched, waits: Waits, late_ranks: LateRanks, ns: Floats, chain_of: Rows
-) -> _DividedWaits:
+def _split_among_late_ranks(
+    matched: Matched,
+    waits: Waits,
+    late_ranks: LateRanks,
+    ns: Floats,
+    chain_of_late_rank: Rows,
+) -> _SplitWaits:
     """Divide each wait among the ranks that arrive after it (`shares_of_late`).
 
     Args:
@@ -332,32 +346,32 @@ def _divided_between_late_ranks(
         waits: Their waits.
         late_ranks: The ranks that are late for each collective.
         ns: What can be charged of the wait of each row.
-        chain_of: The chain of each late rank of a collective, as in _Heads.
+        chain_of_late_rank: The chain of each late rank of a collective, as in _ChainStarts.
     """
     rows = np.flatnonzero(ns > 0)
-    collective = matched.of_row[rows]
+    collective = matched.collective_of_row[rows]
     late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
-    after = late_start - waits.start[rows][:, None]
-    after_of_late = np.where(late_ranks.is_late[collective], after, 0)
+    arrival_after_ns = late_start - waits.start[rows][:, None]
+    after_of_late = np.where(late_ranks.is_late[collective], arrival_after_ns, 0)
     share = shares_of_late(after_of_late.astype(np.float64))
 
     wait, column = np.nonzero(share)
     waiting_rows = rows[wait]
-    return _DividedWaits(
+    return _SplitWaits(
         row=waiting_rows,
-        chain=chain_of[matched.of_row[waiting_rows], column],
+        chain=chain_of_late_rank[matched.collective_of_row[waiting_rows], column],
         ns=ns[waiting_rows] * share[wait, column],
     )
 
 
-def _charged(
+def _charge_culprits(
     matched: Matched,
-    divided: _DividedWaits,
+    split: _SplitWaits,
     shares: Shares,
     *,
-    uncharged: Floats,
+    uncharged_ns: Floats,
     own_delays: OwnDelays,
-) -> Charges:
+) -> ChargedWaits:
     """Divide each part of a wait among the owners of its chain.
 
     A part whose chain nothing explains is UNTOLD. A part that the waiting rank owns is
@@ -365,36 +379,40 @@ def _charged(
 
     Args:
         matched: The collectives of the job.
-        divided: The parts of waits, with their chains.
+        split: The parts of waits, with their chains.
         shares: The owners of each chain, with their shares.
         uncharged: What is not charged for other reasons.
         own_delays: Passed on.
     """
     # One entry for each owner of the chain of each part.
-    first = np.searchsorted(shares.chain, divided.chain, "left")
-    end = np.searchsorted(shares.chain, divided.chain, "right")
-    owners_of_part = end - first
-    share_index = ranges(first, owners_of_part)
-    row = np.repeat(divided.row, owners_of_part)
-    ns = np.repeat(divided.ns, owners_of_part) * shares.share[share_index]
+    first = np.searchsorted(shares.chain, split.chain, "left")
+    end = np.searchsorted(shares.chain, split.chain, "right")
+    culprits_of_part = end - first
+    share_index = ranges(first, culprits_of_part)
+    row = np.repeat(split.row, culprits_of_part)
+    ns = np.repeat(split.ns, culprits_of_part) * shares.share[share_index]
 
-    # Owners from the number of ranks on are reasons of Uncharged.
+    # Owners from the number of ranks on are reasons of UnchargedReason.
     ranks = len(matched.ranks)
-    owner = shares.owner[share_index]
-    owner = np.where(owner == matched.rank[row], ranks + Uncharged.ITSELF, owner)
-    is_charged = owner < ranks
-    reason = owner[~is_charged] - ranks
-
-    all_uncharged = uncharged.copy()
-    all_uncharged[Uncharged.UNTOLD] += divided.ns[owners_of_part == 0].sum()
-    all_uncharged += np.bincount(
-        reason, weights=ns[~is_charged], minlength=len(Uncharged)
+    culprit = shares.culprit[share_index]
+    culprit = np.where(
+        culprit == matched.rank[row],
+        ranks + UnchargedReason.WAITING_RANK_ITSELF,
+        culprit,
     )
-    return Charges(
+    is_charged = culprit < ranks
+    reason = culprit[~is_charged] - ranks
+
+    all_uncharged = uncharged_ns.copy()
+    all_uncharged[UnchargedReason.UNDECIDED] += split.ns[culprits_of_part == 0].sum()
+    all_uncharged += np.bincount(
+        reason, weights=ns[~is_charged], minlength=len(UnchargedReason)
+    )
+    return ChargedWaits(
         row=row[is_charged],
-        owner=owner[is_charged],
+        culprit=culprit[is_charged],
         step=shares.step[share_index][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
-        uncharged=all_uncharged,
+        uncharged_ns=all_uncharged,
     )

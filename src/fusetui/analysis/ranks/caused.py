@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.blame import Charges
+from fusetui.analysis.ranks.blame import ChargedWaits
 from fusetui.analysis.ranks.chains import NOISE_SHARE
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
@@ -23,67 +23,69 @@ MIN_WAIT_SHARE = 0.1
 waits longest: in a job of many groups not everyone is held up."""
 
 
-class Caused(msgspec.Struct, frozen=True, eq=False):
+class CausedWaits(msgspec.Struct, frozen=True, eq=False):
     """How long other ranks wait for each rank.
 
     Waits are means over the ranks that wait for it, in ns.
     """
 
-    total: Int64s  # [ranks]
-    waiters: Int64s  # [ranks]: how many ranks wait for it
+    mean_ns: Int64s  # [ranks]
+    waiter_count: Int64s  # [ranks]: how many ranks wait for it
     # [ranks, steps]: by the step in which the rank was late by its own work
-    by_step: Floats
+    mean_ns_by_step: Floats
     # [ranks, steps]: by at least MIN_STEP_SHARE of a step, and NOISE_SHARE of the
     # rank's largest
-    is_late: Flags
-    straggles: Flags  # [ranks]: who holds up the others
-    every_step: Floats  # [steps]: for whomever, the mean over the other ranks
+    is_late_in_step: Flags
+    is_straggler: Flags  # [ranks]: who holds up the others
+    mean_wait_of_step_ns: Floats  # [steps]: for whomever, the mean over the other ranks
 
 
-def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
+def caused_by(
+    matched: Matched, charged: ChargedWaits, steps: StepsOfRows
+) -> CausedWaits:
     """Compute from the charges how long others wait for each rank, and who straggles.
 
     Args:
         matched: The collectives of the job.
-        charges: The waits that each rank is charged with.
+        charged: The waits that each rank is charged with.
         steps: The steps of the job.
     """
     ranks = len(matched.ranks)
     step_count = max(len(steps.names), 1)
-    is_of_waiter = _is_of_waiter(matched, charges)
-    waiters = _waiters(matched, charges, is_of_waiter)
+    is_notable = _is_by_notable_waiter(matched, charged)
+    waiters = _waiters(matched, charged, is_notable)
 
-    charged_ns = np.where(is_of_waiter, charges.ns, 0.0)
-    total = np.bincount(charges.owner, weights=charged_ns, minlength=ranks)
+    charged_ns = np.where(is_notable, charged.ns, 0.0)
+    total = np.bincount(charged.culprit, weights=charged_ns, minlength=ranks)
     mean_total = total / waiters
-    sums_by_step = _sums_by_step(charges, is_of_waiter, ranks, step_count)
+    sums_by_step = _sums_by_step(charged, is_notable, ranks, step_count)
     by_step = sums_by_step / waiters[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
     is_late = _is_late(by_step, min_ns)
 
-    has_step = charges.step >= 0
+    has_step = charged.step >= 0
     ns_of_step = np.bincount(
-        charges.step[has_step], weights=charges.ns[has_step], minlength=step_count
+        charged.step[has_step], weights=charged.ns[has_step], minlength=step_count
     )
     other_ranks = max(ranks - 1, 1)
-    return Caused(
-        total=np.rint(mean_total).astype(np.int64),
-        waiters=waiters,
-        by_step=np.asarray(by_step),
-        is_late=is_late,
-        straggles=_straggles(by_step, is_late, min_ns),
-        every_step=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
+    return CausedWaits(
+        mean_ns=np.rint(mean_total).astype(np.int64),
+        waiter_count=waiters,
+        mean_ns_by_step=np.asarray(by_step),
+        is_late_in_step=is_late,
+        is_straggler=_is_straggler(by_step, is_late, min_ns),
+        mean_wait_of_step_ns=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
     )
 
 
 def _sums_by_step(
-    charges: Charges, is_counted: Flags, ranks: int, steps: int
+    charged: ChargedWaits, is_counted: Flags, ranks: int, steps: int
 ) -> Floats:
     """Add up the charges of each rank in each step.
 
     Args:
-        charges: The charges. Those without a step are left out.
+        charged: The charged. Those without a step are left out.
         is_counted: Which charges count; one flag per charge.
         ranks: How many ranks there are.
         steps: How many steps there are.
@@ -91,15 +93,15 @@ def _sums_by_step(
     Returns:
         ns of shape [ranks, steps].
     """
-    counted = is_counted & (charges.step >= 0)
+    counted = is_counted & (charged.step >= 0)
 
     # np.bincount sums over one index, so a cell of the table is numbered row by row.
-    cell = charges.owner[counted] * steps + charges.step[counted]
-    sums = np.bincount(cell, weights=charges.ns[counted], minlength=ranks * steps)
+    cell = charged.culprit[counted] * steps + charged.step[counted]
+    sums = np.bincount(cell, weights=charged.ns[counted], minlength=ranks * steps)
     return sums.astype(np.float64).reshape(ranks, steps)
 
 
-def _is_of_waiter(matched: Matched, charges: Charges) -> Flags:
+def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
     """Mark the charges of ranks that wait notably for the charged rank.
 
     A rank does if it waits at least MIN_WAIT_SHARE as long as the rank that waits
@@ -109,25 +111,25 @@ def _is_of_waiter(matched: Matched, charges: Charges) -> Flags:
         One flag per charge.
     """
     ranks = len(matched.ranks)
-    pair = charges.owner * ranks + matched.rank[charges.row]
+    pair = charged.culprit * ranks + matched.rank[charged.row]
     distinct_pairs, pair_of_charge = np.unique(pair, return_inverse=True)
 
-    owner = distinct_pairs // max(ranks, 1)
+    culprit = distinct_pairs // max(ranks, 1)
     waited_ns = np.bincount(
-        pair_of_charge, weights=charges.ns, minlength=len(distinct_pairs)
+        pair_of_charge, weights=charged.ns, minlength=len(distinct_pairs)
     )
     longest_ns = np.zeros(ranks)
-    np.maximum.at(longest_ns, owner, waited_ns)
-    is_waiter = waited_ns >= MIN_WAIT_SHARE * longest_ns[owner]
+    np.maximum.at(longest_ns, culprit, waited_ns)
+    is_waiter = waited_ns >= MIN_WAIT_SHARE * longest_ns[culprit]
     return np.asarray(is_waiter[pair_of_charge])
 
 
-def _waiters(matched: Matched, charges: Charges, is_of_waiter: Flags) -> Int64s:
+def _waiters(matched: Matched, charged: ChargedWaits, is_notable: Flags) -> Int64s:
     """Count the ranks that wait for each rank; at least 1, so that it can divide."""
     ranks = len(matched.ranks)
-    owner = charges.owner[is_of_waiter]
-    waiter = matched.rank[charges.row[is_of_waiter]]
-    distinct_pairs = np.unique(owner * ranks + waiter)
+    culprit = charged.culprit[is_notable]
+    waiter = matched.rank[charged.row[is_notable]]
+    distinct_pairs = np.unique(culprit * ranks + waiter)
     counts = np.bincount(distinct_pairs // max(ranks, 1), minlength=ranks)
     return np.maximum(counts, 1)
 
@@ -150,7 +152,7 @@ def _is_late(by_step: Floats, min_ns: float) -> Flags:
     return np.asarray((by_step >= min_ns) & (by_step > 0) & ~is_noise)
 
 
-def _straggles(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
+def _is_straggler(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
     """Mark the ranks that hold up the others.
 
     Others wait for such a rank `min_ns` in a mean step. In addition it is late by as

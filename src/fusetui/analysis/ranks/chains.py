@@ -5,7 +5,7 @@ pair of rows: one of the late rank, and one of a rank that was in time. Both go 
 from the start of their collective to the collective before it on the same rank, and
 from there to the rank that started that one last. On the way each part of the lateness
 is charged to the rank that took longer than its counterpart. Parts that no rank is to
-blame for are noted with one of the reasons in `Uncharged`.
+blame for are noted with one of the reasons in `UnchargedReason`.
 
 *Rows* are those of `Matched`: one for each rank's part in a collective.
 """
@@ -22,7 +22,7 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
     NO_ROW,
     Preceding,
-    Programs,
+    ProgramPositions,
     last_before,
     preceding,
 )
@@ -33,7 +33,7 @@ MIN_LATENESS_SHARE = 0.01
 """Of the lateness at the collective where the wait is: below it, a chain is over."""
 MAX_COLLECTIVES_BACK = 4096
 """Through so many collectives a chain is followed back."""
-MAX_COLLECTIVES_BESIDE = 64
+MAX_OVERLAPPING_COLLECTIVES = 64
 """So many collectives that run beside one another on a rank are passed over."""
 MIN_STALL_NS = 10_000
 """Of compute, or half of the collective: then compute waited for its end."""
@@ -48,15 +48,15 @@ NOT_UNMATCHED = 0
 """In place of a time: no collective that is not matched ended there."""
 
 
-class Uncharged(IntEnum):
+class UnchargedReason(IntEnum):
     """Why a part of a lateness is charged to no rank."""
 
-    TRANSFER = 0  # a transfer took longer
-    UNTOLD = 1  # clocks do not tell, or two chains cannot be compared
-    OUTSIDE = 2  # it goes back to a rank that is not given
-    BUBBLE = 3  # it is a wait in a pipeline
-    EARLIER = 4  # the waiting rank arrives early
-    ITSELF = 5  # it goes back to the very rank that waits
+    LONGER_TRANSFER = 0  # a transfer took longer
+    UNDECIDED = 1  # clocks do not tell, or two chains cannot be compared
+    RANK_NOT_GIVEN = 2  # it goes back to a rank that is not given
+    PIPELINE_BUBBLE = 3  # it is a wait in a pipeline
+    EARLY_ARRIVAL = 4  # the waiting rank arrives early
+    WAITING_RANK_ITSELF = 5  # it goes back to the very rank that waits
 
 
 class LateRanks(msgspec.Struct, frozen=True, eq=False):
@@ -68,64 +68,71 @@ class LateRanks(msgspec.Struct, frozen=True, eq=False):
 
     row: Rows  # of Matched
     is_late: Flags
-    is_told: Flags  # late by more than clocks are uncertain
+    is_certain: Flags  # late by more than clocks are uncertain
 
 
-class Pairs(msgspec.Struct, frozen=True, eq=False):
+class RowPairs(msgspec.Struct, frozen=True, eq=False):
     """The rows at which chains are; one entry per pair."""
 
     chain: Rows  # index of the chain: a collective, and a rank that is late for it
-    late: Rows  # row of the late rank
-    in_time: Rows  # row of the rank that was in time
-    weight: Floats  # which share of the lateness here is carried on to that collective
+    late_row: Rows  # row of the late rank
+    in_time_row: Rows  # row of the rank that was in time
+    weight: (
+        Floats  # which share of the lateness here is earlier_ns on to that collective
+    )
 
     def __len__(self) -> int:
         return len(self.chain)
 
-    def take(self, which: Flags | Rows) -> Pairs:
+    def take(self, selection: Flags | Rows) -> RowPairs:
         """Return the pairs at these indices, or those that are flagged."""
-        return Pairs(
-            chain=self.chain[which],
-            late=self.late[which],
-            in_time=self.in_time[which],
-            weight=self.weight[which],
+        return RowPairs(
+            chain=self.chain[selection],
+            late_row=self.late_row[selection],
+            in_time_row=self.in_time_row[selection],
+            weight=self.weight[selection],
         )
 
-    def moved(self, late: Rows, in_time: Rows) -> Pairs:
+    def at_rows(self, late_row: Rows, in_time_row: Rows) -> RowPairs:
         """Return the same chains at other rows."""
-        return Pairs(chain=self.chain, late=late, in_time=in_time, weight=self.weight)
+        return RowPairs(
+            chain=self.chain,
+            late_row=late_row,
+            in_time_row=in_time_row,
+            weight=self.weight,
+        )
 
-    def weighted(self, weight: Floats) -> Pairs:
+    def weighted(self, weight: Floats) -> RowPairs:
         """Return the same pairs with other weights."""
         return msgspec.structs.replace(self, weight=weight)
 
-    def __add__(self, more: Pairs) -> Pairs:
-        return Pairs(
+    def __add__(self, more: RowPairs) -> RowPairs:
+        return RowPairs(
             chain=np.concatenate((self.chain, more.chain)),
-            late=np.concatenate((self.late, more.late)),
-            in_time=np.concatenate((self.in_time, more.in_time)),
+            late_row=np.concatenate((self.late_row, more.late_row)),
+            in_time_row=np.concatenate((self.in_time_row, more.in_time_row)),
             weight=np.concatenate((self.weight, more.weight)),
         )
 
 
-class _Pieces(msgspec.Struct, frozen=True, eq=False):
+class _LatenessParts(msgspec.Struct, frozen=True, eq=False):
     """Parts of the lateness of chains, each with its owner; one entry per part."""
 
     chain: Rows
-    owner: Rows  # as in Shares
+    culprit: Rows  # as in Shares
     step: Rows  # NO_STEP: none
     ns: Floats  # below 0 where the owner was faster
 
 
-class _OwnersOfChains(msgspec.Struct, frozen=True, eq=False):
-    """The owners of each chain, in the order of the chains.
+class _CulpritsOfChains(msgspec.Struct, frozen=True, eq=False):
+    """The culprits of each chain, in the order of the chains.
 
     `chain` and `ns` have one entry for each owner of each chain.
     """
 
     chain: Rows
     ns: Floats  # in all steps
-    number: Rows  # for each part, the index of its owner in the arrays above
+    index_of_part: Rows  # for each part, the index of its owner in the arrays above
 
 
 class Shares(msgspec.Struct, frozen=True, eq=False):
@@ -135,7 +142,7 @@ class Shares(msgspec.Struct, frozen=True, eq=False):
     """
 
     chain: Rows
-    owner: Rows  # index of a rank, or the number of ranks plus one of Uncharged
+    culprit: Rows  # index of a rank, or the number of ranks plus one of UnchargedReason
     step: Rows  # in which the owner was late, NO_STEP if in none
     share: Floats  # those of a chain add up to 1
 
@@ -179,19 +186,19 @@ class Chains:
         self._lateness = lateness
         self._step = step_of_row
         self._stage = stage_of_rank
-        self._pieces: list[_Pieces] = []
-        self._programs = Programs(matched, waits.start)
+        self._parts: list[_LatenessParts] = []
+        self._positions = ProgramPositions(matched, waits.start)
 
         every_row = np.arange(len(matched.rank))
-        self._ended = preceding(matched, waits, every_row, waits.start)
-        self._released = _releasing(matched, waits)
-        last = self._ended.last
-        self._followed = _followed_collectives(matched, waits, last)
+        self._preceding = preceding(matched, waits, every_row, waits.start)
+        self._stalling = _stalling_collectives(matched, waits)
+        last = self._preceding.last
+        self._delaying_collective = _delaying_collectives(matched, waits, last)
         self._unmatched_end = _ends_of_unmatched(matched, waits, clocks, last)
-        self._is_told = _told_rows(late_ranks, rows=len(matched.rank))
-        self._own_ns = np.zeros(len(matched.rank))
+        self._is_certain = _certainly_late_rows(late_ranks, rows=len(matched.rank))
+        self._own_delay_ns = np.zeros(len(matched.rank))
 
-    def follow(self, pairs: Pairs) -> None:
+    def follow(self, pairs: RowPairs) -> None:
         """Follow chains back to where their lateness is explained.
 
         They are followed through at most MAX_COLLECTIVES_BACK collectives. What is not
@@ -201,15 +208,17 @@ class Chains:
             pairs: The rows at which the chains begin.
         """
         for _ in range(MAX_COLLECTIVES_BACK):
-            pairs = self._back(pairs)
+            pairs = self._go_back_one_collective(pairs)
             if not len(pairs):
                 return
-        self._charge_nobody(pairs, Uncharged.UNTOLD, self._gap(pairs))
+        self._charge_nobody(pairs, UnchargedReason.UNDECIDED, self._lateness_of(pairs))
 
     def own_delays(self) -> OwnDelays:
         """Return where ranks were late by their own work, once chains were followed."""
-        rows = np.flatnonzero((self._own_ns > 0) & self._is_told)
-        return OwnDelays(row=rows, ns=np.rint(self._own_ns[rows]).astype(np.int64))
+        rows = np.flatnonzero((self._own_delay_ns > 0) & self._is_certain)
+        return OwnDelays(
+            row=rows, ns=np.rint(self._own_delay_ns[rows]).astype(np.int64)
+        )
 
     def shares(self) -> Shares:
         """Return who explains which share of each chain, once chains were followed.
@@ -217,52 +226,56 @@ class Chains:
         A rank may have been slower in one place and faster in another; such parts cancel.
         What is left of a rank is divided among the steps in which it was late.
         """
-        in_step = self._added_up()
-        owners = _owners_of_chains(in_step)
-        share_of_owner = self._share_of_owners(owners.chain, owners.ns)
+        sums = self._summed_parts()
+        culprits = _culprits_of_chains(sums)
+        share_of_culprit = self._share_of_culprits(culprits.chain, culprits.ns)
 
         # Divide the share of each owner by how late it was in each step.
-        late_ns = np.maximum(in_step.ns, 0.0)
-        late_ns_of_owner = np.bincount(
-            owners.number, weights=late_ns, minlength=len(owners.chain)
+        late_ns = np.maximum(sums.ns, 0.0)
+        late_ns_of_culprit = np.bincount(
+            culprits.index_of_part, weights=late_ns, minlength=len(culprits.chain)
         )
-        divisor = np.where(late_ns_of_owner > 0, late_ns_of_owner, 1.0)
-        share_in_step = share_of_owner[owners.number] * late_ns / divisor[owners.number]
+        divisor = np.where(late_ns_of_culprit > 0, late_ns_of_culprit, 1.0)
+        share_in_step = (
+            share_of_culprit[culprits.index_of_part]
+            * late_ns
+            / divisor[culprits.index_of_part]
+        )
 
         has_share = share_in_step > 0
         return Shares(
-            chain=in_step.chain[has_share],
-            owner=in_step.owner[has_share],
-            step=in_step.step[has_share],
+            chain=sums.chain[has_share],
+            culprit=sums.culprit[has_share],
+            step=sums.step[has_share],
             share=share_in_step[has_share],
         )
 
-    def _added_up(self) -> _Pieces:
+    def _summed_parts(self) -> _LatenessParts:
         """Add up all parts by chain, owner and step, and sort them in this order."""
-        chain = np.concatenate([pieces.chain for pieces in self._pieces])
-        owner = np.concatenate([pieces.owner for pieces in self._pieces])
-        step = np.concatenate([pieces.step for pieces in self._pieces])
-        ns = np.concatenate([pieces.ns for pieces in self._pieces])
+        chain = np.concatenate([parts.chain for parts in self._parts])
+        culprit = np.concatenate([parts.culprit for parts in self._parts])
+        step = np.concatenate([parts.step for parts in self._parts])
+        ns = np.concatenate([parts.ns for parts in self._parts])
 
         # Combine the three into one integer. Steps are shifted, so that NO_STEP is 0.
-        owners = len(self._matched.ranks) + len(Uncharged)
+        codes = len(self._matched.ranks) + len(UnchargedReason)
         shifted_step = step - NO_STEP
         steps = int(shifted_step.max(initial=0)) + 1
-        combined = (chain * owners + owner) * steps + shifted_step
-        combinations, combination_of_piece = np.unique(combined, return_inverse=True)
+        combined = (chain * codes + culprit) * steps + shifted_step
+        combinations, combination_of_part = np.unique(combined, return_inverse=True)
 
-        sum_chain_and_owner, sum_shifted_step = np.divmod(combinations, steps)
-        sum_chain, sum_owner = np.divmod(sum_chain_and_owner, owners)
-        sum_ns = np.bincount(combination_of_piece, ns, len(combinations))
-        return _Pieces(
+        sum_chain_and_culprit, sum_shifted_step = np.divmod(combinations, steps)
+        sum_chain, sum_culprit = np.divmod(sum_chain_and_culprit, codes)
+        sum_ns = np.bincount(combination_of_part, ns, len(combinations))
+        return _LatenessParts(
             chain=sum_chain,
-            owner=sum_owner,
+            culprit=sum_culprit,
             step=sum_shifted_step + NO_STEP,
             ns=sum_ns.astype(np.float64),
         )
 
-    def _share_of_owners(self, chain: Rows, ns: Floats) -> Floats:
-        """Turn the lateness that owners explain into shares of their chains.
+    def _share_of_culprits(self, chain: Rows, ns: Floats) -> Floats:
+        """Turn the lateness that culprits explain into shares of their chains.
 
         Args:
             chain: The chain of each owner.
@@ -282,7 +295,7 @@ class Chains:
         divisor = np.where(total > 0, total, 1.0)
         return np.asarray(counted_ns / divisor[chain])
 
-    def _back(self, pairs: Pairs) -> Pairs:
+    def _go_back_one_collective(self, pairs: RowPairs) -> RowPairs:
         """Follow chains one collective back.
 
         The part of the lateness that is explained at these rows is charged.
@@ -290,29 +303,33 @@ class Chains:
         Returns:
             The pairs at which the rest goes on.
         """
-        pairs = self._without_ended(pairs)
-        pairs = self._without_unmatched(pairs)
+        pairs = self._drop_finished(pairs)
+        pairs = self._drop_after_unmatched(pairs)
 
         # If compute waited for the same collective on both ranks, it started from there on
         # both, and that end is what to compare with. Otherwise it is the last collective
         # that ended before.
-        releases = self._cannot_be_passed_over(pairs, self._released)
-        is_known = (releases.late != NO_ROW) & (releases.in_time != NO_ROW)
-        same_place = self._programs.is_same_place(releases.late, releases.in_time)
-        collective = self._matched.of_row[releases.late]
+        stalling = self._last_holding_up(pairs, self._stalling)
+        is_known = (stalling.late_row != NO_ROW) & (stalling.in_time_row != NO_ROW)
+        same_position = self._positions.is_same_position(
+            stalling.late_row, stalling.in_time_row
+        )
+        collective = self._matched.collective_of_row[stalling.late_row]
         is_send = self._matched.point_to_point[collective]
-        is_released = is_known & same_place & ~is_send
+        has_common_stall = is_known & same_position & ~is_send
 
-        released = pairs.take(is_released)
-        since_release = self._since_release(released, releases.take(is_released))
-        since_end = self._since_end(pairs.take(~is_released))
-        return self._merged(since_release + since_end)
+        pairs_with_stall = pairs.take(has_common_stall)
+        after_stall = self._charge_since_stall(
+            pairs_with_stall, stalling.take(has_common_stall)
+        )
+        after_preceding = self._charge_since_preceding(pairs.take(~has_common_stall))
+        return self._merge_equal_pairs(after_stall + after_preceding)
 
-    def _merged(self, pairs: Pairs) -> Pairs:
+    def _merge_equal_pairs(self, pairs: RowPairs) -> RowPairs:
         """Merge pairs of one chain that are at the same rows; their weights are added."""
         # Combine the chain and both rows into one integer.
         rows = len(self._matched.rank)
-        combined = (pairs.chain * rows + pairs.late) * rows + pairs.in_time
+        combined = (pairs.chain * rows + pairs.late_row) * rows + pairs.in_time_row
         _, first, index_of_pair = np.unique(
             combined, return_index=True, return_inverse=True
         )
@@ -323,68 +340,78 @@ class Chains:
         np.add.at(weight, index_of_pair, pairs.weight)
         return pairs.take(first).weighted(weight)
 
-    def _without_ended(self, pairs: Pairs) -> Pairs:
+    def _drop_finished(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs at which a chain ends, and charge nobody for their rest.
 
         A chain ends if the late rank is late no longer, or if its counterpart is of another
         pipeline stage.
         """
-        gap = self._gap(pairs)
+        late_ns = self._lateness_of(pairs)
         rank = self._matched.rank
-        is_over = gap <= MIN_LATENESS_SHARE * self._lateness[pairs.chain]
-        same_stage = self._stage[rank[pairs.late]] == self._stage[rank[pairs.in_time]]
+        is_over = late_ns <= MIN_LATENESS_SHARE * self._lateness[pairs.chain]
+        same_stage = (
+            self._stage[rank[pairs.late_row]] == self._stage[rank[pairs.in_time_row]]
+        )
         is_other_stage = ~is_over & ~same_stage
 
-        self._charge_nobody(pairs.take(is_over), Uncharged.TRANSFER, gap[is_over])
         self._charge_nobody(
-            pairs.take(is_other_stage), Uncharged.BUBBLE, gap[is_other_stage]
+            pairs.take(is_over), UnchargedReason.LONGER_TRANSFER, late_ns[is_over]
+        )
+        self._charge_nobody(
+            pairs.take(is_other_stage),
+            UnchargedReason.PIPELINE_BUBBLE,
+            late_ns[is_other_stage],
         )
         return pairs.take(~is_over & ~is_other_stage)
 
-    def _without_unmatched(self, pairs: Pairs) -> Pairs:
+    def _drop_after_unmatched(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs of which a rank comes from a collective that is not matched.
 
         Only what the rank did since that collective is its own. How long it waited there,
         and for whom, is not known.
         """
-        gap = self._gap(pairs)
-        late_end = self._unmatched_end[pairs.late]
-        in_time_end = self._unmatched_end[pairs.in_time]
+        late_ns = self._lateness_of(pairs)
+        late_end = self._unmatched_end[pairs.late_row]
+        in_time_end = self._unmatched_end[pairs.in_time_row]
         late_is_unmatched = late_end > NOT_UNMATCHED
         in_time_is_unmatched = in_time_end > NOT_UNMATCHED
 
-        gap_before = late_end - in_time_end
+        late_ns_before = late_end - in_time_end
         both_are_unmatched = late_is_unmatched & in_time_is_unmatched
-        own_ns = np.where(both_are_unmatched, gap - gap_before, 0.0)
+        own_ns = np.where(both_are_unmatched, late_ns - late_ns_before, 0.0)
 
         is_over = late_is_unmatched | in_time_is_unmatched
         ended = pairs.take(is_over)
         self._charge(ended, own_ns[is_over])
-        self._charge_nobody(ended, Uncharged.OUTSIDE, gap[is_over] - own_ns[is_over])
+        self._charge_nobody(
+            ended, UnchargedReason.RANK_NOT_GIVEN, late_ns[is_over] - own_ns[is_over]
+        )
         return pairs.take(~is_over)
 
-    def _since_release(self, pairs: Pairs, releases: Pairs) -> Pairs:
+    def _charge_since_stall(self, pairs: RowPairs, stalling: RowPairs) -> RowPairs:
         """Charge what took longer since the collective for which compute last waited.
 
-        Both ranks of a pair waited for the same collective, or for two at the same place of
+        Both ranks of a pair waited for the same collective, or for two at the same position of
         their programs. What took longer since its end is the late rank's own, whatever else
         ran beside it.
 
         Args:
             pairs: The pairs.
-            releases: For each pair the rows of these collectives.
+            stalling: For each pair the rows of these collectives.
 
         Returns:
             The pairs at which the rest of the lateness goes on.
         """
-        ends_apart = self._ends_apart(releases)
-        self._charge(pairs, self._gap(pairs) - ends_apart)
+        end_difference = self._end_difference(stalling)
+        self._charge(pairs, self._lateness_of(pairs) - end_difference)
 
-        same = self._is_same_collective(releases)
-        self._charge_nobody(releases.take(same), Uncharged.TRANSFER, ends_apart[same])
-        return self._across(releases.take(~same))
+        same = self._is_same_collective(stalling)
+        self._charge_nobody(
+            stalling.take(same), UnchargedReason.LONGER_TRANSFER, end_difference[same]
+        )
+        return self._follow_to_last_ranks(stalling.take(~same))
 
-    def _since_end(self, pairs: Pairs) -> Pairs:
+    def _charge_since_preceding(self, pairs: RowPairs) -> RowPairs:
         """Charge what took longer since the last collectives that ended before.
 
         The late rank is charged, except for what its lateness before these collectives
@@ -394,34 +421,36 @@ class Chains:
             The pairs at which the rest of the lateness goes on.
         """
         # Before the first collective of a rank there is nothing to follow.
-        before = self._cannot_be_passed_over(pairs, self._ended)
-        at_begin = (before.late == NO_ROW) | (before.in_time == NO_ROW)
+        before = self._last_holding_up(pairs, self._preceding)
+        at_begin = (before.late_row == NO_ROW) | (before.in_time_row == NO_ROW)
         beginning = pairs.take(at_begin)
-        self._charge(beginning, self._gap(beginning))
+        self._charge(beginning, self._lateness_of(beginning))
 
         pairs = pairs.take(~at_begin)
         before = before.take(~at_begin)
-        gap = self._gap(pairs)
-        ends_apart = self._ends_apart(before)
+        late_ns = self._lateness_of(pairs)
+        end_difference = self._end_difference(before)
         same = self._is_same_collective(before)
 
         # If both ranks met in one collective, the rank in time may have computed through
         # it. So much of the lateness was there before.
-        passed = self._computed_through(before.in_time, pairs.in_time)
-        passed -= self._computed_through(before.late, pairs.late)
-        carried = np.where(same, np.clip(passed, 0, gap), 0.0)
+        computed_ns = self._computed_through(before.in_time_row, pairs.in_time_row)
+        computed_ns -= self._computed_through(before.late_row, pairs.late_row)
+        earlier_ns = np.where(same, np.clip(computed_ns, 0, late_ns), 0.0)
 
-        self._charge(pairs, gap - ends_apart - carried)
-        through = self._through(before.take(same), carried[same])
-        self._charge_nobody(pairs.take(same), Uncharged.TRANSFER, ends_apart[same])
-        return through + self._across(before.take(~same))
+        self._charge(pairs, late_ns - end_difference - earlier_ns)
+        through = self._follow_through(before.take(same), earlier_ns[same])
+        self._charge_nobody(
+            pairs.take(same), UnchargedReason.LONGER_TRANSFER, end_difference[same]
+        )
+        return through + self._follow_to_last_ranks(before.take(~same))
 
-    def _cannot_be_passed_over(self, pairs: Pairs, before: Preceding) -> Pairs:
+    def _last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
         """Find the last collective before each row that the row can have waited for.
 
         All ranks run the same program. If a collective is still running on one rank when
         that rank is ready, it did not hold up the rank. Then it did not hold up the other
-        rank at the same place either, even if nothing ran beside it there.
+        rank at the same position either, even if nothing ran beside it there.
 
         Args:
             pairs: The pairs.
@@ -430,34 +459,38 @@ class Chains:
         Returns:
             The pairs at these collectives, NO_ROW where there is none.
         """
-        return pairs.moved(
-            late=self._last_that_holds_up(pairs.late, pairs.in_time, before),
-            in_time=self._last_that_holds_up(pairs.in_time, pairs.late, before),
+        return pairs.at_rows(
+            late_row=self._last_over_on_partner(
+                pairs.late_row, pairs.in_time_row, before
+            ),
+            in_time_row=self._last_over_on_partner(
+                pairs.in_time_row, pairs.late_row, before
+            ),
         )
 
-    def _last_that_holds_up(
-        self, rows: Rows, twin_rows: Rows, before: Preceding
+    def _last_over_on_partner(
+        self, rows: Rows, partner_rows: Rows, before: Preceding
     ) -> Rows:
-        """Find the last collective before each row that was over on the twin's rank.
+        """Find the last collective before each row that was over on the partner's rank.
 
-        At most MAX_COLLECTIVES_BESIDE collectives are passed over.
+        At most MAX_OVERLAPPING_COLLECTIVES collectives are passed over.
 
         Args:
             rows: Rows of one rank each.
-            twin_rows: For each of them the row of the other rank of the pair.
+            partner_rows: For each of them the row of the other rank of the pair.
             before: The collectives that precede each row.
 
         Returns:
             A row for each of `rows`, NO_ROW for none: the last preceding collective that
-            was over on the rank of the twin when that one was ready.
+            was over on the rank of the partner when that one was ready.
         """
-        twin_rank = self._matched.rank[twin_rows]
-        twin_ready = self._waits.ready[twin_rows]
+        partner_rank = self._matched.rank[partner_rows]
+        partner_ready = self._waits.ready[partner_rows]
         last = before.last[rows]
-        for _ in range(MAX_COLLECTIVES_BESIDE):
-            on_twin = self._programs.row_on(twin_rank, last)
-            is_known = (last != NO_ROW) & (on_twin != NO_ROW)
-            runs_on = is_known & (self._waits.end[on_twin] > twin_ready)
+        for _ in range(MAX_OVERLAPPING_COLLECTIVES):
+            on_partner = self._positions.row_on_other_rank(partner_rank, last)
+            is_known = (last != NO_ROW) & (on_partner != NO_ROW)
+            runs_on = is_known & (self._waits.end[on_partner] > partner_ready)
             if not runs_on.any():
                 break
             last = np.where(runs_on, before.earlier[last], last)
@@ -483,7 +516,7 @@ class Chains:
         ready_early = end - np.minimum(end, self._waits.ready[rows])
         return np.asarray(np.maximum(computed, 0) + ready_early, dtype=np.float64)
 
-    def _through(self, pairs: Pairs, carried: Floats) -> Pairs:
+    def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
         """Follow a lateness through a collective in which both ranks met.
 
         The collective did not stop the rank in time, which computed meanwhile. So a part of
@@ -491,21 +524,23 @@ class Chains:
 
         Args:
             pairs: The rows of that collective.
-            carried: That part, in ns for each pair.
+            earlier_ns: That part, in ns for each pair.
 
         Returns:
             The pairs at which it goes on. If the late rank was not late there, nobody is
             charged.
         """
-        gap_before = self._gap(pairs)
-        goes_on = (carried > 0) & (gap_before > 0)
-        self._charge_nobody(pairs.take(~goes_on), Uncharged.TRANSFER, carried[~goes_on])
+        late_ns_before = self._lateness_of(pairs)
+        goes_on = (earlier_ns > 0) & (late_ns_before > 0)
+        self._charge_nobody(
+            pairs.take(~goes_on), UnchargedReason.LONGER_TRANSFER, earlier_ns[~goes_on]
+        )
 
-        share = np.minimum(carried[goes_on] / gap_before[goes_on], 1)
+        share = np.minimum(earlier_ns[goes_on] / late_ns_before[goes_on], 1)
         rest = pairs.take(goes_on)
         return rest.weighted(rest.weight * share)
 
-    def _across(self, pairs: Pairs) -> Pairs:
+    def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
 
         What a longer transfer explains is charged to nobody, and so is all of a lateness
@@ -517,70 +552,74 @@ class Chains:
         Returns:
             The pairs at the ranks that the two collectives waited for.
         """
-        pairs = self._comparable(pairs)
-        ends_apart = self._ends_apart(pairs)
-        late_collective = self._matched.of_row[pairs.late]
-        in_time_collective = self._matched.of_row[pairs.in_time]
-        latest = self._waits.latest
-        at_last_ranks = pairs.moved(
-            late=latest[self._followed[late_collective]],
-            in_time=latest[self._followed[in_time_collective]],
+        pairs = self._drop_incomparable(pairs)
+        end_difference = self._end_difference(pairs)
+        late_collective = self._matched.collective_of_row[pairs.late_row]
+        in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
+        latest = self._waits.last_row
+        at_last_ranks = pairs.at_rows(
+            late_row=latest[self._delaying_collective[late_collective]],
+            in_time_row=latest[self._delaying_collective[in_time_collective]],
         )
 
         # If a rank of the group is not given, that rank may be the cause of the rest.
-        longer_transfer = ends_apart - self._gap(at_last_ranks)
+        longer_transfer = end_difference - self._lateness_of(at_last_ranks)
         is_whole = self._matched.whole[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
-            Uncharged.OUTSIDE,
+            UnchargedReason.RANK_NOT_GIVEN,
             longer_transfer[~is_whole],
         )
         self._charge_nobody(
             at_last_ranks.take(is_whole),
-            Uncharged.TRANSFER,
+            UnchargedReason.LONGER_TRANSFER,
             longer_transfer[is_whole],
         )
-        return self._divided(at_last_ranks)
+        return self._split_among_late_ranks(at_last_ranks)
 
-    def _comparable(self, pairs: Pairs) -> Pairs:
+    def _drop_incomparable(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs whose two collectives cannot be compared; charge nobody for them.
 
         They cannot if one of them is a send, if they are of different kinds, or if the late
         one ended before all of its ranks had started it.
         """
         waits = self._waits
-        ends_apart = self._ends_apart(pairs)
-        late_collective = self._matched.of_row[pairs.late]
-        in_time_collective = self._matched.of_row[pairs.in_time]
+        end_difference = self._end_difference(pairs)
+        late_collective = self._matched.collective_of_row[pairs.late_row]
+        in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
 
         is_send = self._matched.point_to_point
         is_bubble = is_send[late_collective] | is_send[in_time_collective]
 
-        kind = self._programs.kind_of_collective
+        kind = self._positions.kind_of_collective
         other_kind = kind[late_collective] != kind[in_time_collective]
-        last_start = waits.start[waits.latest[late_collective]]
-        ends_before_all_start = last_start > waits.end[pairs.late]
-        is_strange = (other_kind | ends_before_all_start) & ~is_bubble
+        last_start = waits.start[waits.last_row[late_collective]]
+        ends_before_all_start = last_start > waits.end[pairs.late_row]
+        is_incomparable = (other_kind | ends_before_all_start) & ~is_bubble
 
         bubbles = pairs.take(is_bubble)
-        self._charge_nobody(bubbles, Uncharged.BUBBLE, ends_apart[is_bubble])
-        strange = pairs.take(is_strange)
-        self._charge_nobody(strange, Uncharged.UNTOLD, ends_apart[is_strange])
-        return pairs.take(~is_bubble & ~is_strange)
+        self._charge_nobody(
+            bubbles, UnchargedReason.PIPELINE_BUBBLE, end_difference[is_bubble]
+        )
+        incomparable = pairs.take(is_incomparable)
+        self._charge_nobody(
+            incomparable, UnchargedReason.UNDECIDED, end_difference[is_incomparable]
+        )
+        return pairs.take(~is_bubble & ~is_incomparable)
 
-    def _divided(self, pairs: Pairs) -> Pairs:
+    def _split_among_late_ranks(self, pairs: RowPairs) -> RowPairs:
         """Divide pairs among all ranks that are late for the collective of the late rank.
 
         A pair with several late ranks becomes one pair for each of them, weighted by
         `shares_of_late`. The sum of the gaps times the weights stays as it was.
         """
-        gap = self._gap(pairs)
-        collective = self._matched.of_row[pairs.late]
+        late_ns = self._lateness_of(pairs)
+        collective = self._matched.collective_of_row[pairs.late_row]
         late_row = self._late_ranks.row[collective]  # [pairs, MAX_LATE_RANKS]
-        is_late = self._late_ranks.is_late[collective] & (gap > 0)[:, None]
+        is_late = self._late_ranks.is_late[collective] & (late_ns > 0)[:, None]
 
         ready = self._waits.ready
-        after = ready[late_row] - ready[pairs.in_time][:, None]
+        after = ready[late_row] - ready[pairs.in_time_row][:, None]
         share = shares_of_late(np.where(is_late, after, 0).astype(np.float64))
         is_alone = np.count_nonzero(share, axis=1) <= 1
         share[is_alone] = 0.0
@@ -588,29 +627,31 @@ class Chains:
         # Make one pair for each rank that has a share.
         pair, column = np.nonzero(share)
         several = pairs.take(pair)
-        weight = several.weight * share[pair, column] * gap[pair]
+        weight = several.weight * share[pair, column] * late_ns[pair]
         weight /= after[pair, column]
-        at_late_ranks = several.moved(
-            late=late_row[pair, column], in_time=several.in_time
+        at_late_ranks = several.at_rows(
+            late_row=late_row[pair, column], in_time_row=several.in_time_row
         )
         return pairs.take(is_alone) + at_late_ranks.weighted(weight)
 
-    def _gap(self, pairs: Pairs) -> Floats:
+    def _lateness_of(self, pairs: RowPairs) -> Floats:
         """Return by how many ns the late rank of each pair was ready later."""
         ready = self._waits.ready
-        return (ready[pairs.late] - ready[pairs.in_time]).astype(np.float64)
+        return (ready[pairs.late_row] - ready[pairs.in_time_row]).astype(np.float64)
 
-    def _ends_apart(self, pairs: Pairs) -> Floats:
+    def _end_difference(self, pairs: RowPairs) -> Floats:
         """Return by how many ns the collective ended later on the late rank of each pair."""
         end = self._waits.end
-        return (end[pairs.late] - end[pairs.in_time]).astype(np.float64)
+        return (end[pairs.late_row] - end[pairs.in_time_row]).astype(np.float64)
 
-    def _is_same_collective(self, pairs: Pairs) -> Flags:
+    def _is_same_collective(self, pairs: RowPairs) -> Flags:
         """Mark the pairs whose two rows are of one collective."""
-        of_row = self._matched.of_row
-        return np.asarray(of_row[pairs.late] == of_row[pairs.in_time])
+        collective_of_row = self._matched.collective_of_row
+        return np.asarray(
+            collective_of_row[pairs.late_row] == collective_of_row[pairs.in_time_row]
+        )
 
-    def _charge(self, pairs: Pairs, ns: Floats) -> None:
+    def _charge(self, pairs: RowPairs, ns: Floats) -> None:
         """Charge the late rank of each pair with a part of the lateness.
 
         Where clocks do not tell that the rank was late, nobody is charged.
@@ -619,18 +660,18 @@ class Chains:
             pairs: The pairs.
             ns: The part of each pair.
         """
-        nobody = len(self._matched.ranks) + Uncharged.UNTOLD
-        is_told = self._is_told[pairs.late]
-        pieces = _Pieces(
+        nobody = len(self._matched.ranks) + UnchargedReason.UNDECIDED
+        is_certain = self._is_certain[pairs.late_row]
+        parts = _LatenessParts(
             chain=pairs.chain,
-            owner=np.where(is_told, self._matched.rank[pairs.late], nobody),
-            step=np.where(is_told, self._step[pairs.late], NO_STEP),
+            culprit=np.where(is_certain, self._matched.rank[pairs.late_row], nobody),
+            step=np.where(is_certain, self._step[pairs.late_row], NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._pieces.append(pieces)
-        np.maximum.at(self._own_ns, pairs.late, ns)
+        self._parts.append(parts)
+        np.maximum.at(self._own_delay_ns, pairs.late_row, ns)
 
-    def _charge_nobody(self, pairs: Pairs, why: Uncharged, ns: Floats) -> None:
+    def _charge_nobody(self, pairs: RowPairs, why: UnchargedReason, ns: Floats) -> None:
         """Note a part of the lateness of each pair that no rank is charged with.
 
         Args:
@@ -638,31 +679,31 @@ class Chains:
             why: The reason.
             ns: The part of each pair.
         """
-        pieces = _Pieces(
+        parts = _LatenessParts(
             chain=pairs.chain,
-            owner=np.full(len(pairs), len(self._matched.ranks) + why),
+            culprit=np.full(len(pairs), len(self._matched.ranks) + why),
             step=np.full(len(pairs), NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._pieces.append(pieces)
+        self._parts.append(parts)
 
 
-def _owners_of_chains(pieces: _Pieces) -> _OwnersOfChains:
+def _culprits_of_chains(parts: _LatenessParts) -> _CulpritsOfChains:
     """Add up the parts of each owner of a chain over all steps.
 
     Args:
-        pieces: The parts. Those of one chain and owner are neighbors.
+        parts: The parts. Those of one chain and owner are neighbors.
     """
-    is_first = begins_runs(pieces.chain, pieces.owner)
-    owner_of_piece = np.cumsum(is_first) - 1
+    is_first = begins_runs(parts.chain, parts.culprit)
+    culprit_of_part = np.cumsum(is_first) - 1
 
-    chain = pieces.chain[is_first]
+    chain = parts.chain[is_first]
     ns: Floats = np.zeros(len(chain))
-    np.add.at(ns, owner_of_piece, pieces.ns)
-    return _OwnersOfChains(chain=chain, ns=ns, number=owner_of_piece)
+    np.add.at(ns, culprit_of_part, parts.ns)
+    return _CulpritsOfChains(chain=chain, ns=ns, index_of_part=culprit_of_part)
 
 
-def _releasing(matched: Matched, waits: Waits) -> Preceding:
+def _stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
     """Find the collectives before each row that stopped the compute of their rank.
 
     They stopped it for at least MIN_STALL_NS, or for half of the time that they lasted.
@@ -672,16 +713,16 @@ def _releasing(matched: Matched, waits: Waits) -> Preceding:
     return preceding(matched, waits, np.flatnonzero(stops_compute), waits.ready)
 
 
-def _told_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
+def _certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
     """Mark the rows that are late by more than clocks are uncertain.
 
     Args:
         late_ranks: The ranks that are late for each collective.
         rows: How many rows there are in all.
     """
-    is_told = np.zeros(rows, dtype=np.bool_)
-    is_told[late_ranks.row[late_ranks.is_late & late_ranks.is_told]] = True
-    return is_told
+    is_certain = np.zeros(rows, dtype=np.bool_)
+    is_certain[late_ranks.row[late_ranks.is_late & late_ranks.is_certain]] = True
+    return is_certain
 
 
 def shares_of_late(after: Floats) -> Floats:
@@ -699,7 +740,7 @@ def shares_of_late(after: Floats) -> Floats:
     """
     order = np.argsort(-after, axis=1, kind="stable")
     latest_first = np.maximum(np.take_along_axis(after, order, axis=1), 0.0)
-    ns_of_rank = _missing_ns(latest_first)
+    ns_of_rank = _ns_while_missing(latest_first)
 
     largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
     counted_ns = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
@@ -712,7 +753,7 @@ def shares_of_late(after: Floats) -> Floats:
     return shares
 
 
-def _missing_ns(latest_first: Floats) -> Floats:
+def _ns_while_missing(latest_first: Floats) -> Floats:
     """Compute for how much of a wait each rank accounts.
 
     Each moment is shared equally by the ranks that are missing.
@@ -772,7 +813,7 @@ def _ends_of_unmatched(
     return np.where(is_later, end[last], no_ends)
 
 
-def _followed_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
+def _delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
     """Find the collective whose last rank really delayed each collective.
 
     Usually it is the collective itself. If its last rank had it queued behind another
@@ -786,12 +827,12 @@ def _followed_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
     Returns:
         The index of a collective for each collective.
     """
-    is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
-    row_ahead = before[waits.latest]
+    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    row_ahead = before[waits.last_row]
     is_behind_another = is_queued & (row_ahead != NO_ROW)
 
     itself = np.arange(len(matched))
-    followed = np.where(is_behind_another, matched.of_row[row_ahead], itself)
+    followed = np.where(is_behind_another, matched.collective_of_row[row_ahead], itself)
     while (followed[followed] != followed).any():
         followed = followed[followed]
     return followed

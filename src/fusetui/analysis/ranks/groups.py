@@ -46,13 +46,13 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
     In the files it is the n-th group that each rank lists.
     """
 
-    of_rank: tuple[ProcessGroup, ...]  # the group of each rank
+    group_of_rank: tuple[ProcessGroup, ...]  # the group of each rank
     members: tuple[list[int], ...]  # indices of the ranks of each group
 
     @property
     def size(self) -> int:
         """How many ranks the largest of the groups has."""
-        return max(group.size for group in self.of_rank)
+        return max(group.size for group in self.group_of_rank)
 
     def spread_ns(self, start: Int64s, end: Int64s) -> float:
         """Measure how far the ends of collectives lie apart within these groups.
@@ -94,7 +94,7 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     kinds_of_ranks = _chosen_kinds(ranks, kinds, without_group)
     with_chosen = []
     for index, summary in enumerate(ranks):
-        group_of_kind = [kind.of_rank[index] for kind in kinds]
+        group_of_kind = [kind.group_of_rank[index] for kind in kinds]
         with_chosen.append(_with_chosen(summary, group_of_kind, kinds_of_ranks[index]))
     return tuple(with_chosen)
 
@@ -194,7 +194,7 @@ def _kind(
         if any(group_of_rank[index].ranks != group_ranks for index in indices):
             return None
     with_several = tuple(indices for indices in members.values() if len(indices) > 1)
-    return _KindOfGroup(of_rank=group_of_rank, members=with_several)
+    return _KindOfGroup(group_of_rank=group_of_rank, members=with_several)
 
 
 def _same_places(

@@ -1,6 +1,6 @@
 """Estimates how long a step would take if late ranks were as fast as the others.
 
-In this model every rank alternates between *stretches* of its own work and collectives
+In this model every rank alternates between *stretches* of its stretch_ns work and collectives
 in which all ranks meet. A late rank gets the stretches of the median of the others.
 
 The estimate is given only if all ranks of the group are given, every collective was
@@ -34,9 +34,9 @@ class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
 
     # [stretches, ranks]: the last one follows the last collective; the first one counts
     # from when the first rank begins the step
-    own: Int64s
+    stretch_ns: Int64s
     # [stretches - 1, ranks]: from the last start of a collective to each rank's end
-    transfer: Int64s
+    transfer_ns: Int64s
     recorded_ns: float  # its step_wall_of_job
 
 
@@ -92,7 +92,7 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
     """
     # Tables of shape [collectives, ranks], on the common clock.
     ranks = len(matched.ranks)
-    by_collective = np.lexsort((matched.rank, matched.of_row))
+    by_collective = np.lexsort((matched.rank, matched.collective_of_row))
     start = waits.start[by_collective].reshape(-1, ranks)
     end = waits.end[by_collective].reshape(-1, ranks)
 
@@ -134,15 +134,15 @@ def _step(
     """
     stretch_ends = np.concatenate((starts, until[None]))
     stretch_begins = np.concatenate((begin[None], ends))
-    own = stretch_ends - stretch_begins
-    if (own < 0).any():
+    stretch_ns = stretch_ends - stretch_begins
+    if (stretch_ns < 0).any():
         return None
 
-    own[0] += begin - begin.min()
+    stretch_ns[0] += begin - begin.min()
     last_starts = starts.max(axis=1, keepdims=True)
     return ReplayableStep(
-        own=own,
-        transfer=np.maximum(ends - last_starts, 0),
+        stretch_ns=stretch_ns,
+        transfer_ns=np.maximum(ends - last_starts, 0),
         recorded_ns=step_wall_of_job(begin, until),
     )
 
@@ -246,14 +246,16 @@ def _mean_steps(
     replayed: list[float] = []
     would_be: list[float] = []
     for step in steps:
-        stretches_of_others = np.delete(step.own, late, axis=1)
+        stretches_of_others = np.delete(step.stretch_ns, late, axis=1)
         median_of_others = medians(stretches_of_others.T)
-        changed = step.own.copy()
-        changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
+        changed = step.stretch_ns.copy()
+        changed[:, late] = np.minimum(
+            step.stretch_ns[:, late], median_of_others[:, None]
+        )
 
         recorded.append(step.recorded_ns)
-        replayed.append(_mean_end(step.own, step.transfer))
-        would_be.append(_mean_end(changed, step.transfer))
+        replayed.append(_mean_end(step.stretch_ns, step.transfer_ns))
+        would_be.append(_mean_end(changed, step.transfer_ns))
 
     means = _MeanSteps(
         recorded_ns=float(np.mean(recorded)),
@@ -266,15 +268,17 @@ def _mean_steps(
     return means
 
 
-def _mean_end(own: Int64s, transfer: Int64s) -> float:
+def _mean_end(stretch_ns: Int64s, transfer_ns: Int64s) -> float:
     """Return when ranks end a step on average, in ns after the first one begins it.
 
     Args:
-        own: The stretches of each rank, as in ReplayableStep.
-        transfer: The transfers between them, as in ReplayableStep.
+        stretch_ns: The stretches of each rank, as in ReplayableStep.
+        transfer_ns: The transfers between them, as in ReplayableStep.
     """
-    now = own[0].astype(np.float64)  # of each rank
-    for next_stretch, transfer_ns in zip(own[1:], transfer, strict=True):
+    now = stretch_ns[0].astype(np.float64)  # of each rank
+    for next_stretch, transfer_ns_of_rank in zip(
+        stretch_ns[1:], transfer_ns, strict=True
+    ):
         all_arrived = now.max()
-        now = all_arrived + transfer_ns + next_stretch
+        now = all_arrived + transfer_ns_of_rank + next_stretch
     return float(now.mean())

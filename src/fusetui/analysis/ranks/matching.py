@@ -118,12 +118,12 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array([kind in POINT_TO_POINT for kind in kinds], dtype=np.bool_)
 
     @cached_property
-    def of_row(self) -> Rows:
+    def collective_of_row(self) -> Rows:
         """The collective of each row."""
         return np.repeat(np.arange(len(self)), self.counts)
 
 
-class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
+class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
     """All collectives of all ranks, one rank after another; one entry per row."""
 
     ranks: tuple[RankSummary, ...]
@@ -169,8 +169,8 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
         Collectives that a recording cuts are left out on all ranks. Collectives of a
         group of one rank are not counted at all.
     """
-    flat = _flat(ranks)
-    number = _numbers(flat)
+    flat = _all_collectives(ranks)
+    number = _number_collectives(flat)
     cut = _cut_anywhere(flat, number)
     number[cut.rows] = CUT
 
@@ -190,7 +190,7 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     is_unshared[unmatched] = True
     is_unshared[cut.rows] = True
 
-    return _in_time(
+    return _ordered_by_start(
         flat,
         by_number[is_shared],
         number,
@@ -200,13 +200,13 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     )
 
 
-def _flat(ranks: Sequence[RankSummary]) -> _Flat:
+def _all_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
     """Concatenate the collectives of all ranks, with the keys to match them by."""
     index_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
     rank = np.repeat(np.arange(len(ranks)), counts)
-    return _Flat(
+    return _AllCollectives(
         ranks=tuple(ranks),
         keys=tuple(index_of_key),
         key=np.concatenate([np.empty(0, dtype=np.int64), *keys_of_ranks]),
@@ -216,13 +216,13 @@ def _flat(ranks: Sequence[RankSummary]) -> _Flat:
 
 
 class _CutRows(msgspec.Struct, frozen=True, eq=False):
-    """The rows of _Flat whose collective is cut by the recording of some rank."""
+    """The rows of _AllCollectives whose collective is cut by the recording of some rank."""
 
     rows: Rows
     collectives: int  # how many collectives these are
 
 
-def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
+def _cut_anywhere(flat: _AllCollectives, number: Int64s) -> _CutRows:
     """Find the collectives that are cut on some rank, with their rows on all ranks.
 
     Args:
@@ -322,7 +322,7 @@ def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey
     return MatchingKey(f"send_recv {first} {link} {second}", pair)
 
 
-def _numbers(flat: _Flat) -> Int64s:
+def _number_collectives(flat: _AllCollectives) -> Int64s:
     """Number the collectives of all ranks, so that the rows of one have one number.
 
     Returns:
@@ -342,7 +342,7 @@ def _numbers(flat: _Flat) -> Int64s:
         if key.group == UNKNOWN_GROUP:
             continue
 
-        number_within_key = _numbers_within_key(flat, rows)
+        number_within_key = _number_within_key(flat, rows)
         is_matched = number_within_key != UNMATCHED
         distinct, dense_number = np.unique(
             number_within_key[is_matched], return_inverse=True
@@ -352,7 +352,7 @@ def _numbers(flat: _Flat) -> Int64s:
     return number
 
 
-def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
+def _number_within_key(flat: _AllCollectives, rows: Rows) -> Int64s:
     """Number the collectives of one key, so that the rows of one have one number.
 
     They are matched by their order if all ranks have equally many. Otherwise they are
@@ -379,11 +379,11 @@ def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
         return sequence
 
     is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])
-    number = _from_the_end(flat, rows)
+    number = _number_from_end_of_steps(flat, rows)
     return np.where(is_damaged[rank], UNMATCHED, number)
 
 
-def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
+def _number_from_end_of_steps(flat: _AllCollectives, rows: Rows) -> Int64s:
     """Number the collectives of one key by counting from the end of each step.
 
     A number consists of the step and of how many collectives of the key follow in that
@@ -398,12 +398,12 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
         A number for each of `rows`, equal for the rows of one collective.
     """
     numbers = np.empty(len(rows), dtype=np.int64)
-    number_of_step: dict[StepKey, int] = {}
+    index_of_step: dict[StepKey, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
         summary = flat.ranks[rank]
         is_of_rank = np.flatnonzero(flat.rank[rows] == rank)
         issued = summary.collectives.issued[flat.row[rows[is_of_rank]]]
-        step = _steps_of_issued(summary, issued, number_of_step)
+        step = _steps_of_issued(summary, issued, index_of_step)
         follow_in_step = ordinals(step[::-1])[::-1]
         position = follow_in_step
 
@@ -416,14 +416,14 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def _steps_of_issued(
-    summary: RankSummary, issued: Int64s, number_of_step: dict[StepKey, int]
+    summary: RankSummary, issued: Int64s, index_of_step: dict[StepKey, int]
 ) -> Int64s:
     """Find the step in which each collective of a rank was issued.
 
     Args:
         summary: The rank.
         issued: When each collective was issued.
-        number_of_step: The steps of all ranks so far with their numbers, from 1 on. New
+        index_of_step: The steps of all ranks so far with their numbers, from 1 on. New
             steps are added.
 
     Returns:
@@ -431,7 +431,7 @@ def _steps_of_issued(
     """
     numbers = []
     for key in step_keys(summary):
-        numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
+        numbers.append(index_of_step.setdefault(key, len(index_of_step) + 1))
 
     last_begun = np.searchsorted(summary.step_start, issued, side="right") - 1
     step_end = at(summary.step_end, last_begun, missing=0)
@@ -452,8 +452,8 @@ def step_keys(summary: RankSummary) -> list[StepKey]:
     return [(len(steps) - index,) for index in range(len(steps))]
 
 
-def _in_time(
-    flat: _Flat,
+def _ordered_by_start(
+    flat: _AllCollectives,
     by_number: Rows,
     number: Int64s,
     *,
@@ -479,7 +479,7 @@ def _in_time(
 
     given_ranks = {summary.rank for summary in flat.ranks}
     has_unknown_group = [key.group == UNKNOWN_GROUP for key in flat.keys]
-    has_one_given = [_is_of_one_given(key.group, given_ranks) for key in flat.keys]
+    has_one_given = [_has_one_given_rank(key.group, given_ranks) for key in flat.keys]
     return Matched(
         ranks=flat.ranks,
         first=collectives.first,
@@ -501,25 +501,25 @@ def _in_time(
         cut=cut.collectives,
         cut_rank=flat.rank[cut.rows],
         cut_row=flat.row[cut.rows],
-        one_given=_count_of_keys(flat, has_one_given),
-        no_group=_count_of_keys(flat, has_unknown_group),
+        one_given=_count_rows_of_keys(flat, has_one_given),
+        no_group=_count_rows_of_keys(flat, has_unknown_group),
     )
 
 
-class _InTime(NamedTuple):
+class _OrderedByStart(NamedTuple):
     """Collectives in the order of their first starts."""
 
-    rows: Rows  # rows of _Flat; those of one collective are neighbors
+    rows: Rows  # rows of _AllCollectives; those of one collective are neighbors
     first: Rows  # where each collective begins in `rows`, followed by the length
 
 
-def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _InTime:
+def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedByStart:
     """Sort collectives by the first start of their rows.
 
     Args:
-        by_number: Rows of _Flat, sorted by collective.
-        number: The number of the collective of each row of _Flat.
-        start: The start of each row of _Flat.
+        by_number: Rows of _AllCollectives, sorted by collective.
+        number: The number of the collective of each row of _AllCollectives.
+        start: The start of each row of _AllCollectives.
     """
     bounds = run_bounds(number[by_number])
     counts = np.diff(bounds)
@@ -531,20 +531,20 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _InTime:
     by_time = np.argsort(first_starts, kind="stable")
     position_of_collective = np.argsort(by_time)
     position_of_row = np.repeat(position_of_collective, counts)
-    return _InTime(
+    return _OrderedByStart(
         rows=by_number[np.argsort(position_of_row, kind="stable")],
         first=np.concatenate(([0], np.cumsum(counts[by_time]))),
     )
 
 
-def _is_of_one_given(group: ProcessGroup, given_ranks: set[int]) -> bool:
+def _has_one_given_rank(group: ProcessGroup, given_ranks: set[int]) -> bool:
     """Return whether exactly one of several ranks of a group was given."""
     if group == UNKNOWN_GROUP or group.size <= 1:
         return False
     return len(given_ranks.intersection(group.ranks)) == 1
 
 
-def _count_of_keys(flat: _Flat, is_counted: Sequence[bool]) -> int:
+def _count_rows_of_keys(flat: _AllCollectives, is_counted: Sequence[bool]) -> int:
     """Count the rows whose key is flagged; `is_counted` has one flag per key."""
     flag_of_key = np.array(is_counted, dtype=np.bool_)
     return int(np.count_nonzero(flag_of_key[flat.key]))
@@ -555,7 +555,7 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
 
     names: tuple[str, ...]  # () for a job without steps
     # index of the step of each row, -1 before the first; 0 in a job without steps
-    of_row: Rows
+    step_of_row: Rows
     # the median step_wall over steps and ranks; without steps that of the windows
     length_ns: float
 
@@ -574,7 +574,7 @@ def steps_of(matched: Matched) -> StepsOfRows:
 
     return StepsOfRows(
         names=tuple(name_of_key.values()),
-        of_row=_steps_of_rows(matched, list(name_of_key)),
+        step_of_row=_steps_of_rows(matched, list(name_of_key)),
         length_ns=_median_length_ns(matched),
     )
 
@@ -587,7 +587,7 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
         keys: The keys of all steps of the job, in their order.
 
     Returns:
-        The index of a step per row, as StepsOfRows.of_row describes it.
+        The index of a step per row, as StepsOfRows.step_of_row describes it.
     """
     step_of_row = np.zeros(len(matched.rank), dtype=np.intp)
     if not keys:
@@ -661,15 +661,15 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     summaries = [file for file in files if isinstance(file, RankSummary)]
     left_out = [file for file in files if isinstance(file, LeftOut)]
 
-    numbered = _numbered(summaries)
-    world_size = _size_of_most(numbered)
+    numbered = _with_rank_numbers(summaries)
+    world_size = _most_recorded_size(numbered)
     windows = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
 
     ranks: dict[int, RankSummary] = {}
     for summary in numbered:
         middle_window = windows[len(windows) // 2]
-        reason = _foreign(summary, world_size, middle_window)
-        reason = reason or _given_before(summary, ranks)
+        reason = _why_of_other_job(summary, world_size, middle_window)
+        reason = reason or _why_given_twice(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -684,7 +684,7 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     )
 
 
-def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
+def _why_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
     """Explain that a rank was given by an earlier file; "" if it was not.
 
     Args:
@@ -697,7 +697,7 @@ def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str
     return f"{summary.path} is rank {summary.rank}, as {first_path} is: it is left out."
 
 
-def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
+def _with_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     """Give a number to each rank that has none (-1): the lowest that is still free."""
     numbers_in_use = {summary.rank for summary in summaries}
     free_numbers = (
@@ -711,7 +711,7 @@ def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     return numbered
 
 
-def _size_of_most(summaries: Sequence[RankSummary]) -> int:
+def _most_recorded_size(summaries: Sequence[RankSummary]) -> int:
     """Return the world size that most ranks recorded, of equally many the larger one.
 
     Returns 0 if no rank recorded it.
@@ -735,7 +735,9 @@ def _notes_of_job(
     yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
 
 
-def _foreign(summary: RankSummary, world_size: int, middle: tuple[int, int]) -> str:
+def _why_of_other_job(
+    summary: RankSummary, world_size: int, middle: tuple[int, int]
+) -> str:
     """Explain why a rank is of another job; "" if it is not.
 
     Args:

@@ -27,14 +27,14 @@ CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 
 MAX_COLLECTIVES = 16_384
 MAX_KERNEL_NAMES = 200
-MAX_STRETCHES_WITH_PLACES = 256
+MAX_STRETCHES_WITH_REGIONS = 256
 """A summary keeps at most so many collectives, names of kernels, and stretches before
 collectives whose places are known. Users are told of collectives that are left out."""
 MAX_NAMES_OF_A_KIND = 64
 """Of annotations, of ops, and of Python frames before a collective: those with the most
 time are kept, and the longest time of a name that is left out."""
-KINDS_OF_PLACES = ("annotation", "op", "frame")
-"""The kinds of a Place; tables in `Places` hold their indices."""
+REGION_KINDS = ("annotation", "op", "frame")
+"""The kinds of a CodeRegion; tables in `PackedRegions` hold their indices."""
 
 
 class KernelRuns(msgspec.Struct, frozen=True):
@@ -46,26 +46,26 @@ class KernelRuns(msgspec.Struct, frozen=True):
     communicates: bool
 
 
-Place = tuple[str, str]
-"""Its kind, one of KINDS_OF_PLACES or `class`, and its name."""
+CodeRegion = tuple[str, str]
+"""Its kind, one of REGION_KINDS or `class`, and its name."""
 
 
-class PlacesBefore(msgspec.Struct, frozen=True):
+class RegionTimes(msgspec.Struct, frozen=True):
     """Where the issuing thread was before one collective, since the one before it.
 
     A thread is in a place while a slice of that name is the innermost one of its kind.
     """
 
-    ns: dict[Place, int]
+    ns: dict[CodeRegion, int]
     # by kind the longest time of a name that is not in `ns`; a kind of which no name is
     # left out is missing
     left_out_ns: dict[str, int]
 
-    def at_least(self, place: Place) -> int:
+    def at_least(self, place: CodeRegion) -> int:
         """Return for how many ns the thread was certainly there."""
         return self.ns.get(place, 0)
 
-    def at_most(self, place: Place) -> int:
+    def at_most(self, place: CodeRegion) -> int:
         """Return for how many ns the thread can have been there.
 
         A place that is left out took no longer than the longest one of its kind that is
@@ -75,7 +75,7 @@ class PlacesBefore(msgspec.Struct, frozen=True):
         return self.ns.get(place, self.left_out_ns.get(kind, 0))
 
 
-class Places(msgspec.Struct, frozen=True):
+class PackedRegions(msgspec.Struct, frozen=True):
     """Where the issuing thread was before the collectives of a rank."""
 
     names: tuple[str, ...]
@@ -86,26 +86,26 @@ class Places(msgspec.Struct, frozen=True):
     # is the longest time of a name that is left out; no row where none is
     left_out: bytes
 
-    def before(self) -> dict[int, PlacesBefore]:
+    def by_collective(self) -> dict[int, RegionTimes]:
         """Return the places before each collective, by its index in Collectives.
 
         Collectives for which they are unknown are missing.
         """
-        places: dict[int, PlacesBefore] = {}
-        for collective, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
-            before = places.setdefault(collective, PlacesBefore({}, {}))
-            before.ns[KINDS_OF_PLACES[kind], self.names[name]] = ns
+        places: dict[int, RegionTimes] = {}
+        for collective, kind, name, ns in unpacked(self.times, TIME_COLUMNS).tolist():
+            before = places.setdefault(collective, RegionTimes({}, {}))
+            before.ns[REGION_KINDS[kind], self.names[name]] = ns
         for collective, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
-            places[collective].left_out_ns[KINDS_OF_PLACES[kind]] = ns
+            places[collective].left_out_ns[REGION_KINDS[kind]] = ns
         return places
 
 
-PLACE_COLUMNS = 4  # of Places.times
-LEFT_OUT_COLUMNS = 3  # of Places.left_out
+TIME_COLUMNS = 4  # of PackedRegions.times
+LEFT_OUT_COLUMNS = 3  # of PackedRegions.left_out
 
 
-def places_of(before: Mapping[int, PlacesBefore]) -> Places:
-    """Make the compact record of places, which `Places.before` turns back.
+def packed_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
+    """Make the compact record of places, which `PackedRegions.by_collective` turns back.
 
     Args:
         before: The places before each collective, by its index.
@@ -116,10 +116,10 @@ def places_of(before: Mapping[int, PlacesBefore]) -> Places:
     for collective, places in before.items():
         for (kind, name), ns in places.ns.items():
             name_index = index_of_name.setdefault(name, len(index_of_name))
-            times.append((collective, KINDS_OF_PLACES.index(kind), name_index, ns))
+            times.append((collective, REGION_KINDS.index(kind), name_index, ns))
         for kind, ns in places.left_out_ns.items():
-            left_out.append((collective, KINDS_OF_PLACES.index(kind), ns))
-    return Places(
+            left_out.append((collective, REGION_KINDS.index(kind), ns))
+    return PackedRegions(
         names=tuple(index_of_name),
         times=packed(np.array(times, dtype=np.int64)),
         left_out=packed(np.array(left_out, dtype=np.int64)),
@@ -175,7 +175,8 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     collectives: Collectives
     # numbers of the collectives that the recording cuts, ascending
     cut: tuple[int, ...]
-    places: Places
+    # renamed: caches of summaries have it as `places`
+    regions: PackedRegions = msgspec.field(name="places")
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences

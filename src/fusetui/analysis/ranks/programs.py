@@ -1,7 +1,7 @@
-"""The order of collectives on each rank, and which rows are at the same place of the
+"""The order of collectives on each rank, and which rows are at the same position of the
 program.
 
-All ranks run the same program. The n-th collective of a kind is at the same place of
+All ranks run the same program. The n-th collective of a kind is at the same position of
 the program on all of them.
 """
 
@@ -82,8 +82,8 @@ def last_before(
     return np.where(is_of_rank, last, NO_ROW)
 
 
-class Programs:
-    """Finds the rows of different ranks that are at the same place of the program."""
+class ProgramPositions:
+    """Finds the rows of different ranks that are at the same position of the program."""
 
     def __init__(self, matched: Matched, starts: Int64s) -> None:
         """Number the collectives of each kind on each rank.
@@ -95,7 +95,7 @@ class Programs:
         self.kind_of_collective = _kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
-        self._kind = self.kind_of_collective[matched.of_row]
+        self._kind = self.kind_of_collective[matched.collective_of_row]
         self._kinds = int(self._kind.max(initial=0)) + 1
 
         # Sort rows by rank and kind, then by start.
@@ -104,17 +104,19 @@ class Programs:
         every_rank_and_kind = np.arange(len(matched.ranks) * self._kinds + 1)
         self._first = np.searchsorted(rank_and_kind[self._order], every_rank_and_kind)
 
-        self.place = np.empty(len(rank_and_kind), dtype=np.intp)
+        self.position = np.empty(len(rank_and_kind), dtype=np.intp)
         """Of each row: how many collectives of its kind its rank started before."""
-        self.place[self._order] = ordinals(rank_and_kind[self._order])
+        self.position[self._order] = ordinals(rank_and_kind[self._order])
 
-    def is_same_place(self, rows: Rows, other_rows: Rows) -> Flags:
-        """Return for each pair of rows whether both are at the same place."""
+    def is_same_position(self, rows: Rows, other_rows: Rows) -> Flags:
+        """Return for each pair of rows whether both are at the same position."""
         same_kind = self._kind[rows] == self._kind[other_rows]
-        return np.asarray(same_kind & (self.place[rows] == self.place[other_rows]))
+        return np.asarray(
+            same_kind & (self.position[rows] == self.position[other_rows])
+        )
 
-    def row_on(self, ranks: Rows, rows: Rows) -> Rows:
-        """Find the rows at the same places of the program on other ranks.
+    def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
+        """Find the rows at the same positions of the program on other ranks.
 
         Args:
             ranks: For each row the rank to look on.
@@ -124,9 +126,9 @@ class Programs:
             A row of each of `ranks`, NO_ROW where that rank does not get so far.
         """
         rank_and_kind = ranks * self._kinds + self._kind[rows]
-        position = self._first[rank_and_kind] + self.place[rows]
-        exists = position < self._first[rank_and_kind + 1]
-        row = self._order[np.where(exists, position, 0)]
+        index = self._first[rank_and_kind] + self.position[rows]
+        exists = index < self._first[rank_and_kind + 1]
+        row = self._order[np.where(exists, index, 0)]
         return np.where(exists, row, NO_ROW)
 
 

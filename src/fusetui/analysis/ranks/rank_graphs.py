@@ -14,7 +14,7 @@ import numpy as np
 from fusetui.analysis.questions.collectives import collectives_of
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
-from fusetui.analysis.ranks.meeting import Meetings
+from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
@@ -79,7 +79,7 @@ class JobGraphs(msgspec.Struct, frozen=True, eq=False):
     """The graphs of all ranks of a job, and the collectives in which they meet."""
 
     ranks: tuple[RankGraph, ...]
-    meetings: Meetings
+    arrivals: CollectiveArrivals
     notes: tuple[str, ...]  # see Note
 
     @property
@@ -118,7 +118,7 @@ def graphs_of(
         WrongChangeError: For a change that changes nothing on any rank.
     """
     matched = facts.matched
-    meetings = _unplaced_meetings(facts)
+    arrivals = _arrivals_without_nodes(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
@@ -127,9 +127,9 @@ def graphs_of(
         trace = open_trace(summary.path, cached=cached)
         recorded = graph_of(trace)
         rows = np.flatnonzero(matched.rank == index)
-        _place_meetings(facts, meetings, rows, trace, recorded)
-        nodes = meetings.node[rows]
-        graph = _with_transfers(recorded, nodes, meetings.transfer[rows])
+        _fill_in_nodes(facts, arrivals, rows, trace, recorded)
+        nodes = arrivals.node[rows]
+        graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
         _check_links(trace, graph, nodes)
 
         changes_of_rank = [
@@ -142,19 +142,19 @@ def graphs_of(
 
     for text in missing.keys() - applied:
         raise missing[text]
-    shift = meetings.shift - meetings.shift.min()
+    shift = arrivals.to_common_ns - arrivals.to_common_ns.min()
     distinct_notes = dict.fromkeys(notes)
     return JobGraphs(
         ranks=tuple(ranks),
-        meetings=msgspec.structs.replace(meetings, shift=shift),
+        arrivals=msgspec.structs.replace(arrivals, to_common_ns=shift),
         notes=tuple(note for note in distinct_notes if note not in NOTES_OF_ONE_RANK),
     )
 
 
-def _unplaced_meetings(facts: JobFacts) -> Meetings:
-    """Return the meetings of a job before its graphs are known.
+def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:
+    """Return the arrivals of a job before its graphs are known.
 
-    All nodes are 0, and `shift` leads from the clock of each rank's file to the clock
+    All nodes are 0, and `to_common_ns` leads from the clock of each rank's file to the clock
     of the job.
     """
     matched = facts.matched
@@ -162,27 +162,31 @@ def _unplaced_meetings(facts: JobFacts) -> Meetings:
     shift = start - matched.start
     last_start = np.maximum.reduceat(start, matched.first[:-1])
     end = matched.end + shift
-    return Meetings(
-        of_row=matched.of_row,
+    return CollectiveArrivals(
+        collective_of_row=matched.collective_of_row,
         rank=matched.rank,
         node=np.zeros(len(matched.rank), dtype=np.intp),
-        shift=shift,
-        transfer=end - np.repeat(last_start, matched.counts),
+        to_common_ns=shift,
+        transfer_ns=end - np.repeat(last_start, matched.counts),
     )
 
 
-def _place_meetings(
-    facts: JobFacts, meetings: Meetings, rows: Rows, trace: Trace, graph: Graph
+def _fill_in_nodes(
+    facts: JobFacts,
+    arrivals: CollectiveArrivals,
+    rows: Rows,
+    trace: Trace,
+    graph: Graph,
 ) -> None:
     """Fill in the nodes of a rank's collectives, in place.
 
-    Its `shift` is changed too: it then leads from the time of the graph to ns after the
+    Its `to_common_ns` is changed too: it then leads from the time of the graph to ns after the
     first start of all collectives.
 
     Args:
         facts: The facts of the job.
-        meetings: The meetings to fill in.
-        rows: The rows of `meetings` that are of this rank.
+        arrivals: The arrivals to fill in.
+        rows: The rows of `arrivals` that are of this rank.
         trace: The trace of the rank.
         graph: Its graph.
 
@@ -193,10 +197,10 @@ def _place_meetings(
     start = facts.waits.start
     first_ns = int(start.min())
     nodes = _nodes_of_collectives(trace, graph, facts.matched.row[rows])
-    meetings.node[rows] = nodes
-    meetings.shift[rows] += graph.origin_ns + trace.epoch_ns - first_ns
+    arrivals.node[rows] = nodes
+    arrivals.to_common_ns[rows] += graph.origin_ns + trace.epoch_ns - first_ns
 
-    common_start = graph.began[nodes] + meetings.shift[rows]
+    common_start = graph.began[nodes] + arrivals.to_common_ns[rows]
     if (common_start != start[rows] - first_ns).any():
         raise NoAnswerError("not_replayed")
 
@@ -319,8 +323,10 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     return int(late_of_collectives + late_of_others)
 
 
-def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
-    """Return the meetings that the changes leave.
+def arrivals_after_changes(
+    graphs: JobGraphs, *, has_changes_of_one: bool
+) -> CollectiveArrivals:
+    """Return the arrivals that the changes leave.
 
     Args:
         graphs: The graphs of all ranks.
@@ -329,28 +335,28 @@ def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetin
     Raises:
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    meetings = graphs.meetings
-    is_gone = np.zeros(len(meetings.node), dtype=np.bool_)
-    is_same = np.zeros(len(meetings.node), dtype=np.bool_)
+    arrivals = graphs.arrivals
+    is_gone = np.zeros(len(arrivals.node), dtype=np.bool_)
+    is_same = np.zeros(len(arrivals.node), dtype=np.bool_)
     for index, rank in enumerate(graphs.ranks):
-        is_of_rank = meetings.rank == index
-        node = meetings.node[is_of_rank]
+        is_of_rank = arrivals.rank == index
+        node = arrivals.node[is_of_rank]
         is_gone[is_of_rank] = rank.changed_graph.gone[node]
         recorded_ns = rank.graph.dur[node]
         is_as_long = rank.changed_graph.dur[node] == recorded_ns
         is_same[is_of_rank] = is_as_long & (recorded_ns > 0)
 
-    is_changed = ~is_same & (meetings.transfer > 0)
-    is_partly_gone = (_on_any_rank(meetings, is_gone) & ~is_gone).any()
-    is_partly_changed = (_on_any_rank(meetings, is_changed) & is_same).any()
+    is_changed = ~is_same & (arrivals.transfer_ns > 0)
+    is_partly_gone = (_on_any_rank(arrivals, is_gone) & ~is_gone).any()
+    is_partly_changed = (_on_any_rank(arrivals, is_changed) & is_same).any()
     if is_partly_gone or (has_changes_of_one and is_partly_changed):
         raise WrongChangeError(
             "A collective cannot be changed on some of its ranks alone."
         )
-    return meetings.take(~is_gone)
+    return arrivals.take(~is_gone)
 
 
-def _on_any_rank(meetings: Meetings, flags: Flags) -> Flags:
+def _on_any_rank(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
     """Set the flag of each row if it is set on any rank of its collective."""
-    flag_of_collective = np.logical_or.reduceat(flags, meetings.first)
-    return np.asarray(flag_of_collective[meetings.of_row])
+    flag_of_collective = np.logical_or.reduceat(flags, arrivals.first_rows)
+    return np.asarray(flag_of_collective[arrivals.collective_of_row])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
-from fusetui.analysis.ranks.chains import Uncharged
+from fusetui.analysis.ranks.chains import UnchargedReason
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import if_all_ordinary, if_ordinary
 from fusetui.analysis.ranks.model import (
@@ -30,12 +30,12 @@ from fusetui.analysis.ranks.reasons import (
 
 MAX_STRAGGLERS = 5
 WHY_UNTOLD = {
-    Uncharged.TRANSFER: "transfers of other collectives take longer on some of them",
-    Uncharged.UNTOLD: (
+    UnchargedReason.LONGER_TRANSFER: "transfers of other collectives take longer on some of them",
+    UnchargedReason.UNDECIDED: (
         "clocks do not tell which of several ranks was last, or their work cannot be compared"
     ),
-    Uncharged.OUTSIDE: "it goes back to ranks that are not given",
-    Uncharged.BUBBLE: "it goes back to sends and receives of a pipeline",
+    UnchargedReason.RANK_NOT_GIVEN: "it goes back to ranks that are not given",
+    UnchargedReason.PIPELINE_BUBBLE: "it goes back to sends and receives of a pipeline",
 }
 """Why waits go back to nobody: the rest of a sentence."""
 
@@ -46,8 +46,8 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
     In a pipeline, the ranks and stages that compute longer than their like follow.
     There are at most MAX_STRAGGLERS in all.
     """
-    worst_first = np.argsort(-facts.caused.total, kind="stable").tolist()
-    stragglers = [rank for rank in worst_first if facts.caused.straggles[rank]]
+    worst_first = np.argsort(-facts.caused.mean_ns, kind="stable").tolist()
+    stragglers = [rank for rank in worst_first if facts.caused.is_straggler[rank]]
     stragglers = stragglers[:MAX_STRAGGLERS]
     for rank in stragglers:
         yield _held_up(facts, rank)
@@ -82,10 +82,10 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
         what_if = if_ordinary(facts.matched, facts.replay, rank)
     return Straggler(
         rank=ranks[rank].rank,
-        last_count=int(facts.sums.last[rank]),
+        last_count=int(facts.sums.last_count[rank]),
         of=int(facts.sums.collectives[rank]),
-        caused_ns=int(facts.caused.total[rank]),
-        waiters=int(facts.caused.waiters[rank]),
+        caused_ns=int(facts.caused.mean_ns[rank]),
+        waiters=int(facts.caused.waiter_count[rank]),
         cause=cause,
         stage=None,
         reason=reason,
@@ -121,9 +121,9 @@ def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
     names = facts.steps.names
     if not names:
         return ()
-    caused_in_step = facts.caused.by_step[rank]
+    caused_in_step = facts.caused.mean_ns_by_step[rank]
     late_steps: list[LateStep] = []
-    for step in np.flatnonzero(facts.caused.is_late[rank]).tolist():
+    for step in np.flatnonzero(facts.caused.is_late_in_step[rank]).tolist():
         caused_ns = round(float(caused_in_step[step]))
         late_steps.append(LateStep(name=names[step], caused_ns=caused_ns))
     return tuple(late_steps)
@@ -148,10 +148,10 @@ def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
     )
     return Straggler(
         rank=summary.rank,
-        last_count=int(facts.sums.last[rank]),
+        last_count=int(facts.sums.last_count[rank]),
         of=int(facts.sums.collectives[rank]),
-        caused_ns=int(facts.caused.total[rank]),
-        waiters=int(facts.caused.waiters[rank]),
+        caused_ns=int(facts.caused.mean_ns[rank]),
+        waiters=int(facts.caused.waiter_count[rank]),
         cause="inside",
         stage=slow.stage,
         reason=reason,
@@ -174,10 +174,10 @@ def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
     if not len(facts.matched) or facts.clocks.refused:
         return JobVerdict(stages=stages)
 
-    waits_of_step = facts.caused.every_step
+    waits_of_step = facts.caused.mean_wait_of_step_ns
     min_ns = MIN_STEP_SHARE * facts.steps.length_ns
     if waits_of_step.mean() >= min_ns:
-        is_late_somewhere = facts.caused.by_step.max(axis=1) >= min_ns
+        is_late_somewhere = facts.caused.mean_ns_by_step.max(axis=1) >= min_ns
         return JobVerdict(
             stages=stages,
             kind="in turn",
@@ -187,7 +187,7 @@ def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
 
     # The wait of a mean rank in a mean step, by the reason why nobody is charged.
     other_ranks = max(len(facts.matched.ranks) - 1, 1)
-    uncharged_ns = facts.charges.uncharged / (other_ranks * len(waits_of_step))
+    uncharged_ns = facts.charged.uncharged_ns / (other_ranks * len(waits_of_step))
     largest = max(WHY_UNTOLD, key=lambda reason: float(uncharged_ns[reason]))
     if uncharged_ns[largest] >= min_ns:
         return JobVerdict(

@@ -20,15 +20,19 @@ import numpy as np
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
+from fusetui.analysis.ranks.joint_replay import (
+    ChangedTimes,
+    CollectiveArrivals,
+    replay_job,
+)
 from fusetui.analysis.ranks.matching import step_keys
-from fusetui.analysis.ranks.meeting import ChangedTimes, Meetings, replayed
 from fusetui.analysis.ranks.rank_graphs import (
     JobGraphs,
     NoAnswerError,
     RankChange,
     Why,
+    arrivals_after_changes,
     graphs_of,
-    remaining_meetings,
 )
 from fusetui.analysis.replay.apply import is_range
 from fusetui.analysis.replay.changes import (
@@ -86,7 +90,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]  # see Note
 
 
-class _Arrivals(msgspec.Struct, frozen=True, eq=False):
+class _ArrivalSums(msgspec.Struct, frozen=True, eq=False):
     """How ranks arrive at collectives; one entry per rank."""
 
     last: Int64s  # how often a rank arrives last, as far as clocks tell
@@ -237,8 +241,8 @@ def _answer(
         )
 
     lengths = _lengths(facts, graphs, job)
-    arrivals_before = _arrivals(facts, graphs.meetings, job.before.arrived)
-    arrivals_after = _arrivals(facts, job.remaining, job.after.arrived)
+    arrivals_before = _arrival_sums(facts, graphs.arrivals, job.before.arrived)
+    arrivals_after = _arrival_sums(facts, job.remaining, job.after.arrived)
     uncertainty_ns = round(_uncertainty_ns(facts))
 
     # The result is a bound rather than an estimate if nothing in it is uncertain, or if
@@ -256,7 +260,9 @@ def _answer(
         steps=_step_effects(facts, lengths),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
-        ranks=_ranks_then(facts, graphs, before=arrivals_before, after=arrivals_after),
+        ranks=_rank_effects(
+            facts, graphs, before=arrivals_before, after=arrivals_after
+        ),
         inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
         uncertainty_ns=uncertainty_ns,
         certainty="bound" if is_bound else "estimate",
@@ -269,7 +275,7 @@ class _ReplayedJob(msgspec.Struct, frozen=True, eq=False):
 
     before: ChangedTimes
     after: ChangedTimes
-    remaining: Meetings  # the collectives that are left after the changes
+    remaining: CollectiveArrivals  # the collectives that are left after the changes
 
 
 def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _ReplayedJob:
@@ -280,14 +286,14 @@ def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _Replayed
             not the recording.
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    before = replayed(graphs.graphs, graphs.meetings)
+    before = replay_job(graphs.graphs, graphs.arrivals)
     recorded = [graph.recorded for graph in graphs.graphs]
     if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise NoAnswerError("not_replayed")
 
     has_changes_of_one = any(change.rank is not None for change in changes)
-    remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
-    after = replayed(graphs.changed_graphs, remaining)
+    remaining = arrivals_after_changes(graphs, has_changes_of_one=has_changes_of_one)
+    after = replay_job(graphs.changed_graphs, remaining)
     if after is None:
         raise NoAnswerError("not_replayed")
     return _ReplayedJob(before=before, after=after, remaining=remaining)
@@ -311,7 +317,7 @@ def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
     ends_after = _ends_of_steps(facts, graphs, job.after.times, graphs.changed_graphs)
     before = step_launched(ends_before)
     after = step_launched(ends_after)
-    with_late_batches = _latest_steps(facts, graphs, job.remaining, after)
+    with_late_batches = _steps_with_late_batches(facts, graphs, job.remaining, after)
 
     # The first step does not follow the end of another one, so it counts only if it is
     # the only one.
@@ -348,8 +354,11 @@ def _is_bound(
     return only_remove_waits and is_exact and all_are_certain
 
 
-def _latest_steps(
-    facts: JobFacts, graphs: JobGraphs, remaining: Meetings, steps_after: Int64s
+def _steps_with_late_batches(
+    facts: JobFacts,
+    graphs: JobGraphs,
+    remaining: CollectiveArrivals,
+    steps_after: Int64s,
 ) -> Int64s:
     """Compute how long steps would be if batches were ready as late as possible.
 
@@ -366,7 +375,7 @@ def _latest_steps(
     changed = graphs.changed_graphs
     if not any(len(graph.batches.node) for graph in changed):
         return steps_after
-    late = replayed(changed, remaining, late=True)
+    late = replay_job(changed, remaining, late=True)
     if late is None:
         return steps_after
     return step_launched(_ends_of_steps(facts, graphs, late.times, changed))
@@ -392,8 +401,8 @@ def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
     return tuple(effects)
 
 
-def _ranks_then(
-    facts: JobFacts, graphs: JobGraphs, *, before: _Arrivals, after: _Arrivals
+def _rank_effects(
+    facts: JobFacts, graphs: JobGraphs, *, before: _ArrivalSums, after: _ArrivalSums
 ) -> tuple[RankThen, ...]:
     """Compare how each rank arrives at collectives before and after the changes."""
     ranks: list[RankThen] = []
@@ -445,29 +454,31 @@ def _ends_of_steps(
     return launched_bounds_of_job(bounds_of_ranks)
 
 
-def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:
+def _arrival_sums(
+    facts: JobFacts, arrivals: CollectiveArrivals, arrived: Int64s
+) -> _ArrivalSums:
     """Count how often each rank arrives last, and add up its waits.
 
     Args:
         facts: The facts of the job.
-        meetings: The collectives.
-        arrived: When each row of `meetings` arrives, in ns on the clock of its graph.
+        arrivals: The collectives.
+        arrived: When each row of `arrivals` arrives, in ns on the clock of its graph.
     """
     ranks = len(facts.matched.ranks)
-    common = arrived + meetings.shift
-    waits_ns = meetings.last(arrived) - common
+    common = arrived + arrivals.to_common_ns
+    waits_ns = arrivals.last_arrival_ns(arrived) - common
 
     # Sort the rows of each collective by arrival; its last two rows arrive last.
-    by_arrival = np.lexsort((common, meetings.of_row))
-    first = meetings.first
+    by_arrival = np.lexsort((common, arrivals.collective_of_row))
+    first = arrivals.first_rows
     next_first = np.append(first[1:], len(common))[: len(first)]
     last = by_arrival[next_first - 1]
     second_last = by_arrival[next_first - 2]
 
-    last_rank = meetings.rank[last]
-    resolution = facts.clocks.resolution_of(last_rank, meetings.rank[second_last])
+    last_rank = arrivals.rank[last]
+    resolution = facts.clocks.resolution_of(last_rank, arrivals.rank[second_last])
     is_known = common[last] - common[second_last] > resolution
-    return _Arrivals(
+    return _ArrivalSums(
         last=np.bincount(last_rank[is_known], minlength=ranks),
-        waits_ns=summed(meetings.rank, waits_ns, ranks),
+        waits_ns=summed(arrivals.rank, waits_ns, ranks),
     )
