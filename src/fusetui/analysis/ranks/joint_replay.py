@@ -1,8 +1,10 @@
-"""Joins the graphs of all ranks of a job into one, in which collectives wait for their
-last rank.
+"""Joins the graphs of all ranks of a job into one graph, and replays it.
 
-A collective is two nodes of each rank. Its *arrival* waits for what the kernel waits
-for. Its *transfer* begins when all ranks have arrived.
+The graph of a rank has a node for each op, launch and kernel, and an edge for each
+dependency (replay/graph.py). In the joined graph collectives wait for their last rank:
+a collective is two nodes of each rank. Its *arrival* waits for what the kernel waits
+for. The collective itself, whose length is the transfer, begins when all ranks have
+arrived; nodes of the kind JOIN bring the arrivals together.
 
 All times are on one clock, to which the times of each rank are shifted. If a clock
 drifts, edges to and from other ranks have the drift as a lag.
@@ -29,23 +31,25 @@ from fusetui.analysis.replay.route import route_to
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, ordinals
 
 ORIGIN = 0
-"""The node at which the time of every graph begins."""
+"""The node at which the time of every graph begins, and that of the joined graph."""
 NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "gone")
 EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
 
 
 class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
-    """The collectives of a job, with one row for each rank of each collective.
+    """The collectives of a job: one row for each rank that arrives at one.
 
-    The rows of one collective are neighbors.
+    The rows of one collective are neighbors. Arrays have one entry per row.
     """
 
-    collective_of_row: Rows  # the collective of each row
-    rank: Rows  # the index of the graph of its rank
-    node: Rows  # its node in that graph
-    # from the time of that graph, when it arrives, to the clock that all share
+    collective_of_row: Rows  # the index of the collective
+    rank: Rows  # the index of the rank, and of its graph
+    node: Rows  # the node of the collective in that graph
+    # what has to be added to times of that graph, in ns, to have them on the clock that
+    # all ranks share; if the clock of the rank drifts, it is that of this moment
     to_common_ns: Int64s
-    # from the last arrival to its end; below 0 by as much as clocks are wrong
+    # from the last arrival to the end on this rank; below 0 if the end was recorded
+    # earlier, because the clocks are wrong by so much
     transfer_ns: Int64s
 
     @property
@@ -53,26 +57,29 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         """The first row of each collective."""
         return np.flatnonzero(np.diff(self.collective_of_row, prepend=-1))
 
-    def last_arrival_ns(self, arrived: Int64s) -> Int64s:
-        """Return when the last rank of each row's collective arrives.
+    def last_arrival_ns(self, arrival_ns: Int64s) -> Int64s:
+        """Return for each row when the last rank arrives at its collective.
 
         Args:
-            arrived: When each row arrives, in ns on the clock of its graph.
+            arrival_ns: When the rank of each row arrives, in ns on the clock of its
+                graph.
 
         Returns:
-            ns for each row, on the clock that all share.
+            ns for each row, on the clock that all ranks share.
         """
-        if not len(arrived):
-            return arrived
-        first = self.first_rows
-        last_arrival = np.maximum.reduceat(arrived + self.to_common_ns, first)
-        rows_of_collective = np.diff(np.append(first, len(arrived)))
-        return np.repeat(last_arrival, rows_of_collective)
+        if not len(arrival_ns):
+            return arrival_ns
+        first_rows = self.first_rows
+        common_ns = arrival_ns + self.to_common_ns
+        last_of_collective = np.maximum.reduceat(common_ns, first_rows)
+        rows_of_collective = np.diff(np.append(first_rows, len(arrival_ns)))
+        return np.repeat(last_of_collective, rows_of_collective)
 
     def take(self, rows: Flags) -> CollectiveArrivals:
-        """Return the arrivals at the rows that are flagged.
+        """Return the arrivals at the collectives whose rows are flagged.
 
-        Either all rows of a collective must be flagged or none.
+        Args:
+            rows: One flag per row. Those of one collective must be equal.
         """
         return CollectiveArrivals(
             collective_of_row=self.collective_of_row[rows],
@@ -86,20 +93,27 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
 class ChangedTimes(msgspec.Struct, frozen=True, eq=False):
     """When everything happens in a replay, in ns on the clock of each rank's graph."""
 
-    times: tuple[Times, ...]  # of each rank
-    arrived: Int64s  # of each row of CollectiveArrivals
-    # of the critical path to the last end: what is not understood
+    times: tuple[Times, ...]  # the begins and ends of the nodes of each rank
+    arrived: Int64s  # when the rank of each row of CollectiveArrivals arrives
+    # which share of the critical path to the last end is not understood
     residual_share: float
 
 
 class _NodeLayout(msgspec.Struct, frozen=True, eq=False):
-    """Which nodes of the joined graph stand for what."""
+    """Which nodes of the joined graph stand for what.
+
+    The nodes are, in this order: the origin, the nodes of each rank but its origin, an
+    arrival for each row of CollectiveArrivals, and the JOINs.
+    """
 
     begins: Rows  # the first node of each rank but its origin; and the end of the last
-    item: Rows  # of each row of CollectiveArrivals: the node of the transfer
-    arrival: Rows  # of each row of CollectiveArrivals: the node of the arrival
-    joined: Rows  # the rows but for the first one of each collective
-    join: Rows  # for each of these: the node at which it and those before have arrived
+    item: Rows  # for each row of CollectiveArrivals the node of the collective itself
+    arrival: Rows  # for each row of CollectiveArrivals the node of the arrival
+    # the rows that have a JOIN: all but the first one of each collective
+    joined: Rows
+    # for each of these rows the node at which its rank and those of the rows before it
+    # have arrived
+    join: Rows
 
     def nodes_of_rank(self, rank: int) -> Rows:
         """Return for each node of a rank's graph its node in the joined graph."""
@@ -111,10 +125,13 @@ def replay_job(
 ) -> ChangedTimes | None:
     """Replay all ranks of a job at once.
 
+    Every collective ends on all of its ranks when the last of them has arrived, plus
+    the transfer.
+
     Args:
         graphs: The graph of each rank, in which collectives last as long as their
             transfers.
-        arrivals: The collectives in which the ranks meet.
+        arrivals: The collectives, with the nodes of each rank that takes part.
         late: Whether batches of data loaders are ready as late as possible; see
             `replay`.
 
@@ -122,6 +139,7 @@ def replay_job(
         When everything would happen; None if the collectives wait for each other in a
         circle.
     """
+    # Join the graphs of the ranks on the clock that they share.
     layout = _lay_out_nodes(graphs, arrivals)
     shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
     shift_of_rank[arrivals.rank] = arrivals.to_common_ns
@@ -135,6 +153,8 @@ def replay_job(
     # For its rank, a collective begins when the rank arrives.
     begin[layout.item] = begin[layout.arrival]
 
+    # Take the times of each rank apart again, on its own clock. The time of the origin
+    # is 0 on every clock.
     times_of_ranks: list[Times] = []
     for rank in range(len(graphs)):
         nodes = layout.nodes_of_rank(rank)
@@ -148,16 +168,21 @@ def replay_job(
 
 
 class _SourcesFirst(msgspec.Struct, frozen=True, eq=False):
-    """A graph whose nodes are in an order in which sources come first."""
+    """A graph whose nodes are in an order in which sources come before their targets."""
 
     graph: Graph
-    new_node: Int32s  # the new node of each old one
+    new_node: Int32s  # the new index of each node, by its old one
 
 
 def _sources_first(whole: Graph) -> _SourcesFirst | None:
     """Put the nodes of a graph into an order in which sources come first.
 
-    They are sorted by their times. Returns None if there is no such order.
+    A replay computes node after node, so it needs the times of the sources of a node
+    before those of the node. The nodes are sorted by their recorded times.
+
+    Returns:
+        The sorted graph; None if there is no such order, because nodes wait for each
+        other in a circle.
     """
     file_order = np.arange(float(len(whole)))
     order = in_order(whole.began, whole.ended, file_order, whole.source)
@@ -165,9 +190,9 @@ def _sources_first(whole: Graph) -> _SourcesFirst | None:
     new_node[order] = np.arange(len(order))
 
     sources = new_node[whole.source[:, order]]
-    follows_itself = sources >= np.arange(len(order))
-    is_circular = follows_itself[:, 1:].any()  # the origin is its own source
-    if is_circular:
+    is_not_after_source = sources >= np.arange(len(order))
+    without_origin = is_not_after_source[:, 1:]  # the origin is its own source
+    if without_origin.any():
         return None
 
     graph = msgspec.structs.replace(
@@ -188,20 +213,23 @@ def _sources_first(whole: Graph) -> _SourcesFirst | None:
 def _lay_out_nodes(
     graphs: Sequence[Graph], arrivals: CollectiveArrivals
 ) -> _NodeLayout:
-    """Lay out the nodes of the joined graph.
+    """Decide which node of the joined graph stands for what.
 
-    They are the origin, the nodes of each rank but its origin, the arrivals, and the
-    joins.
+    Args:
+        graphs: The graph of each rank.
+        arrivals: The collectives, with the nodes of each rank that takes part.
     """
-    begins = np.cumsum([1, *(len(graph) - 1 for graph in graphs)])
+    nodes_of_ranks = [len(graph) - 1 for graph in graphs]  # without their origins
+    begins = np.cumsum([1, *nodes_of_ranks])
     rows = np.arange(len(arrivals.collective_of_row))
     joined = rows[ordinals(arrivals.collective_of_row) > 0]
+    first_join = begins[-1] + len(rows)
     return _NodeLayout(
         begins=begins,
         item=begins[arrivals.rank] + arrivals.node - 1,
         arrival=begins[-1] + rows,
         joined=joined,
-        join=begins[-1] + len(rows) + np.arange(len(joined)),
+        join=first_join + np.arange(len(joined)),
     )
 
 
@@ -211,13 +239,14 @@ def _join_graphs(
     layout: _NodeLayout,
     shift_of_rank: Int64s,
 ) -> Graph:
-    """Join the graphs of all ranks.
+    """Join the graphs of all ranks into one.
 
     Args:
         graphs: The graph of each rank.
-        arrivals: The collectives in which they meet.
-        layout: The layout of the joined graph.
-        shift_of_rank: The shift from the time of each graph to the shared clock.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
+        shift_of_rank: What has to be added to times of each rank's graph, in ns, to
+            have them on the clock that all ranks share.
 
     Returns:
         The joined graph. Its nodes are laid out as `layout` says, and not yet in the
@@ -239,15 +268,16 @@ def _join_graphs(
 
 
 def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
-    """Concatenate a column of all graphs for the joined graph.
+    """Concatenate a column of the graphs of all ranks, for the joined graph.
 
     Args:
         graphs: The graph of each rank.
         name: The name of the column.
-        added: How many nodes are added.
+        added: How many nodes the joined graph has besides those of the ranks.
 
     Returns:
-        The origin once, the values of all other nodes, and 0 for the added nodes.
+        The value of the origin once, those of all other nodes, and 0 for each of the
+        added nodes.
     """
     origin = getattr(graphs[0], name)[..., :1]
     nodes_of_ranks = [getattr(graph, name)[..., 1:] for graph in graphs]
@@ -260,14 +290,15 @@ def _fill_in_rank_nodes(
 ) -> None:
     """Fill in the sources and times of the nodes of each rank, in place.
 
-    The edges from the origin are the only ones that lead to another clock. They get the
-    shift of the rank as a lag.
+    Edges within a rank keep their lags, because both of their ends are on the same
+    clock. Only an edge from the origin leads from the common clock to that of a rank;
+    the shift between the two is added to its lag.
 
     Args:
         whole: The joined graph.
         graphs: The graph of each rank.
-        layout: The layout of the joined graph.
-        shift_of_rank: The shift from the time of each graph to the shared clock.
+        layout: Which nodes of the joined graph stand for what.
+        shift_of_rank: The ns from the time of each rank's graph to the common clock.
     """
     for rank, graph in enumerate(graphs):
         shift = shift_of_rank[rank]
@@ -278,7 +309,8 @@ def _fill_in_rank_nodes(
         whole.began[nodes] += shift
 
         lag = whole.lag[:, nodes]  # a view: what is added to it is added to `whole`
-        is_from_origin = (lag != NEVER) & (source == ORIGIN)
+        is_edge = lag != NEVER
+        is_from_origin = is_edge & (source == ORIGIN)
         lag[is_from_origin] += shift
 
 
@@ -287,16 +319,18 @@ def _connect_collectives(
 ) -> None:
     """Connect the nodes that were added to the joined graph, in place.
 
-    An arrival has the sources of the kernel. The first JOIN of a collective waits for
-    the arrivals of its first two ranks. Each further JOIN waits for the one before it
-    and for one more arrival. The kernel of each rank waits for its own arrival and for
-    the last JOIN.
+    A node has at most two sources. So a collective waits for all of its ranks through a
+    row of JOIN nodes: the first JOIN waits for the arrivals of the first two ranks, and
+    each further JOIN for the one before it and for one more arrival. The kernel of each
+    rank waits for its own arrival and for the last JOIN. An arrival waits for what the
+    kernel waited for as recorded.
 
     Args:
         whole: The joined graph.
-        arrivals: The collectives.
-        layout: The layout of the joined graph.
-        drift: For each row how far the clock of its rank is from its usual shift.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
+        drift: For each row of `arrivals` how many ns the clock of its rank is from the
+            shift of that rank at this moment.
     """
     item = layout.item
     arrival = layout.arrival
@@ -332,15 +366,21 @@ def _connect_collectives(
 def _time_collectives(
     whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout
 ) -> None:
-    """Fill in when collectives began as recorded, in place.
+    """Fill in the recorded times of collectives and of their added nodes, in place.
 
     A rank arrives when its kernel was recorded to begin. In the joined graph the kernel
-    begins when the last rank arrives.
+    begins when the last rank arrives, and it ends as recorded.
+
+    Args:
+        whole: The joined graph.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
     """
     item = layout.item
     arrived = whole.began[item]
     ended = arrived + whole.lasted[item]
     last_arrival = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
+
     whole.began[layout.arrival] = arrived
     whole.began[layout.join] = last_arrival[layout.joined]
     whole.began[item] = last_arrival
@@ -348,9 +388,13 @@ def _time_collectives(
 
 
 def _batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:
-    """Concatenate the batches of all ranks.
+    """Concatenate the batches that the data loaders of all ranks load.
 
-    Each rank has loaders of its own, so the numbers of loaders are made different.
+    Each rank numbers its loaders from 0, so the numbers of loaders are made different.
+
+    Args:
+        graphs: The graph of each rank, which has its batches.
+        layout: Which nodes of the joined graph stand for what.
     """
     batches_of_ranks = [graph.batches for graph in graphs]
     loaders_per_rank = 1
