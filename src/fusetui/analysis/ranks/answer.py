@@ -15,7 +15,7 @@ from fusetui.analysis.ranks.caused import caused_by
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.groups import with_groups, with_peers
-from fusetui.analysis.ranks.ideal import replayable
+from fusetui.analysis.ranks.ideal import replayable_steps
 from fusetui.analysis.ranks.matching import (
     Matched,
     RankJob,
@@ -108,7 +108,7 @@ def explained(
         charged=charged,
         caused=caused_by(matched, charged, steps),
         pipeline=pipeline,
-        replay=replayable(job, matched, waits),
+        replay=replayable_steps(job, matched, waits),
     )
     return Explained(facts=facts, answer=_answer(facts))
 
@@ -178,7 +178,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         bubble=facts.pipeline.bubble if facts.pipeline else None,
         kinds=kinds_of(matched, waits),
         balance=balance(compute_ns),
-        no_what_if=facts.replay if isinstance(facts.replay, str) else "",
+        no_what_if=facts.replay.refusal,
         inferred=tuple(dict.fromkeys(inferred)),
         notes=job.notes,
     )

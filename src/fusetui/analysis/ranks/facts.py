@@ -7,7 +7,7 @@ import msgspec
 from fusetui.analysis.ranks.blame import ChargedWaits
 from fusetui.analysis.ranks.caused import CausedWaits
 from fusetui.analysis.ranks.clocks import Clocks
-from fusetui.analysis.ranks.ideal import ReplayableStep
+from fusetui.analysis.ranks.ideal import ReplayableSteps
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows
 from fusetui.analysis.ranks.pipeline import Pipeline
 from fusetui.analysis.ranks.waits import SumsOfRanks, Waits
@@ -25,4 +25,4 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
     charged: ChargedWaits
     caused: CausedWaits
     pipeline: Pipeline | None  # None where ranks do not send to each other
-    replay: list[ReplayableStep] | str  # or why steps cannot be replayed
+    replay: ReplayableSteps
