@@ -1,6 +1,6 @@
 """Where the issuing thread of a rank was before each collective.
 
-A *place* is an annotation, an op or a Python function.
+A *region* is an annotation, an op or a Python function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_NAME_CHARACTERS = 200
 def regions_before(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.PackedRegions:
-    """Measure in which places the issuing thread spent the time before collectives.
+    """Measure in which regions the issuing thread spent the time before collectives.
 
     Args:
         trace: The trace.
@@ -39,7 +39,7 @@ def regions_before(
             It ends with the issue of the collective.
 
     Returns:
-        The places in which the thread was longest. They are kept only for the
+        The regions in which the thread was longest. They are kept only for the
         MAX_STRETCHES_WITH_REGIONS collectives with the most time before them.
     """
     thread_of_collective = _threads(trace, issued)
@@ -76,7 +76,7 @@ def _with_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
     too.
 
     Args:
-        times: For each kind of place the ns of each name.
+        times: For each kind of region the ns of each name.
     """
     ns: dict[model.CodeRegion, int] = {}
     left_out_ns: dict[str, int] = {}
@@ -131,7 +131,7 @@ def _times_by_kind(
         end: Where it ends.
 
     Returns:
-        For each kind of place the ns of each name.
+        For each kind of region the ns of each name.
     """
     times: dict[str, Counter[str]] = {}
     for track in tracks:

@@ -1,6 +1,6 @@
 """Finds out what a late rank did longer than the others while they waited.
 
-The account of its device, and the places of its program, are compared with the median
+The account of its device, and the regions of its program, are compared with the median
 of the other ranks before the same collective.
 
 A cause is reported only if it was recorded. It was not if the rank was late already
@@ -33,33 +33,34 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.quantiles import median, medians
 
 MAX_PEERS = 64
-"""Ranks whose median is compared with; of more, these are chosen evenly."""
+"""A late rank is compared with the median of at most so many others. Of more, some are
+chosen at equal distances."""
 MAX_SHARE_OF_DELAY = 1.1
-"""Work explains at most so many times the delay of its own collective. What takes
-longer than so many times the whole delay went on beside it, and is no reason at all."""
+"""Work explains at most so many times the delay at the collective that follows it. Work
+that takes longer than so many times all delays ran at the same time, and is no cause."""
 MIN_SHARE_OF_DELAY = 0.5
-"""What explains less of a delay is no cause of it."""
+"""Work that explains less than this share of a delay is no cause of it."""
 MAX_REASONS = 8
 COMPUTE = CLASSES.index("compute")
 NO_ROW = -1
 
 
 class _LateBegin(msgspec.Struct, frozen=True):
-    """A rank that was late already when its recording, or its step, began."""
+    """That a rank was late already when its recording, or its step, began."""
 
-    after_ns: int  # its begin after the earliest other's
-    after_rank: int
-    is_step: bool  # whether these are begins of steps
+    after_ns: int  # by how much its begin is later than the earliest of the other ranks
+    after_rank: int  # the rank with that earliest begin
+    is_step: bool  # whether these are begins of steps, and not of recordings
 
 
 class _Difference(msgspec.Struct, frozen=True):
-    """How much longer a rank was in a place, or in a class of its account, than others.
+    """How much longer a rank was in a code region than the median of other ranks.
 
-    It is compared with the median of the others.
+    The region may also be a class of the account of its device.
     """
 
     region: CodeRegion
-    ns: int  # below 0 where it was shorter
+    ns: int  # below 0 where the rank was there for a shorter time
 
 
 def reason_of(facts: JobFacts, rank: int) -> Reason:
@@ -107,7 +108,7 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
 
 
 class _SumsOfDelays:
-    """Adds up what a late rank did longer than the others, over all its delays."""
+    """Adds up what a late rank did longer than the other ranks, over all its delays."""
 
     def __init__(self, matched: Matched) -> None:
         """Begin without delays.
@@ -122,26 +123,27 @@ class _SumsOfDelays:
         """All delays together."""
 
     def add(self, row: int, others: Rows, delay_ns: int) -> None:
-        """Add the delay of a rank before a collective.
+        """Add the delay of a rank before one collective.
 
         Args:
-            row: The row of the rank in the collective.
-            others: The rows of the other ranks.
-            delay_ns: The delay.
+            row: The row of the late rank in the collective.
+            others: The rows of the other ranks in it.
+            delay_ns: By how many ns the rank was late by its own work.
         """
         self.delay_ns += delay_ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
-        peers = others[_evenly_spaced(len(others))].tolist()
-        for difference in self._work_before.differences(row, peers):
+        compared_rows = others[_evenly_spaced(len(others))].tolist()
+        for difference in self._work_before.differences(row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
             self._explained_ns[difference.region] += explained_ns
 
     def largest(self) -> tuple[Excess, ...]:
-        """Return the places that explain most of the delays, the largest first.
+        """Return the code regions that explain most of the delays, the largest first.
 
-        There are at most MAX_REASONS. A place that took longer by more than
-        MAX_SHARE_OF_DELAY of all delays went on beside them, and is left out.
+        There are at most MAX_REASONS. A region that took longer by more than
+        MAX_SHARE_OF_DELAY of all delays is left out: it cannot have delayed the rank
+        for all of that time.
         """
         max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
         reasons: list[Excess] = []
@@ -270,7 +272,7 @@ class _WorkBeforeCollectives:
             others: The rows of the other ranks in it.
 
         Returns:
-            The differences of the classes of the account, then those of places.
+            The differences of the classes of the account, then those of regions.
         """
         return [*self._of_accounts(row, others), *self._of_regions(row, others)]
 
@@ -298,12 +300,12 @@ class _WorkBeforeCollectives:
         return differences
 
     def _of_regions(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """List the differences of the places of the program, as lower bounds.
+        """List the differences of the regions of the program, as lower bounds.
 
-        A place that was left out of a summary counts as 0 for the rank itself, and for
+        A region that was left out of a summary counts as 0 for the rank itself, and for
         the others as the most that it can have taken.
 
-        Returns none unless the places are known for all of these ranks; they are kept
+        Returns none unless the regions are known for all of these ranks; they are kept
         only for the longest stretches.
         """
         regions_of_others: list[RegionTimes] = []
