@@ -152,7 +152,7 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-class _LatenessParts(msgspec.Struct, frozen=True, eq=False):
+class _ChargedLateness(msgspec.Struct, frozen=True, eq=False):
     """Parts of the lateness of chains, each with its culprit; one entry per part."""
 
     chain: Rows  # the index of the chain
@@ -169,7 +169,7 @@ class _CulpritsOfChains(msgspec.Struct, frozen=True, eq=False):
 
     chain: Rows
     ns: Floats  # how much of the chain's lateness the culprit explains, in all steps
-    # for each part of _LatenessParts, the index of its culprit in the arrays above
+    # for each part of _ChargedLateness, the index of its culprit in the arrays above
     index_of_part: Rows
 
 
@@ -224,7 +224,7 @@ class Chains:
         self._lateness = lateness
         self._step = step_of_row
         self._stage = stage_of_rank
-        self._parts: list[_LatenessParts] = []
+        self._parts: list[_ChargedLateness] = []
         self._positions = ProgramPositions(matched, waits.start)
 
         # What is known of each row: the collectives before it, and which one delayed it.
@@ -293,7 +293,7 @@ class Chains:
             share=share_in_step[has_share],
         )
 
-    def _summed_parts(self) -> _LatenessParts:
+    def _summed_parts(self) -> _ChargedLateness:
         """Add up the charged parts of each chain, culprit and step.
 
         Returns:
@@ -317,7 +317,7 @@ class Chains:
         sum_chain_and_culprit, sum_shifted_step = np.divmod(combinations, steps)
         sum_chain, sum_culprit = np.divmod(sum_chain_and_culprit, culprit_codes)
         sum_ns = np.bincount(combination_of_part, ns, len(combinations))
-        return _LatenessParts(
+        return _ChargedLateness(
             chain=sum_chain,
             culprit=sum_culprit,
             step=sum_shifted_step + NO_STEP,
@@ -756,7 +756,7 @@ class Chains:
         """
         nobody = culprit_code(UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks))
         is_certain = self._is_certain[pairs.late_row]
-        parts = _LatenessParts(
+        parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.where(is_certain, self._matched.rank[pairs.late_row], nobody),
             step=np.where(is_certain, self._step[pairs.late_row], NO_STEP),
@@ -776,7 +776,7 @@ class Chains:
             ns: How large the part is, for each pair.
         """
         code = culprit_code(reason, ranks=len(self._matched.ranks))
-        parts = _LatenessParts(
+        parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.full(len(pairs), code),
             step=np.full(len(pairs), NO_STEP),
@@ -785,7 +785,7 @@ class Chains:
         self._parts.append(parts)
 
 
-def _culprits_of_chains(parts: _LatenessParts) -> _CulpritsOfChains:
+def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
     """Add up what each culprit explains of the lateness of a chain, over all steps.
 
     Args:

@@ -41,9 +41,11 @@ one collective lie as close together on eight V100. Moments that lie closer toge
 not told apart, and of no host is the offset known better."""
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 MIN_COLLECTIVES = 4
-"""For an offset, and at either end of the recording for a drift."""
+"""An offset is measured from at least so many collectives; a drift from at least so many
+at the begin of the recording and so many at its end."""
 MAX_GROUPS_BETWEEN = 16
-"""The way to a host, or a bound, may pass through so many groups."""
+"""A host may be compared with the reference through other hosts, each of which shares a
+process group with the next one. The way passes through at most so many groups."""
 MAX_DRIFT_NS_PER_S = 200_000.0
 """Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per
 million, and two of them may err in opposite directions."""
@@ -52,13 +54,14 @@ million, and two of them may err in opposite directions."""
 class Ends(msgspec.Struct, frozen=True, eq=False):
     """What the ends of collectives tell about the clock of each host.
 
-    Arrays have one entry per host.
+    Arrays have one entry per host. The *offset* of a clock is by how many ns it is
+    ahead of the clock of the reference host.
     """
 
     offset: Floats  # ns at the time `at_ns`; nan if it is not known
     uncertainty: Floats  # ns; inf if the offset is not known
     drift: Floats  # ns per second; 0 unless it exceeds the spread
-    at_ns: int
+    at_ns: int  # the time at which no clock has drifted
 
     @property
     def known(self) -> Flags:
@@ -73,8 +76,8 @@ class _HostEnds(msgspec.Struct, frozen=True, eq=False):
     ranks of the host took part, it is the median of their ends.
     """
 
-    collective: Rows
-    host: Rows
+    collective: Rows  # the index of the collective
+    host: Rows  # the index of the host
     time: Floats  # ns after the first start of all
 
     def take(self, selection: Flags | Rows) -> _HostEnds:
@@ -298,11 +301,10 @@ class HostClocks(msgspec.Struct, frozen=True, eq=False):
     # as recorded, `host 1` where guessed, `rank 3` where not known
     names: tuple[str, ...]
     host_of_rank: Rows  # the index of the host of each rank
-    shared_because: (
-        str  # why ranks of one host are known to share it; the end of a sentence
-    )
-    guessed: bool
-    # by how much times of one host contradict each other, below SLACK_NS
+    # why ranks of one host are known to share its clock, as the end of a sentence
+    shared_because: str
+    guessed: bool  # whether the hosts were guessed, because they were not recorded
+    # by how many ns times of one host contradict each other, at most SLACK_NS
     contradiction_ns: float
     contradiction: str  # how times of one host contradict each other; "" if they do not
 
@@ -310,9 +312,9 @@ class HostClocks(msgspec.Struct, frozen=True, eq=False):
 class _Contradiction(msgspec.Struct, frozen=True):
     """A collective that ended on one rank before it started on another of its host."""
 
-    contradiction_ns: float
-    ended: int  # row of Matched
-    started: int  # row of Matched
+    contradiction_ns: float  # from that end to that start
+    ended: int  # row of Matched of the rank on which it ended
+    started: int  # row of Matched of the rank on which it started
 
 
 def hosts_of(matched: Matched, rows: Rows) -> HostClocks:

@@ -28,24 +28,30 @@ SPAN = CLASSES.index("span")
 COMPUTE = CLASSES.index("compute")
 EXPOSED = CLASSES.index("exposed_comm")
 NOT_OWN = ("span", "idle", "exposed_comm")
-"""Classes that are no work of the rank itself, or the sums of others."""
+"""Classes of an account that are no work of the rank itself, or the sums of others."""
 NO_STAGE = -1
+"""In place of a stage, for a rank whose stage is not known."""
 MAX_DEVIATIONS = 3
-"""Scaled median absolute deviations: beyond them a figure stands out."""
+"""A figure stands out if it lies more than so many scaled median absolute deviations
+from the median."""
 MIN_SHARE_OF_STEP = 0.01
-"""Of a step: less is no difference that matters."""
+"""Differences of less than this share of a step do not matter."""
 MIN_RANKS_FOR_DEVIATION = 4
-"""Of fewer ranks, a median absolute deviation says nothing."""
+"""With fewer ranks than this, a median absolute deviation says nothing."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """The pipeline that the sends and receives of a job show."""
+    """The pipeline that the sends and receives of a job show.
 
-    stage_of: tuple[int | None, ...]  # the stage of each rank
-    stages: int  # 0 where they are not known
+    Its ranks hand work on from *stage* to stage. The *bubble* is the time in which a
+    rank does nothing but wait for work from another stage.
+    """
+
+    stage_of: tuple[int | None, ...]  # the stage of each rank, from 0; None if unknown
+    stages: int  # how many stages there are, 0 where they are not known
     # the share of a step in sends and receives alone; None without accounts
     bubble: float | None
-    slow: tuple[Slow, ...]
+    slow: tuple[Slow, ...]  # the ranks or stages that hold up the pipeline
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
@@ -115,14 +121,14 @@ def _ns_in_sends(summary: RankSummary) -> int:
 def _stages(matched: Matched) -> tuple[int | None, ...]:
     """Return the stage of each rank; None for a rank that is in no line.
 
-    A stage is the position of the rank in its line, counted from the end of the line
-    that has the lower rank.
+    Ranks that send to one another are a line of stages. A stage is the position of the
+    rank in its line, counted from the end of the line that has the lower rank.
     """
     neighbors = _neighbors(matched)
     stages: dict[int, int] = {}
     for first in sorted(neighbors):
-        is_end = len(neighbors[first]) == 1
-        if is_end and first not in stages:
+        is_end_of_line = len(neighbors[first]) == 1
+        if is_end_of_line and first not in stages:
             for stage, rank in enumerate(_line_of_ranks(neighbors, first)):
                 stages[rank] = stage
     return tuple(stages.get(summary.rank) for summary in matched.ranks)
@@ -160,10 +166,10 @@ def _line_of_ranks(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
 
 
 class _OutlierAbove(msgspec.Struct, frozen=True):
-    """A value that exceeds the median of the others."""
+    """A value that exceeds the median of the other values."""
 
     position: int  # its index among the values
-    excess: float
+    excess: float  # by how much it exceeds that median
     others: float  # that median
 
 
@@ -257,17 +263,18 @@ def _slow_rank(
 def _ranks_above_their_stage(
     values: Floats, stages: Rows, min_ns: float
 ) -> list[_OutlierAbove]:
-    """Find the ranks whose value exceeds those of the others of their stage.
+    """Find the ranks whose value exceeds those of the other ranks of their stage.
 
-    If no stage is known, each rank is compared with all others.
+    If no stage is known, each rank is compared with all others. If some are known, the
+    ranks without a stage are left out.
 
     Args:
         values: A value of each rank, in ns.
-        stages: The stage of each rank.
+        stages: The stage of each rank, NO_STAGE where it is unknown.
         min_ns: The least excess that counts.
 
     Returns:
-        The ranks; their position is their index.
+        The ranks; their position is the index of the rank.
     """
     no_stage_is_known = stages.max() == NO_STAGE
     exceeding: list[_OutlierAbove] = []
