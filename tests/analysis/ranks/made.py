@@ -18,10 +18,10 @@ from fusetui.analysis.ranks.model import (
     JobAnswer,
     KernelRuns,
     LeftOut,
-    PlacesBefore,
     RankSummary,
+    RegionTimes,
     packed,
-    places_of,
+    packed_regions,
 )
 from fusetui.report.ranks_words import straggler_text, verdict_lines
 
@@ -90,7 +90,7 @@ def rank(
             times, [known.index(name) for name in named], before, clock
         ),
         "cut": (),
-        "places": places_of(_places_before(places, left_out)),
+        "regions": packed_regions(_places_before(places, left_out)),
         "memory_peak": -1,
         "note": "",
         "inferred": (),
@@ -102,10 +102,10 @@ def rank(
 def _places_before(
     places: Sequence[tuple[int, str, str, float]],
     left_out: Sequence[tuple[int, str, float]],
-) -> dict[int, PlacesBefore]:
+) -> dict[int, RegionTimes]:
     """`places`: number of the collective, kind, name and us; `left_out`: number, kind
     and us."""
-    before = {number: PlacesBefore({}, {}) for number, *_ in places}
+    before = {number: RegionTimes({}, {}) for number, *_ in places}
     for number, kind, name, us in places:
         before[number].ns[kind, name] = _ns(us)
     for number, kind, us in left_out:

@@ -217,9 +217,9 @@ def test_ranks_that_arrive_together_are_both_late() -> None:
 def test_charged_and_uncharged_waits_add_up() -> None:
     for ranks in (two_late(470, 500), two_late(400, 400), tensor_in_data(20)):
         facts = explained(ranks).facts
-        waited_ns = facts.waits.alone.sum()
-        charged_ns = facts.charges.ns.sum()
-        assert charged_ns + facts.charges.uncharged.sum() == pytest.approx(waited_ns)
+        waited_ns = facts.waits.idle_wait_ns.sum()
+        charged_ns = facts.charged.ns.sum()
+        assert charged_ns + facts.charged.uncharged_ns.sum() == pytest.approx(waited_ns)
 
 
 def test_the_shares_of_late_ranks() -> None:
@@ -358,8 +358,8 @@ def test_a_late_reduction_may_have_held_up_the_rank_that_is_late_next() -> None:
         reduction_starts=(150, 750, 150, 150),
     )
     facts = explained(ranks).facts
-    waiting_rank = facts.matched.rank[facts.charges.row]
-    charged = facts.charges.owner[waiting_rank == PEER_OF_PAUSED]
+    waiting_rank = facts.matched.rank[facts.charged.row]
+    charged = facts.charged.culprit[waiting_rank == PEER_OF_PAUSED]
     assert set(charged.tolist()) == {1}
 
 

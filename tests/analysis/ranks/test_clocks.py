@@ -112,7 +112,7 @@ def test_times_that_contradict_each_other_a_little_decide_less() -> None:
         ]
         answer = answer_of(ranks)
         assert answer.clocks.on_one_host_ns == 5 * US
-        last_rank = explained(ranks).facts.waits.last[1]
+        last_rank = explained(ranks).facts.waits.last_rank[1]
         assert (last_rank == 1) == is_decided
 
 
@@ -170,7 +170,7 @@ def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
     """The bounds alone leave 700 us; the ends of half of the collectives agree to 5
     us."""
     clocks = clocks_of(match(two_hosts(clock)))
-    assert clocks.by == ("reference", "ends")
+    assert clocks.offset_sources == ("reference", "ends")
     assert clocks.offset[2] == clocks.offset[3] == pytest.approx((clock + 5) * US)
     assert clocks.uncertainty.tolist()[:2] == [0, 0]
     assert clocks.uncertainty[2] == pytest.approx(1.4826 * 5 * US)

@@ -17,7 +17,7 @@ from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.facts import JobFacts
-from fusetui.analysis.ranks.meeting import replayed
+from fusetui.analysis.ranks.joint_replay import replay_job
 from fusetui.analysis.ranks.rank_graphs import graphs_of
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
@@ -208,7 +208,7 @@ def assert_recorded(facts: JobFacts) -> None:
             "fusetui.analysis.ranks.rank_graphs._unexplained_ns", lambda *_: 0
         )
         graphs = graphs_of(facts, ())
-    found = replayed(graphs.graphs, graphs.meetings)
+    found = replay_job(graphs.graphs, graphs.arrivals)
     assert found is not None
     for part, times in zip(graphs.ranks, found.times, strict=True):
         assert (times.begin == part.graph.began).all()

@@ -19,7 +19,7 @@ from tests.analysis.replay.simulator import simulate
 from tests.analysis.replay.test_changes import gpu_bound
 from tests.cases import Cases
 
-from fusetui.analysis.ranks.meeting import Meetings, replayed
+from fusetui.analysis.ranks.joint_replay import CollectiveArrivals, replay_job
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
@@ -205,7 +205,7 @@ def test_only_batches_are_late(trace_of: Make) -> None:
 
 @pytest.mark.parametrize("late", [None, False, True])
 def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool | None) -> None:
-    """Two ranks without collectives, one of them with a change: each is replayed as it
+    """Two ranks without collectives, one of them with a change: each is replay_job as it
     is alone, by default as early as may be."""
     options = {} if late is None else {"late": late}
     traces = [
@@ -214,7 +214,9 @@ def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool | None) -> 
     graphs = [graph_of(trace) for trace in traces]
     graphs[0], _ = changed(traces[0], graphs[0], [parse_change("op:/./ x0.5")])
     none = np.empty(0, dtype=np.intp)
-    found = replayed(graphs, Meetings(none, none, none, none, none), **options)
+    found = replay_job(
+        graphs, CollectiveArrivals(none, none, none, none, none), **options
+    )
     assert found is not None
     for graph, times in zip(graphs, found.times, strict=True):
         assert times.end.tolist() == replay(graph, late=bool(late)).end.tolist()

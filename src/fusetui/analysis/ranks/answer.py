@@ -10,12 +10,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.ranks import model
-from fusetui.analysis.ranks.blame import charges_of
+from fusetui.analysis.ranks.blame import charge_waits
 from fusetui.analysis.ranks.caused import caused_by
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.groups import with_groups, with_peers
-from fusetui.analysis.ranks.ideal import replayable
+from fusetui.analysis.ranks.ideal import replayable_steps
 from fusetui.analysis.ranks.matching import (
     Matched,
     RankJob,
@@ -27,7 +27,7 @@ from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
 from fusetui.analysis.ranks.stragglers import stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import (
     NO_ROW,
-    UNTOLD,
+    UNKNOWN,
     kinds_of,
     sums_of_ranks,
     waits_of,
@@ -97,7 +97,7 @@ def explained(
     steps = steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
     stage_of = pipeline.stage_of if pipeline else ()
-    charges = charges_of(matched, waits, clocks, steps, stage_of)
+    charged = charge_waits(matched, waits, clocks, steps, stage_of)
     facts = JobFacts(
         job=job,
         matched=matched,
@@ -105,10 +105,10 @@ def explained(
         waits=waits,
         steps=steps,
         sums=sums_of_ranks(matched, waits),
-        charges=charges,
-        caused=caused_by(matched, charges, steps),
+        charged=charged,
+        caused=caused_by(matched, charged, steps),
         pipeline=pipeline,
-        replay=replayable(job, matched, waits),
+        replay=replayable_steps(job, matched, waits),
     )
     return Explained(facts=facts, answer=_answer(facts))
 
@@ -135,11 +135,11 @@ def strip_of(job: Explained) -> Strip:
     """
     matched = job.facts.matched
     steps = job.facts.steps
-    is_send = matched.point_to_point[matched.of_row]
-    is_counted = (steps.of_row >= 0) & ~is_send
+    is_send = matched.point_to_point[matched.collective_of_row]
+    is_counted = (steps.step_of_row >= 0) & ~is_send
     waited = summed(
-        (matched.rank[is_counted], steps.of_row[is_counted]),
-        job.facts.waits.alone[is_counted],
+        (matched.rank[is_counted], steps.step_of_row[is_counted]),
+        job.facts.waits.idle_wait_ns[is_counted],
         (len(matched.ranks), max(len(steps.names), 1)),
     )
     return Strip(
@@ -156,7 +156,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
     waits = facts.waits
     stragglers = tuple(stragglers_of(facts))
     rows = _rows(facts, stragglers)
-    last_is_unknown = (waits.last == UNTOLD) & ~matched.point_to_point
+    last_is_unknown = (waits.last_rank == UNKNOWN) & ~matched.point_to_point
     compute_ns = np.array([row.compute_ns for row in rows], dtype=np.float64)
     inferred = [sentence for summary in job.ranks for sentence in summary.inferred]
     return model.JobAnswer(
@@ -178,7 +178,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         bubble=facts.pipeline.bubble if facts.pipeline else None,
         kinds=kinds_of(matched, waits),
         balance=balance(compute_ns),
-        no_what_if=facts.replay if isinstance(facts.replay, str) else "",
+        no_what_if=facts.replay.refusal,
         inferred=tuple(dict.fromkeys(inferred)),
         notes=job.notes,
     )
@@ -255,16 +255,16 @@ def _row(
         idle=figures.idle,
         collectives=len(summary.collectives),
         unmatched=int(facts.matched.unmatched[index]),
-        last_count=int(sums.last[index]),
-        caused_ns=int(facts.caused.total[index]),
-        waited_ns=int(sums.waited[index]),
-        bubble_ns=int(sums.bubble[index]),
+        last_count=int(sums.last_count[index]),
+        caused_ns=int(facts.caused.mean_ns[index]),
+        waited_ns=int(sums.waited_ns[index]),
+        bubble_ns=int(sums.bubble_ns[index]),
         memory_peak_bytes=summary.memory_peak if has_memory else None,
         offset_ns=clock.offset_ns,
         uncertainty_ns=clock.uncertainty_ns,
         drift_ns_per_s=clock.drift_ns_per_s,
         outliers=stands_out_in,
-        worst_wait=_worst_wait(facts, int(sums.worst[index])),
+        worst_wait=_worst_wait(facts, int(sums.worst_row[index])),
         damage=summary.damage,
         inferred=summary.inferred,
     )
@@ -316,7 +316,7 @@ def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, .
         values = [getattr(figures_of_rank, name) for figures_of_rank in figures]
         columns[name] = np.array(values, dtype=np.float64)
     steps = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
-    caused_ns = facts.caused.total
+    caused_ns = facts.caused.mean_ns
     columns["caused_ns"] = caused_ns / steps
 
     step_ns = float(np.median(columns["step_ns"]))
@@ -336,14 +336,14 @@ def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
     if row == NO_ROW:
         return None
     matched = facts.matched
-    collective = int(matched.of_row[row])
-    last = int(facts.waits.last[collective])
+    collective = int(matched.collective_of_row[row])
+    last = int(facts.waits.last_rank[collective])
     begin_ns = matched.ranks[matched.rank[row]].begin_ns
     return model.WorstWait(
         name=matched.names[collective],
         start_ns=int(matched.start[row]) - begin_ns,
-        wait_ns=int(facts.waits.wait[row]),
-        for_rank=None if last == UNTOLD else matched.ranks[last].rank,
+        wait_ns=int(facts.waits.wait_ns[row]),
+        for_rank=None if last == UNKNOWN else matched.ranks[last].rank,
     )
 
 
@@ -355,12 +355,12 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     hosts = clocks.hosts
     answers: list[model.HostClock] = []
     for host, name in enumerate(hosts.names):
-        ranks = np.flatnonzero(hosts.of_rank == host)
+        ranks = np.flatnonzero(hosts.host_of_rank == host)
         clock = _clock_figures(clocks, int(ranks[0]))
         answer = model.HostClock(
             host=name,
             ranks=len(ranks),
-            by=clocks.by[host],
+            by=clocks.offset_sources[host],
             offset_ns=clock.offset_ns,
             uncertainty_ns=clock.uncertainty_ns,
             drift_ns_per_s=clock.drift_ns_per_s,
@@ -381,7 +381,7 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
         uncertainty_ns=uncertainty_ns,
         on_one_host_ns=round(clocks.resolution) if some_share_a_host else None,
         refused=clocks.refused,
-        guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
+        guessed=hosts.shared_because if hosts.guessed and len(hosts.names) > 1 else "",
         hosts=tuple(answers),
     )
 

@@ -1,13 +1,14 @@
-"""Charges each wait to the rank that is to blame for it: one that is late by its own work.
+"""Charges each wait to the ranks that are to blame for it: those late by their own work.
 
-The rank that starts a collective last may itself have waited for another rank, in
-another process group. So chains.py follows it back, beside a rank that was in time (the
-median of the others): from the start of a collective to the collective before on the
-same rank, and from there to the rank that started that one last. If the late rank took
-longer for some work than its counterpart, the difference is its own. A transfer that
-took longer is nobody's. The two meet at some point, or something was not recorded, or
-the late rank is late no longer. Differences of opposite sign cancel per rank, and what
-remains divides the wait.
+To *charge* a wait to a rank means to count it as caused by that rank, its *culprit*. The
+rank that starts a collective last may itself have waited for another rank, in another
+process group. So chains.py follows each late rank back through the collectives before,
+comparing it with a rank that was in time (the median of the others). Such a path back
+is a *chain*. If the late rank took longer for some work than its counterpart, the
+difference is charged to it. A transfer that took longer is charged to nobody. The chain
+ends where both ranks come out of the same collective, where something was not recorded,
+or where the late rank is late no longer. Differences of opposite sign cancel per rank,
+and what remains says how the wait is divided between the culprits.
 
 If several ranks are late for one collective, each of them has a chain of its own. Each
 moment of a wait is shared equally by the ranks that have not arrived yet
@@ -22,14 +23,16 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.ranks.chains import (
+    LAST_RANK_COLUMN,
     MAX_LATE_RANKS,
     NOISE_SHARE,
     Chains,
     LateRanks,
     OwnDelays,
-    Pairs,
+    RowPairs,
     Shares,
-    Uncharged,
+    UnchargedReason,
+    culprit_code,
     shares_of_late,
 )
 from fusetui.analysis.ranks.clocks import Clocks
@@ -39,127 +42,145 @@ from fusetui.trace.model.arrays import Flags, Floats, Rows
 from fusetui.trace.model.intervals import ranges
 
 MAX_CHARGE_PER_LATENESS = 2
-"""A rank is charged at most so many times its lateness after the median of the others:
-what is beyond that is another rank's being early."""
+"""A wait for a rank is charged up to so many times the lateness of that rank after the
+median of the others. What is longer is waited because the waiting rank was early."""
 NO_CHAIN = -1
 NO_ROWS = np.empty(0, dtype=np.intp)
 
 
-class Charges(msgspec.Struct, frozen=True, eq=False):
-    """Waits of ranks, divided among the ranks that are to blame; one entry per part.
+class ChargedWaits(msgspec.Struct, frozen=True, eq=False):
+    """The waits of all ranks, divided among the ranks that are to blame for them.
 
-    Charged and uncharged parts together are the waits outside of sends and receives.
+    The first four arrays have one entry for each part of a wait. Charged and uncharged
+    parts together are all waits outside of sends and receives.
     """
 
-    row: Rows  # of Matched: the rank that waits, and where
-    owner: Rows  # index of the rank that is charged
-    step: Rows  # in which the owner was late by its own work, NO_STEP if in none
-    ns: Floats
-    own_delays: OwnDelays  # beside a rank that was in time
-    uncharged: Floats  # [Uncharged]: ns of waits that no rank is charged with
+    row: (
+        Rows  # row of Matched: the rank that waits, and the collective in which it does
+    )
+    culprit: Rows  # index of the rank that is to blame for this part
+    step: Rows  # in which the culprit was late by its own work, NO_STEP if in none
+    ns: Floats  # how long the part is
+    own_delays: OwnDelays  # how late ranks became by their own work, and where
+    uncharged_ns: Floats  # [UnchargedReason]: waits for which no rank is to blame
 
 
-def charges_of(
+def charge_waits(
     matched: Matched,
     waits: Waits,
     clocks: Clocks,
     steps: StepsOfRows,
-    stage_of: Sequence[int | None],
-) -> Charges:
+    stages: Sequence[int | None],
+) -> ChargedWaits:
     """Charge every wait to the ranks that are to blame for it.
 
-    Waits that are too short for the precision of the clocks are not charged.
+    Waits that are too short for the precision of the clocks are charged to nobody.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
+        waits: The waits of the ranks in these collectives.
         clocks: The clocks of all ranks.
         steps: The steps of the job.
-        stage_of: The stage of each rank of a pipeline, empty for other jobs. Ranks of
-            different stages do different work.
+        stages: The stage of each rank of a pipeline, empty for other jobs. Ranks of
+            different stages do different work, so they are not compared.
     """
-    stage_of_rank = _stages_of_ranks(stage_of, ranks=len(matched.ranks))
+    stage_of_rank = _stages_of_ranks(stages, ranks=len(matched.ranks))
     late_ranks = _late_ranks(matched, waits, clocks, stage_of_rank)
 
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
-    has_chains = is_counted & late_ranks.is_late[:, 0] & ~is_queued
-    heads = _heads(waits, late_ranks, has_chains)
-    if not len(heads.pairs):
+    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    has_late_rank = late_ranks.is_late[:, LAST_RANK_COLUMN]
+    has_chains = is_counted & has_late_rank & ~is_queued
+    chain_starts = _start_chains(waits, late_ranks, has_chains)
+    if not len(chain_starts.pairs):
         return _nothing_charged()
 
+    # Follow each late rank back to the work that made it late.
     chains = Chains(
         matched,
         waits,
         clocks,
         late_ranks=late_ranks,
-        lateness=heads.lateness,
-        step_of_row=steps.of_row,
+        lateness=chain_starts.lateness,
+        step_of_row=steps.step_of_row,
         stage_of_rank=stage_of_rank,
     )
-    chains.follow(heads.pairs)
+    chains.follow(chain_starts.pairs)
 
-    chargeable = _chargeable(
+    # Divide each wait first among the ranks that are late, then among their culprits.
+    chargeable = _chargeable_waits(
         matched,
         waits,
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=_max_charges(heads, has_chains),
+        max_ns=_max_charges(chain_starts, has_chains),
     )
-    divided = _divided_between_late_ranks(
-        matched, waits, late_ranks, chargeable.ns, heads.chain_of
+    split = _split_among_late_ranks(
+        matched, waits, late_ranks, chargeable.ns, chain_starts.chain_of_late_rank
     )
-    return _charged(
+    return _charge_culprits(
         matched,
-        divided,
+        split,
         chains.shares(),
-        uncharged=chargeable.uncharged,
+        uncharged_ns=chargeable.uncharged_ns,
         own_delays=chains.own_delays(),
     )
 
 
-def _max_charges(heads: _Heads, has_chains: Flags) -> Floats:
-    """Return how much of a wait for each collective can be charged at most, in ns.
+def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
+    """Return how many ns of a wait for each collective can be charged at most.
 
-    The lateness of its last rank limits it. It is 0 for collectives without chains.
+    A rank that is 1 ms late can be blamed for a wait of 1 ms, or of
+    MAX_CHARGE_PER_LATENESS ms at most. The lateness that counts is that of the rank
+    that starts the collective last.
+
+    Args:
+        chain_starts: The late ranks at which chains begin, with their lateness.
+        has_chains: Which collectives have chains; one flag per collective.
+
+    Returns:
+        ns per collective; 0 for a collective without chains.
     """
-    last_chain = heads.chain_of[has_chains, 0]
+    chain_of_last_rank = chain_starts.chain_of_late_rank[has_chains, LAST_RANK_COLUMN]
+    lateness_ns = chain_starts.lateness[chain_of_last_rank]
     max_ns = np.zeros(len(has_chains))
-    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * heads.lateness[last_chain]
+    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * lateness_ns
     return max_ns
 
 
-def _nothing_charged() -> Charges:
+def _nothing_charged() -> ChargedWaits:
     """Return the charges of a job in which nobody waits for a late rank."""
     no_delays = OwnDelays(row=NO_ROWS, ns=np.empty(0, dtype=np.int64))
-    return Charges(
+    return ChargedWaits(
         row=NO_ROWS,
-        owner=NO_ROWS,
+        culprit=NO_ROWS,
         step=NO_ROWS,
         ns=np.empty(0),
         own_delays=no_delays,
-        uncharged=np.zeros(len(Uncharged)),
+        uncharged_ns=np.zeros(len(UnchargedReason)),
     )
 
 
-def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
-    """Number the ranks so that those of one pipeline stage have the same number.
+def _stages_of_ranks(stages: Sequence[int | None], ranks: int) -> Rows:
+    """Give each rank a number that it shares with the ranks of its pipeline stage.
 
-    A rank whose stage is unknown gets a number of its own, below 0.
+    E.g. the stages (0, 1, None, None) become 0, 1, -3 and -4: a rank whose stage is
+    unknown gets a number of its own, below 0, because it cannot be compared with any.
 
     Args:
-        stage_of: The stage of each rank, None where it is unknown; empty for a job that
-            is no pipeline, all of whose ranks get the number 0.
+        stages: The stage of each rank, None where it is unknown. Empty for a job that
+            is no pipeline; all of its ranks get the number 0.
         ranks: How many ranks there are.
     """
-    if not stage_of:
+    if not stages:
         return np.zeros(ranks, dtype=np.intp)
     numbers = []
-    for rank, stage in enumerate(stage_of):
-        numbers.append(-1 - rank if stage is None else stage)
+    for rank, stage in enumerate(stages):
+        own_number = -1 - rank
+        numbers.append(own_number if stage is None else stage)
     return np.array(numbers, dtype=np.intp)
 
 
@@ -168,26 +189,27 @@ def _late_ranks(
 ) -> LateRanks:
     """Find the ranks that are late for each collective, the last one first.
 
-    A rank is late if it starts after the usual rank, by at least NOISE_SHARE of what
+    A rank is late if it starts after the median rank, by at least NOISE_SHARE of what
     the last rank does. Besides the last rank itself, only ranks of its stage count that
-    did not have the collective queued.
+    did not have the collective queued (`_may_count_as_late`).
     """
-    last = _last_to_start(matched, waits)
-    row = last.row
-    usual = np.broadcast_to(waits.usual[:, None], row.shape)
-    lateness = waits.start[row] - waits.start[usual]
-    exceeds_noise = lateness >= NOISE_SHARE * lateness[:, :1]
+    last_starters = _last_starters(matched, waits)
+    row = last_starters.row
+    median_row = np.broadcast_to(waits.median_row[:, None], row.shape)
+    lateness = waits.start[row] - waits.start[median_row]
+    lateness_of_last = lateness[:, [LAST_RANK_COLUMN]]
+    exceeds_noise = lateness >= NOISE_SHARE * lateness_of_last
     may_count = _may_count_as_late(matched, waits, stage_of_rank, row)
-    is_late = last.exists & (lateness > 0) & exceeds_noise & may_count
+    is_late = last_starters.exists & (lateness > 0) & exceeds_noise & may_count
 
-    # The uncertainty of the order is the largest between any late rank and the usual
-    # one.
-    resolution = clocks.resolution_of(matched.rank[row], matched.rank[usual])
+    # The lateness is certain if it exceeds the largest uncertainty between any late
+    # rank of the collective and the median rank.
+    resolution = clocks.resolution_of(matched.rank[row], matched.rank[median_row])
     resolution_of_late = np.where(is_late, resolution, 0.0)
     largest_resolution = resolution_of_late.max(axis=1, initial=0.0, keepdims=True)
     is_comparable = ~matched.point_to_point & (not clocks.refused)
-    is_told = (lateness > largest_resolution) & is_comparable[:, None]
-    return LateRanks(row=row, is_late=is_late, is_told=np.asarray(is_told))
+    is_certain = (lateness > largest_resolution) & is_comparable[:, None]
+    return LateRanks(row=row, is_late=is_late, is_certain=np.asarray(is_certain))
 
 
 def _may_count_as_late(
@@ -195,86 +217,106 @@ def _may_count_as_late(
 ) -> Flags:
     """Mark the ranks that may count as late for a collective.
 
-    These are the last rank, and ranks of its stage that did not have the collective
-    queued.
+    The last rank always may. Another rank may if it is of the same pipeline stage,
+    because it does the same work, and if it did not have the collective queued behind
+    another one, because it was ready before it started.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
+        waits: The waits in these collectives.
         stage_of_rank: The stage of each rank.
-        row: The last rows of each collective, of shape [collectives, MAX_LATE_RANKS].
+        row: The rows of the ranks that start each collective last, of shape
+            [collectives, MAX_LATE_RANKS].
 
     Returns:
         Flags in the shape of `row`.
     """
     stage = stage_of_rank[matched.rank[row]]
-    is_same_stage = stage == stage[:, :1]
+    is_same_stage = stage == stage[:, [LAST_RANK_COLUMN]]
     is_queued = waits.ready[row] < waits.start[row]
-    is_last = np.arange(MAX_LATE_RANKS) == 0
+    is_last = np.arange(MAX_LATE_RANKS) == LAST_RANK_COLUMN
     return np.asarray((is_same_stage & ~is_queued) | is_last)
 
 
-class _LastToStart(msgspec.Struct, frozen=True, eq=False):
+class _LastStarters(msgspec.Struct, frozen=True, eq=False):
     """The ranks that start each collective last, the last one first.
 
-    Arrays have the shape [collectives, MAX_LATE_RANKS].
+    Arrays have the shape [collectives, MAX_LATE_RANKS]. The rank that starts a
+    collective first is not among them.
     """
 
-    row: Rows  # of Matched
-    exists: Flags  # whether there are so many ranks beside the first one
+    row: Rows  # row of Matched
+    # False: the collective has no such rank, and the row is to be ignored
+    exists: Flags
 
 
-def _last_to_start(matched: Matched, waits: Waits) -> _LastToStart:
-    """Find the ranks that start each collective last, never the one that starts first."""
-    by_start = np.lexsort((waits.start, matched.of_row))
+def _last_starters(matched: Matched, waits: Waits) -> _LastStarters:
+    """Find the MAX_LATE_RANKS ranks that start each collective last.
+
+    The rank that starts a collective first is left out: somebody has to wait for the
+    others.
+    """
+    by_start = np.lexsort((waits.start, matched.collective_of_row))
     nth_last = np.arange(MAX_LATE_RANKS)
-    exists = nth_last < matched.counts[:, None] - 1
+    ranks_after_first = matched.counts[:, None] - 1
+    exists = nth_last < ranks_after_first
 
-    # Positions in `by_start`; where there are not so many ranks, the first stands in.
+    # Positions in `by_start`. In a collective with fewer ranks, the rank that starts
+    # first fills the rest of the table.
     first_position = matched.first[:-1, None]
     last_position = matched.first[1:, None] - 1
     position = np.where(exists, last_position - nth_last, first_position)
-    return _LastToStart(row=by_start[position], exists=exists)
+    return _LastStarters(row=by_start[position], exists=exists)
 
 
-class _Heads(msgspec.Struct, frozen=True, eq=False):
-    """The rows at which chains begin."""
+class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
+    """Where chains begin: each at a rank that is late for a collective.
 
-    pairs: Pairs  # chain n is pair n
-    lateness: Floats  # of each chain, in ns after the usual rank
-    # [collectives, MAX_LATE_RANKS]: indices of chains, NO_CHAIN for none
-    chain_of: Rows
+    A chain is the path back from such a rank to the work that made it late.
+    """
+
+    pairs: RowPairs  # the late row and the median row; chain n begins at pair n
+    lateness: Floats  # of each chain: by how many ns the late row starts later
+    # [collectives, MAX_LATE_RANKS], as in LateRanks: the index of the chain of each
+    # late rank, NO_CHAIN for none
+    chain_of_late_rank: Rows
 
 
-def _heads(waits: Waits, late_ranks: LateRanks, has_chains: Flags) -> _Heads:
-    """Begin a chain for each late rank of a collective, beside the usual rank.
+def _start_chains(
+    waits: Waits, late_ranks: LateRanks, has_chains: Flags
+) -> _ChainStarts:
+    """Begin a chain for each late rank of a collective, next to the median rank.
 
     Args:
-        waits: The waits of all collectives.
+        waits: The waits in all collectives.
         late_ranks: The ranks that are late for each collective.
-        has_chains: Which collectives have chains.
+        has_chains: Which collectives have chains; one flag per collective.
     """
     collective, column = np.nonzero(late_ranks.is_late & has_chains[:, None])
-    pairs = Pairs(
+    pairs = RowPairs(
         chain=np.arange(len(collective)),
-        late=late_ranks.row[collective, column],
-        in_time=waits.usual[collective],
+        late_row=late_ranks.row[collective, column],
+        in_time_row=waits.median_row[collective],
         weight=np.ones(len(collective)),
     )
-    chain_of = np.full(late_ranks.row.shape, NO_CHAIN)
-    chain_of[collective, column] = pairs.chain
-    lateness = waits.start[pairs.late] - waits.start[pairs.in_time]
-    return _Heads(pairs=pairs, lateness=lateness.astype(np.float64), chain_of=chain_of)
+    chain_of_late_rank = np.full(late_ranks.row.shape, NO_CHAIN)
+    chain_of_late_rank[collective, column] = pairs.chain
+    lateness = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
+    return _ChainStarts(
+        pairs=pairs,
+        lateness=lateness.astype(np.float64),
+        chain_of_late_rank=chain_of_late_rank,
+    )
 
 
-class _Chargeable(msgspec.Struct, frozen=True, eq=False):
+class _ChargeableWaits(msgspec.Struct, frozen=True, eq=False):
     """How much of each wait can be charged to the ranks that are late."""
 
-    ns: Floats  # [rows]
-    uncharged: Floats  # [Uncharged]: ns of the rest
+    ns: Floats  # one per row of Matched
+    uncharged_ns: Floats  # [UnchargedReason]: the rest of the waits, by its reason
 
 
-def _chargeable(
+def _chargeable_waits(
     matched: Matched,
     waits: Waits,
     clocks: Clocks,
@@ -282,119 +324,135 @@ def _chargeable(
     is_counted: Flags,
     is_queued: Flags,
     max_ns: Floats,
-) -> _Chargeable:
-    """Determine how much of each wait can be charged.
+) -> _ChargeableWaits:
+    """Determine how much of each wait can be charged to the ranks that are late.
 
-    It is what neither compute nor an earlier wait covers, up to a limit. It is 0 where
-    clocks do not tell whether the rank waited at all.
+    That is the time in which the waiting rank neither computes nor waits in an earlier
+    collective (`Waits.idle_wait_ns`), up to a limit. It is 0 where the wait is no
+    longer than the clocks are uncertain.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
+        waits: The waits in these collectives.
         clocks: The clocks of all ranks.
-        is_counted: Which collectives count.
+        is_counted: Which collectives count; one flag per collective.
         is_queued: Which collectives their last rank had queued behind another one.
-        max_ns: The limit of each collective.
+        max_ns: The limit of each collective, 0 for a queued one.
     """
-    of_row = matched.of_row
-    last_rank = matched.rank[waits.latest[of_row]]
-    is_uncertain = waits.wait <= clocks.resolution_of(matched.rank, last_rank)
-    waited = np.where(is_counted[of_row], waits.alone, 0).astype(np.float64)
-    ns = np.where(is_uncertain, 0.0, np.minimum(waited, max_ns[of_row]))
+    collective = matched.collective_of_row
+    last_rank = matched.rank[waits.last_row[collective]]
+    resolution_ns = clocks.resolution_of(matched.rank, last_rank)
+    is_uncertain = waits.wait_ns <= resolution_ns
+    waited_ns = np.where(is_counted[collective], waits.idle_wait_ns, 0)
+    waited_ns = waited_ns.astype(np.float64)
+    limited_ns = np.minimum(waited_ns, max_ns[collective])
+    ns = np.where(is_uncertain, 0.0, limited_ns)
 
-    is_after_queued = is_queued[of_row]
-    beyond_limit = (waited - ns)[~is_uncertain & ~is_after_queued]
-    uncharged = np.zeros(len(Uncharged))
-    uncharged[Uncharged.UNTOLD] = waited[is_uncertain].sum()
-    uncharged[Uncharged.TRANSFER] = waited[~is_uncertain & is_after_queued].sum()
-    uncharged[Uncharged.EARLIER] = beyond_limit.sum()
-    return _Chargeable(ns=np.asarray(ns), uncharged=uncharged)
+    # Every wait that is left has one reason.
+    is_after_queued = is_queued[collective]
+    is_limited = ~is_uncertain & ~is_after_queued
+    uncharged_ns = np.zeros(len(UnchargedReason))
+    uncharged_ns[UnchargedReason.UNDECIDED] = waited_ns[is_uncertain].sum()
+    uncharged_ns[UnchargedReason.LONGER_TRANSFER] = waited_ns[
+        ~is_uncertain & is_after_queued
+    ].sum()
+    uncharged_ns[UnchargedReason.EARLY_ARRIVAL] = (waited_ns - ns)[is_limited].sum()
+    return _ChargeableWaits(ns=np.asarray(ns), uncharged_ns=uncharged_ns)
 
 
-class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
+class _SplitWaits(msgspec.Struct, frozen=True, eq=False):
     """Waits, divided among the ranks that are late for the collective.
 
-    There is one entry per part.
+    There is one entry for each combination of a waiting rank and a late rank.
     """
 
-    row: Rows  # of Matched: the rank that waits
-    chain: Rows  # of a late rank
-    ns: Floats
+    row: Rows  # row of Matched: the rank that waits
+    chain: Rows  # the index of the chain of the late rank
+    ns: Floats  # the part of the wait for which the late rank accounts
 
 
-def _divided_between_late_ranks(
-    matched: Matched, waits: Waits, late_ranks: LateRanks, ns: Floats, chain_of: Rows
-) -> _DividedWaits:
-    """Divide each wait among the ranks that arrive after it (`shares_of_late`).
+def _split_among_late_ranks(
+    matched: Matched,
+    waits: Waits,
+    late_ranks: LateRanks,
+    ns: Floats,
+    chain_of_late_rank: Rows,
+) -> _SplitWaits:
+    """Divide each wait among the late ranks that arrive after it began.
+
+    `shares_of_late` has the rule.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
+        waits: The waits in these collectives.
         late_ranks: The ranks that are late for each collective.
-        ns: What can be charged of the wait of each row.
-        chain_of: The chain of each late rank of a collective, as in _Heads.
+        ns: How much of the wait of each row can be charged.
+        chain_of_late_rank: The chain of each late rank, as in _ChainStarts.
     """
     rows = np.flatnonzero(ns > 0)
-    collective = matched.of_row[rows]
+    collective = matched.collective_of_row[rows]
     late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
-    after = late_start - waits.start[rows][:, None]
-    after_of_late = np.where(late_ranks.is_late[collective], after, 0)
-    share = shares_of_late(after_of_late.astype(np.float64))
+    arrival_after_ns = late_start - waits.start[rows][:, None]
+    arrival_after_ns = np.where(late_ranks.is_late[collective], arrival_after_ns, 0)
+    share = shares_of_late(arrival_after_ns.astype(np.float64))
 
-    wait, column = np.nonzero(share)
-    waiting_rows = rows[wait]
-    return _DividedWaits(
+    wait_index, column = np.nonzero(share)
+    waiting_rows = rows[wait_index]
+    return _SplitWaits(
         row=waiting_rows,
-        chain=chain_of[matched.of_row[waiting_rows], column],
-        ns=ns[waiting_rows] * share[wait, column],
+        chain=chain_of_late_rank[matched.collective_of_row[waiting_rows], column],
+        ns=ns[waiting_rows] * share[wait_index, column],
     )
 
 
-def _charged(
+def _charge_culprits(
     matched: Matched,
-    divided: _DividedWaits,
+    split: _SplitWaits,
     shares: Shares,
     *,
-    uncharged: Floats,
+    uncharged_ns: Floats,
     own_delays: OwnDelays,
-) -> Charges:
-    """Divide each part of a wait among the owners of its chain.
+) -> ChargedWaits:
+    """Charge each part of a wait to the culprits of its chain.
 
-    A part whose chain nothing explains is UNTOLD. A part that the waiting rank owns is
-    ITSELF. Both are added to a copy of `uncharged`.
+    A part whose chain has no culprit is uncharged as UNDECIDED. If the culprit is the
+    waiting rank, the part is uncharged as WAITING_RANK_ITSELF.
 
     Args:
         matched: The collectives of the job.
-        divided: The parts of waits, with their chains.
-        shares: The owners of each chain, with their shares.
-        uncharged: What is not charged for other reasons.
-        own_delays: Passed on.
+        split: The parts of waits, each with the chain of the late rank.
+        shares: The culprits of each chain, with their shares, sorted by chain.
+        uncharged_ns: The waits that are uncharged for other reasons. What is uncharged
+            here is added to a copy of it.
+        own_delays: How late ranks became by their own work; it is passed on.
     """
-    # One entry for each owner of the chain of each part.
-    first = np.searchsorted(shares.chain, divided.chain, "left")
-    end = np.searchsorted(shares.chain, divided.chain, "right")
-    owners_of_part = end - first
-    share_index = ranges(first, owners_of_part)
-    row = np.repeat(divided.row, owners_of_part)
-    ns = np.repeat(divided.ns, owners_of_part) * shares.share[share_index]
+    # One entry for each culprit of the chain of each part.
+    first = np.searchsorted(shares.chain, split.chain, "left")
+    end = np.searchsorted(shares.chain, split.chain, "right")
+    culprits_of_part = end - first
+    share_index = ranges(first, culprits_of_part)
+    row = np.repeat(split.row, culprits_of_part)
+    ns = np.repeat(split.ns, culprits_of_part) * shares.share[share_index]
 
-    # Owners from the number of ranks on are reasons of Uncharged.
+    # A culprit is the index of a rank, or from the number of ranks on a reason.
     ranks = len(matched.ranks)
-    owner = shares.owner[share_index]
-    owner = np.where(owner == matched.rank[row], ranks + Uncharged.ITSELF, owner)
-    is_charged = owner < ranks
-    reason = owner[~is_charged] - ranks
+    itself = culprit_code(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
+    culprit = shares.culprit[share_index]
+    culprit = np.where(culprit == matched.rank[row], itself, culprit)
+    is_charged = culprit < ranks
+    reason = culprit[~is_charged] - ranks
 
-    all_uncharged = uncharged.copy()
-    all_uncharged[Uncharged.UNTOLD] += divided.ns[owners_of_part == 0].sum()
-    all_uncharged += np.bincount(
-        reason, weights=ns[~is_charged], minlength=len(Uncharged)
+    has_no_culprit = culprits_of_part == 0
+    all_uncharged_ns = uncharged_ns.copy()
+    all_uncharged_ns[UnchargedReason.UNDECIDED] += split.ns[has_no_culprit].sum()
+    all_uncharged_ns += np.bincount(
+        reason, weights=ns[~is_charged], minlength=len(UnchargedReason)
     )
-    return Charges(
+    return ChargedWaits(
         row=row[is_charged],
-        owner=owner[is_charged],
+        culprit=culprit[is_charged],
         step=shares.step[share_index][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
-        uncharged=all_uncharged,
+        uncharged_ns=all_uncharged_ns,
     )

@@ -5,179 +5,213 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.blame import Charges
+from fusetui.analysis.ranks.blame import ChargedWaits
 from fusetui.analysis.ranks.chains import NOISE_SHARE
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
 MIN_STEP_SHARE = 0.02
-"""Of a step: nobody who holds up others for less is called a straggler."""
+"""A rank for which others wait less than this share of a step is no straggler."""
 STEPS_IN_TIME_PERCENT = 25
-"""Of the steps: in so many a straggler may be in time."""
+"""A rank that is in time in more than this percentage of the steps is a straggler only
+if its late steps have almost all of the waiting (MIN_SHARE_OF_LATE_STEPS)."""
 MIN_SHARE_OF_LATE_STEPS = 0.8
-"""Of the waiting in steps in which any rank is late: where so much of it lies in the
-steps in which one rank is late, that rank straggles, alone or with others that are late
-in the same steps."""
+"""A rank that is late in few steps is a straggler if at least this share of all waiting
+for late ranks lies in these steps."""
 MIN_WAIT_SHARE = 0.1
-"""The others are the ranks that wait for it at least this part as long as the one that
-waits longest: in a job of many groups not everyone is held up."""
+"""A rank is counted among those that wait for another one only if it waits at least this
+share of what the rank that waits longest does. In a job of many process groups not
+everyone is held up, and a mean over all ranks would hide the delay."""
 
 
-class Caused(msgspec.Struct, frozen=True, eq=False):
+class CausedWaits(msgspec.Struct, frozen=True, eq=False):
     """How long other ranks wait for each rank.
 
-    Waits are means over the ranks that wait for it, in ns.
+    Waits are in ns, and are means over the ranks that wait notably for the rank
+    (MIN_WAIT_SHARE).
     """
 
-    total: Int64s  # [ranks]
-    waiters: Int64s  # [ranks]: how many ranks wait for it
+    mean_ns: Int64s  # [ranks]: in the whole trace
+    waiter_count: Int64s  # [ranks]: how many ranks wait notably for it, at least 1
     # [ranks, steps]: by the step in which the rank was late by its own work
-    by_step: Floats
-    # [ranks, steps]: by at least MIN_STEP_SHARE of a step, and NOISE_SHARE of the
-    # rank's largest
-    is_late: Flags
-    straggles: Flags  # [ranks]: who holds up the others
-    every_step: Floats  # [steps]: for whomever, the mean over the other ranks
+    mean_ns_by_step: Floats
+    is_late_in_step: Flags  # [ranks, steps]: whether others wait for it notably long
+    is_straggler: Flags  # [ranks]: whether it holds up the others
+    # [steps]: the waits for whichever rank, as a mean over all ranks but one
+    mean_wait_of_step_ns: Floats
 
 
-def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
-    """Compute from the charges how long others wait for each rank, and who straggles.
+def caused_by(
+    matched: Matched, charged: ChargedWaits, steps: StepsOfRows
+) -> CausedWaits:
+    """Compute how long other ranks wait for each rank, and which ranks are stragglers.
 
     Args:
         matched: The collectives of the job.
-        charges: The waits that each rank is charged with.
+        charged: The waits in these collectives, each charged to the rank that is to
+            blame for it.
         steps: The steps of the job.
     """
     ranks = len(matched.ranks)
     step_count = max(len(steps.names), 1)
-    is_of_waiter = _is_of_waiter(matched, charges)
-    waiters = _waiters(matched, charges, is_of_waiter)
+    is_notable = _is_by_notable_waiter(matched, charged)
+    waiter_count = _waiter_counts(matched, charged, is_notable)
 
-    charged_ns = np.where(is_of_waiter, charges.ns, 0.0)
-    total = np.bincount(charges.owner, weights=charged_ns, minlength=ranks)
-    mean_total = total / waiters
-    sums_by_step = _sums_by_step(charges, is_of_waiter, ranks, step_count)
-    by_step = sums_by_step / waiters[:, None]
+    # Waits for each rank, in the whole trace and by step.
+    notable_ns = np.where(is_notable, charged.ns, 0.0)
+    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=ranks)
+    mean_ns = total_ns / waiter_count
+    ns_by_step = _waits_by_step(charged, is_notable, ranks, step_count)
+    mean_ns_by_step = ns_by_step / waiter_count[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
-    is_late = _is_late(by_step, min_ns)
+    is_late_in_step = _is_late_in_step(mean_ns_by_step, min_ns)
 
-    has_step = charges.step >= 0
+    # Waits in each step, whoever is to blame.
+    has_step = charged.step >= 0
     ns_of_step = np.bincount(
-        charges.step[has_step], weights=charges.ns[has_step], minlength=step_count
+        charged.step[has_step], weights=charged.ns[has_step], minlength=step_count
     )
     other_ranks = max(ranks - 1, 1)
-    return Caused(
-        total=np.rint(mean_total).astype(np.int64),
-        waiters=waiters,
-        by_step=np.asarray(by_step),
-        is_late=is_late,
-        straggles=_straggles(by_step, is_late, min_ns),
-        every_step=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
+    return CausedWaits(
+        mean_ns=np.rint(mean_ns).astype(np.int64),
+        waiter_count=waiter_count,
+        mean_ns_by_step=np.asarray(mean_ns_by_step),
+        is_late_in_step=is_late_in_step,
+        is_straggler=_is_straggler(mean_ns_by_step, is_late_in_step, min_ns),
+        mean_wait_of_step_ns=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
     )
 
 
-def _sums_by_step(
-    charges: Charges, is_counted: Flags, ranks: int, steps: int
+def _waits_by_step(
+    charged: ChargedWaits, is_counted: Flags, ranks: int, steps: int
 ) -> Floats:
-    """Add up the charges of each rank in each step.
+    """Add up the waits that each rank causes by being late in each step.
 
     Args:
-        charges: The charges. Those without a step are left out.
-        is_counted: Which charges count; one flag per charge.
+        charged: The waits, each charged to the rank that is to blame for it. Those
+            whose culprit was late in no step are left out.
+        is_counted: Which of these waits count; one flag for each.
         ranks: How many ranks there are.
         steps: How many steps there are.
 
     Returns:
         ns of shape [ranks, steps].
     """
-    counted = is_counted & (charges.step >= 0)
+    counted = is_counted & (charged.step >= 0)
 
     # np.bincount sums over one index, so a cell of the table is numbered row by row.
-    cell = charges.owner[counted] * steps + charges.step[counted]
-    sums = np.bincount(cell, weights=charges.ns[counted], minlength=ranks * steps)
+    cell = charged.culprit[counted] * steps + charged.step[counted]
+    sums = np.bincount(cell, weights=charged.ns[counted], minlength=ranks * steps)
     return sums.astype(np.float64).reshape(ranks, steps)
 
 
-def _is_of_waiter(matched: Matched, charges: Charges) -> Flags:
-    """Mark the charges of ranks that wait notably for the charged rank.
+def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
+    """Mark the waits of ranks that wait notably long for the culprit.
 
-    A rank does if it waits at least MIN_WAIT_SHARE as long as the rank that waits
-    longest for the same one.
+    A rank does if it waits for that culprit, in all, at least MIN_WAIT_SHARE as long as
+    the rank that waits longest for the same culprit.
+
+    Args:
+        matched: The collectives of the job.
+        charged: The waits, each charged to the rank that is to blame for it.
 
     Returns:
-        One flag per charge.
+        One flag for each of the charged waits.
+    """
+    # Add up the waits of each pair of a culprit and a waiting rank.
+    ranks = len(matched.ranks)
+    pair = charged.culprit * ranks + matched.rank[charged.row]
+    distinct_pairs, pair_of_wait = np.unique(pair, return_inverse=True)
+    ns_of_pair = np.bincount(
+        pair_of_wait, weights=charged.ns, minlength=len(distinct_pairs)
+    )
+
+    # Compare each pair with the longest of the same culprit.
+    culprit_of_pair = distinct_pairs // max(ranks, 1)
+    longest_ns = np.zeros(ranks)
+    np.maximum.at(longest_ns, culprit_of_pair, ns_of_pair)
+    is_notable = ns_of_pair >= MIN_WAIT_SHARE * longest_ns[culprit_of_pair]
+    return np.asarray(is_notable[pair_of_wait])
+
+
+def _waiter_counts(
+    matched: Matched, charged: ChargedWaits, is_notable: Flags
+) -> Int64s:
+    """Count for each rank how many ranks wait notably long for it.
+
+    Args:
+        matched: The collectives of the job.
+        charged: The waits, each charged to the rank that is to blame for it.
+        is_notable: Which of these waits are of ranks that wait notably long.
+
+    Returns:
+        A count per rank. It is at least 1, so that means can be divided by it.
     """
     ranks = len(matched.ranks)
-    pair = charges.owner * ranks + matched.rank[charges.row]
-    distinct_pairs, pair_of_charge = np.unique(pair, return_inverse=True)
-
-    owner = distinct_pairs // max(ranks, 1)
-    waited_ns = np.bincount(
-        pair_of_charge, weights=charges.ns, minlength=len(distinct_pairs)
-    )
-    longest_ns = np.zeros(ranks)
-    np.maximum.at(longest_ns, owner, waited_ns)
-    is_waiter = waited_ns >= MIN_WAIT_SHARE * longest_ns[owner]
-    return np.asarray(is_waiter[pair_of_charge])
-
-
-def _waiters(matched: Matched, charges: Charges, is_of_waiter: Flags) -> Int64s:
-    """Count the ranks that wait for each rank; at least 1, so that it can divide."""
-    ranks = len(matched.ranks)
-    owner = charges.owner[is_of_waiter]
-    waiter = matched.rank[charges.row[is_of_waiter]]
-    distinct_pairs = np.unique(owner * ranks + waiter)
+    culprit = charged.culprit[is_notable]
+    waiting_rank = matched.rank[charged.row[is_notable]]
+    distinct_pairs = np.unique(culprit * ranks + waiting_rank)
     counts = np.bincount(distinct_pairs // max(ranks, 1), minlength=ranks)
     return np.maximum(counts, 1)
 
 
-def _is_late(by_step: Floats, min_ns: float) -> Flags:
+def _is_late_in_step(mean_ns_by_step: Floats, min_ns: float) -> Flags:
     """Mark the steps in which each rank is late.
 
-    Others must wait for it at least `min_ns`, and at least NOISE_SHARE of what they
-    wait for it in its worst step.
+    A rank is late in a step if others wait for it at least `min_ns`, and at least
+    NOISE_SHARE of what they wait for it in its worst step. The second rule keeps a rank
+    with one long pause from being called late in other steps too.
 
     Args:
-        by_step: How long others wait for each rank, of shape [ranks, steps].
+        mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].
         min_ns: The least wait that counts.
 
     Returns:
         Flags of the same shape.
     """
-    worst_step = by_step.max(axis=1, initial=0.0, keepdims=True)
-    is_noise = by_step < NOISE_SHARE * worst_step
-    return np.asarray((by_step >= min_ns) & (by_step > 0) & ~is_noise)
+    worst_step = mean_ns_by_step.max(axis=1, initial=0.0, keepdims=True)
+    is_noise = mean_ns_by_step < NOISE_SHARE * worst_step
+    is_long_enough = mean_ns_by_step >= min_ns
+
+    # `min_ns` may be 0, and nobody waits for most ranks.
+    is_waited_for = mean_ns_by_step > 0
+    return np.asarray(is_long_enough & is_waited_for & ~is_noise)
 
 
-def _straggles(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
+def _is_straggler(
+    mean_ns_by_step: Floats, is_late_in_step: Flags, min_ns: float
+) -> Flags:
     """Mark the ranks that hold up the others.
 
-    Others wait for such a rank `min_ns` in a mean step. In addition it is late by as
-    much in at least three of four steps, or its late steps have almost all of the
-    waiting for late ranks.
+    Others wait for a straggler at least `min_ns` in the mean step. In addition, it is
+    late in most steps (`min_ns` or more in at least three of four), or it is late in a
+    few steps which have almost all of the waiting for late ranks.
 
     Args:
-        by_step: How long others wait for each rank, of shape [ranks, steps].
-        is_late: The steps in which each rank is late, in the same shape.
+        mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].
+        is_late_in_step: In which steps each rank is late, in the same shape.
         min_ns: The least wait that counts.
 
     Returns:
         One flag per rank.
     """
-    ranks, step_count = by_step.shape
+    ranks, step_count = mean_ns_by_step.shape
     if not ranks:
         return np.zeros(0, dtype=np.bool_)
 
-    mean_ns = by_step.sum(axis=1) / step_count
+    mean_ns = mean_ns_by_step.sum(axis=1) / step_count
     is_enough = (mean_ns >= min_ns) & (mean_ns > 0)
-    quarter_ns = np.percentile(by_step, STEPS_IN_TIME_PERCENT, axis=1)
+
+    # If the 25th percentile is long enough, at most a quarter of the steps is in time.
+    quarter_ns = np.percentile(mean_ns_by_step, STEPS_IN_TIME_PERCENT, axis=1)
     is_often_late = quarter_ns >= min_ns
 
     # How much of the waiting for late ranks falls into the late steps of each rank.
-    late_ns_of_step = np.where(is_late, by_step, 0.0).sum(axis=0)
-    ns_in_late_steps = np.where(is_late, late_ns_of_step, 0.0).sum(axis=1)
+    late_ns = np.where(is_late_in_step, mean_ns_by_step, 0.0)
+    late_ns_of_step = late_ns.sum(axis=0)
+    ns_in_late_steps = np.where(is_late_in_step, late_ns_of_step, 0.0).sum(axis=1)
     min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * late_ns_of_step.sum()
     has_late_steps = ns_in_late_steps > 0
-    has_most = has_late_steps & (ns_in_late_steps >= min_in_late_steps)
-    return np.asarray(is_enough & (is_often_late | has_most))
+    has_most_waiting = has_late_steps & (ns_in_late_steps >= min_in_late_steps)
+    return np.asarray(is_enough & (is_often_late | has_most_waiting))

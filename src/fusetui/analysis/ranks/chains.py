@@ -1,13 +1,22 @@
 """Follows the lateness of a rank back to the work that made it late.
 
-A *chain* begins at a collective for which some rank is late. At every moment it is at a
-pair of rows: one of the late rank, and one of a rank that was in time. Both go back
-from the start of their collective to the collective before it on the same rank, and
-from there to the rank that started that one last. On the way each part of the lateness
-is charged to the rank that took longer than its counterpart. Parts that no rank is to
-blame for are noted with one of the reasons in `Uncharged`.
+A rank may start a collective late because it had itself waited for another rank in an
+earlier collective. So its lateness is followed back in time, collective by collective.
+One such path back is called a *chain*: it belongs to one rank that is late for one
+collective.
 
-*Rows* are those of `Matched`: one for each rank's part in a collective.
+At every moment a chain is at a *pair* of rows: one of the late rank, and one of a rank
+that was in time, with which the late one is compared. (A *row*, as in `Matched`, is one
+rank's part in one collective.) Both rows go back from the start of their collective to
+the collective before it on the same rank, and from there to the rank that started that
+one last. On the way, each part of the lateness is *charged* to a *culprit*: to the rank
+that took longer for its own work than its counterpart, or, if no rank is to blame, to
+one of the reasons in `UnchargedReason`.
+
+Example: rank 2 starts an all-reduce 9 ms after the others. 4 ms of that it computed
+longer than the rank in time since the collective before: these are charged to rank 2.
+It was already 5 ms late out of the collective before, which rank 0 had started last:
+the chain goes on there with rank 0.
 """
 
 from __future__ import annotations
@@ -22,7 +31,7 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
     NO_ROW,
     Preceding,
-    Programs,
+    ProgramPositions,
     last_before,
     preceding,
 )
@@ -30,121 +39,157 @@ from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, begins_runs
 
 MIN_LATENESS_SHARE = 0.01
-"""Of the lateness at the collective where the wait is: below it, a chain is over."""
+"""A chain ends where the late rank is late by no more than this share of its lateness
+at the collective where the chain begins."""
 MAX_COLLECTIVES_BACK = 4096
-"""Through so many collectives a chain is followed back."""
-MAX_COLLECTIVES_BESIDE = 64
-"""So many collectives that run beside one another on a rank are passed over."""
+"""A chain is followed back through at most so many collectives."""
+MAX_OVERLAPPING_COLLECTIVES = 64
+"""At most so many collectives that were still running, and so held up nobody, are
+skipped on the way back to one that did."""
 MIN_STALL_NS = 10_000
-"""Of compute, or half of the collective: then compute waited for its end."""
+"""Compute is taken to have waited for a collective if it stood still for so long before
+its end, or for half of a shorter collective."""
 NOISE_SHARE = 0.1
-"""Of the largest: smaller parts of a lateness, shares of a wait and delays of steps are
-noise."""
+"""Parts of a lateness, shares of a wait, and delays of steps that are smaller than this
+share of the largest one are noise."""
 MAX_LATE_RANKS = 4
-"""Between so many ranks the wait for one collective is divided: those that arrive
-last."""
+"""The wait for one collective is divided between at most so many ranks: those that
+arrive last."""
+LAST_RANK_COLUMN = 0
+"""The column of tables of shape [collectives, MAX_LATE_RANKS] that has the rank that
+arrives last. The columns after it have the ranks that arrive before that one."""
 NO_STEP = -1
-NOT_UNMATCHED = 0
-"""In place of a time: no collective that is not matched ended there."""
+NO_UNMATCHED_END = 0
+"""In place of the end of an unmatched collective, for rows that do not follow one."""
 
 
-class Uncharged(IntEnum):
-    """Why a part of a lateness is charged to no rank."""
+class UnchargedReason(IntEnum):
+    """Why a part of a lateness, or of a wait, is charged to no rank."""
 
-    TRANSFER = 0  # a transfer took longer
-    UNTOLD = 1  # clocks do not tell, or two chains cannot be compared
-    OUTSIDE = 2  # it goes back to a rank that is not given
-    BUBBLE = 3  # it is a wait in a pipeline
-    EARLIER = 4  # the waiting rank arrives early
-    ITSELF = 5  # it goes back to the very rank that waits
+    LONGER_TRANSFER = 0  # the data of a collective took longer to move
+    UNDECIDED = 1  # clocks are too imprecise, or two collectives cannot be compared
+    RANK_NOT_GIVEN = 2  # it goes back to a rank whose trace is not given
+    PIPELINE_BUBBLE = 3  # it is a wait in a send or receive of a pipeline
+    EARLY_ARRIVAL = 4  # the waiting rank was early, rather than the other one late
+    WAITING_RANK_ITSELF = 5  # it goes back to the very rank that waits
+
+
+def culprit_code(reason: UnchargedReason, *, ranks: int) -> int:
+    """Return the code that stands in an array of culprits for a reason.
+
+    Such an array has the index of a rank where that rank is to blame. The codes of the
+    reasons follow behind those indices: with 8 ranks, the reason 2 has the code 10.
+
+    Args:
+        reason: Why no rank is to blame.
+        ranks: The number of ranks of the job.
+    """
+    return ranks + reason
 
 
 class LateRanks(msgspec.Struct, frozen=True, eq=False):
     """The ranks that are late for each collective.
 
-    Arrays have the shape [collectives, MAX_LATE_RANKS]. The first column is the rank
-    that starts last.
+    Arrays have the shape [collectives, MAX_LATE_RANKS]. The ranks of a collective stand
+    in the order of their starts, the last one (LAST_RANK_COLUMN) first.
     """
 
-    row: Rows  # of Matched
-    is_late: Flags
-    is_told: Flags  # late by more than clocks are uncertain
+    row: Rows  # the row of Matched of the rank in this collective
+    is_late: Flags  # False: the rank is not late, and the row is to be ignored
+    is_certain: Flags  # late by more than the clocks are uncertain
 
 
-class Pairs(msgspec.Struct, frozen=True, eq=False):
-    """The rows at which chains are; one entry per pair."""
+class RowPairs(msgspec.Struct, frozen=True, eq=False):
+    """The pairs of rows at which chains are; each array has one entry per pair.
 
-    chain: Rows  # index of the chain: a collective, and a rank that is late for it
-    late: Rows  # row of the late rank
-    in_time: Rows  # row of the rank that was in time
-    weight: Floats  # which share of the lateness here is carried on to that collective
+    A chain is the path back from one rank that is late for one collective. It has
+    several pairs at once after it came to a collective with several late ranks.
+    """
+
+    chain: Rows  # the index of the chain of the pair
+    late_row: Rows  # row of Matched of the rank that was late
+    in_time_row: Rows  # row of Matched of the rank that was in time
+    # how many ns of the chain's lateness each ns by which this late row is late stands
+    # for; 1 where the chain begins
+    weight: Floats
 
     def __len__(self) -> int:
         return len(self.chain)
 
-    def take(self, which: Flags | Rows) -> Pairs:
-        """Return the pairs at these indices, or those that are flagged."""
-        return Pairs(
-            chain=self.chain[which],
-            late=self.late[which],
-            in_time=self.in_time[which],
-            weight=self.weight[which],
+    def take(self, selection: Flags | Rows) -> RowPairs:
+        """Return the pairs at some indices, or the pairs that are flagged."""
+        return RowPairs(
+            chain=self.chain[selection],
+            late_row=self.late_row[selection],
+            in_time_row=self.in_time_row[selection],
+            weight=self.weight[selection],
         )
 
-    def moved(self, late: Rows, in_time: Rows) -> Pairs:
-        """Return the same chains at other rows."""
-        return Pairs(chain=self.chain, late=late, in_time=in_time, weight=self.weight)
+    def at_rows(self, late_row: Rows, in_time_row: Rows) -> RowPairs:
+        """Return the pairs of the same chains, with the same weights, at other rows.
 
-    def weighted(self, weight: Floats) -> Pairs:
-        """Return the same pairs with other weights."""
+        Args:
+            late_row: The new row of the late rank of each pair.
+            in_time_row: The new row of the rank in time of each pair.
+        """
+        return RowPairs(
+            chain=self.chain,
+            late_row=late_row,
+            in_time_row=in_time_row,
+            weight=self.weight,
+        )
+
+    def weighted(self, weight: Floats) -> RowPairs:
+        """Return the same pairs with other weights, one for each pair."""
         return msgspec.structs.replace(self, weight=weight)
 
-    def __add__(self, more: Pairs) -> Pairs:
-        return Pairs(
-            chain=np.concatenate((self.chain, more.chain)),
-            late=np.concatenate((self.late, more.late)),
-            in_time=np.concatenate((self.in_time, more.in_time)),
-            weight=np.concatenate((self.weight, more.weight)),
+    def __add__(self, other: RowPairs) -> RowPairs:
+        return RowPairs(
+            chain=np.concatenate((self.chain, other.chain)),
+            late_row=np.concatenate((self.late_row, other.late_row)),
+            in_time_row=np.concatenate((self.in_time_row, other.in_time_row)),
+            weight=np.concatenate((self.weight, other.weight)),
         )
 
 
-class _Pieces(msgspec.Struct, frozen=True, eq=False):
-    """Parts of the lateness of chains, each with its owner; one entry per part."""
+class _ChargedLateness(msgspec.Struct, frozen=True, eq=False):
+    """Parts of the lateness of chains, each with its culprit; one entry per part."""
 
-    chain: Rows
-    owner: Rows  # as in Shares
-    step: Rows  # NO_STEP: none
-    ns: Floats  # below 0 where the owner was faster
+    chain: Rows  # the index of the chain
+    culprit: Rows  # index of a rank, or the `culprit_code` of a reason
+    step: Rows  # the step in which the culprit was late, NO_STEP for none
+    ns: Floats  # below 0 where the culprit was faster than its counterpart
 
 
-class _OwnersOfChains(msgspec.Struct, frozen=True, eq=False):
-    """The owners of each chain, in the order of the chains.
+class _CulpritsOfChains(msgspec.Struct, frozen=True, eq=False):
+    """Each culprit of each chain once, sorted by chain.
 
-    `chain` and `ns` have one entry for each owner of each chain.
+    `chain` and `ns` have one entry for each combination of a chain and a culprit.
     """
 
     chain: Rows
-    ns: Floats  # in all steps
-    number: Rows  # for each part, the index of its owner in the arrays above
+    ns: Floats  # how much of the chain's lateness the culprit explains, in all steps
+    # for each part of _ChargedLateness, the index of its culprit in the arrays above
+    index_of_part: Rows
 
 
 class Shares(msgspec.Struct, frozen=True, eq=False):
-    """Who explains which share of the lateness of each chain, in the order of chains.
+    """Which culprit explains which share of the lateness of each chain.
 
-    There is one entry for each owner and step of a chain.
+    There is one entry for each chain, culprit and step, sorted by chain.
     """
 
     chain: Rows
-    owner: Rows  # index of a rank, or the number of ranks plus one of Uncharged
-    step: Rows  # in which the owner was late, NO_STEP if in none
-    share: Floats  # those of a chain add up to 1
+    culprit: Rows  # index of a rank, or the `culprit_code` of a reason
+    step: Rows  # the step in which the culprit was late, NO_STEP for none
+    share: Floats  # from 0 to 1; the shares of a chain add up to 1
 
 
 class OwnDelays(msgspec.Struct, frozen=True, eq=False):
-    """Rows before which a rank was late by its own work, and by how much."""
+    """How late ranks became by their own work, and before which collectives."""
 
-    row: Rows
-    ns: Int64s
+    row: Rows  # row of Matched: the late rank, at the collective that follows the work
+    ns: Int64s  # how much longer the work took than that of a rank in time
 
 
 class Chains:
@@ -165,13 +210,13 @@ class Chains:
 
         Args:
             matched: The collectives of the job.
-            waits: Their waits.
+            waits: The waits in these collectives.
             clocks: The clocks of all ranks.
             late_ranks: The ranks that are late for each collective.
-            lateness: The lateness of each chain, in ns.
-            step_of_row: The step of each row.
+            lateness: For each chain by how many ns its rank was late where it begins.
+            step_of_row: The index of the step of each row of `matched`.
             stage_of_rank: The pipeline stage of each rank. Only ranks of the same stage
-                do the same work.
+                do the same work, so only these are compared.
         """
         self._matched = matched
         self._waits = waits
@@ -179,300 +224,367 @@ class Chains:
         self._lateness = lateness
         self._step = step_of_row
         self._stage = stage_of_rank
-        self._pieces: list[_Pieces] = []
-        self._programs = Programs(matched, waits.start)
+        self._parts: list[_ChargedLateness] = []
+        self._positions = ProgramPositions(matched, waits.start)
 
+        # What is known of each row: the collectives before it, and which one delayed it.
         every_row = np.arange(len(matched.rank))
-        self._ended = preceding(matched, waits, every_row, waits.start)
-        self._released = _releasing(matched, waits)
-        last = self._ended.last
-        self._followed = _followed_collectives(matched, waits, last)
+        self._preceding = preceding(matched, waits, every_row, waits.start)
+        self._stalling = _stalling_collectives(matched, waits)
+        last = self._preceding.last
+        self._delaying_collective = _delaying_collectives(matched, waits, last)
         self._unmatched_end = _ends_of_unmatched(matched, waits, clocks, last)
-        self._is_told = _told_rows(late_ranks, rows=len(matched.rank))
-        self._own_ns = np.zeros(len(matched.rank))
+        self._is_certain = _certainly_late_rows(late_ranks, rows=len(matched.rank))
+        self._own_delay_ns = np.zeros(len(matched.rank))
 
-    def follow(self, pairs: Pairs) -> None:
-        """Follow chains back to where their lateness is explained.
+    def follow(self, pairs: RowPairs) -> None:
+        """Follow chains back until all of their lateness is charged.
 
-        They are followed through at most MAX_COLLECTIVES_BACK collectives. What is not
-        explained by then is charged to nobody.
+        The charged parts are collected; `shares` and `own_delays` return them. A chain is
+        followed through at most MAX_COLLECTIVES_BACK collectives. What is left of its
+        lateness then is charged to nobody, as UNDECIDED.
 
         Args:
-            pairs: The rows at which the chains begin.
+            pairs: The pairs of rows at which the chains begin, one for each chain.
         """
         for _ in range(MAX_COLLECTIVES_BACK):
-            pairs = self._back(pairs)
+            pairs = self._go_back_one_collective(pairs)
             if not len(pairs):
                 return
-        self._charge_nobody(pairs, Uncharged.UNTOLD, self._gap(pairs))
+        self._charge_nobody(pairs, UnchargedReason.UNDECIDED, self._lateness_of(pairs))
 
     def own_delays(self) -> OwnDelays:
-        """Return where ranks were late by their own work, once chains were followed."""
-        rows = np.flatnonzero((self._own_ns > 0) & self._is_told)
-        return OwnDelays(row=rows, ns=np.rint(self._own_ns[rows]).astype(np.int64))
+        """Return before which collectives ranks became late by their own work.
+
+        To be called after `follow`. Delays that are smaller than the clocks are uncertain
+        are left out.
+        """
+        rows = np.flatnonzero((self._own_delay_ns > 0) & self._is_certain)
+        delay_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
+        return OwnDelays(row=rows, ns=delay_ns)
 
     def shares(self) -> Shares:
-        """Return who explains which share of each chain, once chains were followed.
+        """Return which culprit explains which share of the lateness of each chain.
 
-        A rank may have been slower in one place and faster in another; such parts cancel.
-        What is left of a rank is divided among the steps in which it was late.
+        To be called after `follow`. A rank may have been slower in one stretch of work and
+        faster in another one; both add up, so such parts cancel. The share that remains for
+        a rank is divided among the steps in which it was late.
         """
-        in_step = self._added_up()
-        owners = _owners_of_chains(in_step)
-        share_of_owner = self._share_of_owners(owners.chain, owners.ns)
+        sums = self._summed_parts()
+        culprits = _culprits_of_chains(sums)
+        share_of_culprit = self._share_of_culprits(culprits.chain, culprits.ns)
 
-        # Divide the share of each owner by how late it was in each step.
-        late_ns = np.maximum(in_step.ns, 0.0)
-        late_ns_of_owner = np.bincount(
-            owners.number, weights=late_ns, minlength=len(owners.chain)
+        # Divide the share of each culprit by how late it was in each step.
+        culprit_of_sum = culprits.index_of_part
+        late_ns = np.maximum(sums.ns, 0.0)
+        late_ns_of_culprit = np.bincount(
+            culprit_of_sum, weights=late_ns, minlength=len(culprits.chain)
         )
-        divisor = np.where(late_ns_of_owner > 0, late_ns_of_owner, 1.0)
-        share_in_step = share_of_owner[owners.number] * late_ns / divisor[owners.number]
+        divisor = np.where(late_ns_of_culprit > 0, late_ns_of_culprit, 1.0)
+        share_in_step = (
+            share_of_culprit[culprit_of_sum] * late_ns / divisor[culprit_of_sum]
+        )
 
         has_share = share_in_step > 0
         return Shares(
-            chain=in_step.chain[has_share],
-            owner=in_step.owner[has_share],
-            step=in_step.step[has_share],
+            chain=sums.chain[has_share],
+            culprit=sums.culprit[has_share],
+            step=sums.step[has_share],
             share=share_in_step[has_share],
         )
 
-    def _added_up(self) -> _Pieces:
-        """Add up all parts by chain, owner and step, and sort them in this order."""
-        chain = np.concatenate([pieces.chain for pieces in self._pieces])
-        owner = np.concatenate([pieces.owner for pieces in self._pieces])
-        step = np.concatenate([pieces.step for pieces in self._pieces])
-        ns = np.concatenate([pieces.ns for pieces in self._pieces])
+    def _summed_parts(self) -> _ChargedLateness:
+        """Add up the charged parts of each chain, culprit and step.
 
-        # Combine the three into one integer. Steps are shifted, so that NO_STEP is 0.
-        owners = len(self._matched.ranks) + len(Uncharged)
+        Returns:
+            One part for each combination of the three, sorted by chain, then by culprit,
+            then by step.
+        """
+        chain = np.concatenate([parts.chain for parts in self._parts])
+        culprit = np.concatenate([parts.culprit for parts in self._parts])
+        step = np.concatenate([parts.step for parts in self._parts])
+        ns = np.concatenate([parts.ns for parts in self._parts])
+
+        # Combine the three into one integer, so that np.unique finds equal combinations.
+        # Steps are shifted, so that NO_STEP becomes 0.
+        culprit_codes = len(self._matched.ranks) + len(UnchargedReason)
         shifted_step = step - NO_STEP
         steps = int(shifted_step.max(initial=0)) + 1
-        combined = (chain * owners + owner) * steps + shifted_step
-        combinations, combination_of_piece = np.unique(combined, return_inverse=True)
+        combined = (chain * culprit_codes + culprit) * steps + shifted_step
+        combinations, combination_of_part = np.unique(combined, return_inverse=True)
 
-        sum_chain_and_owner, sum_shifted_step = np.divmod(combinations, steps)
-        sum_chain, sum_owner = np.divmod(sum_chain_and_owner, owners)
-        sum_ns = np.bincount(combination_of_piece, ns, len(combinations))
-        return _Pieces(
+        # Take the integers apart again.
+        sum_chain_and_culprit, sum_shifted_step = np.divmod(combinations, steps)
+        sum_chain, sum_culprit = np.divmod(sum_chain_and_culprit, culprit_codes)
+        sum_ns = np.bincount(combination_of_part, ns, len(combinations))
+        return _ChargedLateness(
             chain=sum_chain,
-            owner=sum_owner,
+            culprit=sum_culprit,
             step=sum_shifted_step + NO_STEP,
             ns=sum_ns.astype(np.float64),
         )
 
-    def _share_of_owners(self, chain: Rows, ns: Floats) -> Floats:
-        """Turn the lateness that owners explain into shares of their chains.
+    def _share_of_culprits(self, chain: Rows, ns: Floats) -> Floats:
+        """Turn the ns that culprits explain into shares of the lateness of their chains.
+
+        Culprits that explain at most NOISE_SHARE of what the largest culprit of the chain
+        explains count as noise. E.g. 6, 3, 1 and 0.5 ns of one chain become the shares
+        0.6, 0.3, 0.1 and 0.
 
         Args:
-            chain: The chain of each owner.
-            ns: The lateness that each owner explains.
+            chain: The index of the chain of each culprit.
+            ns: How much of that chain's lateness the culprit explains.
 
         Returns:
-            A share for each owner. It is 0 if the owner explains at most NOISE_SHARE of
-            what the largest one of the chain does. The shares of a chain add up to 1, or
-            to 0 if no owner was late.
+            A share for each culprit. The shares of a chain add up to 1, or to 0 if none of
+            its culprits was late.
         """
-        largest = np.zeros(len(self._lateness))
-        np.maximum.at(largest, chain, ns)
-        is_counted = ns > NOISE_SHARE * largest[chain]
-        counted_ns = np.where(is_counted, ns, 0.0)
+        largest_ns = np.zeros(len(self._lateness))
+        np.maximum.at(largest_ns, chain, ns)
+        exceeds_noise = ns > NOISE_SHARE * largest_ns[chain]
+        counted_ns = np.where(exceeds_noise, ns, 0.0)
 
-        total = np.bincount(chain, weights=counted_ns, minlength=len(largest))
-        divisor = np.where(total > 0, total, 1.0)
+        total_ns = np.bincount(chain, weights=counted_ns, minlength=len(largest_ns))
+        divisor = np.where(total_ns > 0, total_ns, 1.0)
         return np.asarray(counted_ns / divisor[chain])
 
-    def _back(self, pairs: Pairs) -> Pairs:
-        """Follow chains one collective back.
+    def _go_back_one_collective(self, pairs: RowPairs) -> RowPairs:
+        """Follow chains from the pairs where they are back to the collectives before.
 
-        The part of the lateness that is explained at these rows is charged.
+        The part of the lateness that arose in between is charged.
 
         Returns:
-            The pairs at which the rest goes on.
+            The pairs at which the rest of the lateness has to be explained.
         """
-        pairs = self._without_ended(pairs)
-        pairs = self._without_unmatched(pairs)
+        pairs = self._drop_finished(pairs)
+        pairs = self._drop_after_unmatched(pairs)
 
-        # If compute waited for the same collective on both ranks, it started from there on
-        # both, and that end is what to compare with. Otherwise it is the last collective
-        # that ended before.
-        releases = self._cannot_be_passed_over(pairs, self._released)
-        is_known = (releases.late != NO_ROW) & (releases.in_time != NO_ROW)
-        same_place = self._programs.is_same_place(releases.late, releases.in_time)
-        collective = self._matched.of_row[releases.late]
+        # On each rank, the work of this pair followed the last collective for which its
+        # compute stood still. If that is the same collective of the program on both ranks,
+        # the work is compared from its end on. If not, it is compared from the end of the
+        # last collective before, whether compute waited for that one or not.
+        stalling = self._last_holding_up(pairs, self._stalling)
+        is_known = (stalling.late_row != NO_ROW) & (stalling.in_time_row != NO_ROW)
+        same_position = self._positions.is_same_position(
+            stalling.late_row, stalling.in_time_row
+        )
+        collective = self._matched.collective_of_row[stalling.late_row]
         is_send = self._matched.point_to_point[collective]
-        is_released = is_known & same_place & ~is_send
+        has_common_stall = is_known & same_position & ~is_send
 
-        released = pairs.take(is_released)
-        since_release = self._since_release(released, releases.take(is_released))
-        since_end = self._since_end(pairs.take(~is_released))
-        return self._merged(since_release + since_end)
+        after_stall = self._charge_since_stall(
+            pairs.take(has_common_stall), stalling.take(has_common_stall)
+        )
+        after_preceding = self._charge_since_preceding(pairs.take(~has_common_stall))
+        return self._merge_equal_pairs(after_stall + after_preceding)
 
-    def _merged(self, pairs: Pairs) -> Pairs:
-        """Merge pairs of one chain that are at the same rows; their weights are added."""
-        # Combine the chain and both rows into one integer.
+    def _merge_equal_pairs(self, pairs: RowPairs) -> RowPairs:
+        """Merge pairs of one chain that are at the same two rows, adding up their weights.
+
+        Without this, a chain that passes collectives with several late ranks would have
+        more and more pairs.
+        """
+        # Combine the chain and both rows into one integer, so that np.unique finds equals.
         rows = len(self._matched.rank)
-        combined = (pairs.chain * rows + pairs.late) * rows + pairs.in_time
+        combined = (pairs.chain * rows + pairs.late_row) * rows + pairs.in_time_row
         _, first, index_of_pair = np.unique(
             combined, return_index=True, return_inverse=True
         )
-        if len(first) == len(combined):
+        all_differ = len(first) == len(combined)
+        if all_differ:
             return pairs
 
         weight: Floats = np.zeros(len(first))
         np.add.at(weight, index_of_pair, pairs.weight)
         return pairs.take(first).weighted(weight)
 
-    def _without_ended(self, pairs: Pairs) -> Pairs:
-        """Drop the pairs at which a chain ends, and charge nobody for their rest.
+    def _drop_finished(self, pairs: RowPairs) -> RowPairs:
+        """Drop the pairs at which a chain ends, and charge nobody for what is left there.
 
-        A chain ends if the late rank is late no longer, or if its counterpart is of another
-        pipeline stage.
+        A chain ends where the late rank is no longer late, which only a longer transfer
+        explains. It also ends where the two ranks are of different pipeline stages, because
+        these do different work.
+
+        Returns:
+            The other pairs.
         """
-        gap = self._gap(pairs)
-        rank = self._matched.rank
-        is_over = gap <= MIN_LATENESS_SHARE * self._lateness[pairs.chain]
-        same_stage = self._stage[rank[pairs.late]] == self._stage[rank[pairs.in_time]]
-        is_other_stage = ~is_over & ~same_stage
+        late_ns = self._lateness_of(pairs)
+        min_late_ns = MIN_LATENESS_SHARE * self._lateness[pairs.chain]
+        is_late_no_longer = late_ns <= min_late_ns
 
-        self._charge_nobody(pairs.take(is_over), Uncharged.TRANSFER, gap[is_over])
+        late_stage = self._stage[self._matched.rank[pairs.late_row]]
+        in_time_stage = self._stage[self._matched.rank[pairs.in_time_row]]
+        is_other_stage = ~is_late_no_longer & (late_stage != in_time_stage)
+
         self._charge_nobody(
-            pairs.take(is_other_stage), Uncharged.BUBBLE, gap[is_other_stage]
+            pairs.take(is_late_no_longer),
+            UnchargedReason.LONGER_TRANSFER,
+            late_ns[is_late_no_longer],
         )
-        return pairs.take(~is_over & ~is_other_stage)
+        self._charge_nobody(
+            pairs.take(is_other_stage),
+            UnchargedReason.PIPELINE_BUBBLE,
+            late_ns[is_other_stage],
+        )
+        return pairs.take(~is_late_no_longer & ~is_other_stage)
 
-    def _without_unmatched(self, pairs: Pairs) -> Pairs:
-        """Drop the pairs of which a rank comes from a collective that is not matched.
+    def _drop_after_unmatched(self, pairs: RowPairs) -> RowPairs:
+        """Drop the pairs where one of the ranks came out of an unmatched collective.
 
-        Only what the rank did since that collective is its own. How long it waited there,
-        and for whom, is not known.
+        How long the rank waited there, and for whom, is not known, so the chain cannot be
+        followed further. If both ranks came out of one, the lateness that arose since then
+        is charged to the late rank. Nobody is charged for the rest.
+
+        Returns:
+            The other pairs.
         """
-        gap = self._gap(pairs)
-        late_end = self._unmatched_end[pairs.late]
-        in_time_end = self._unmatched_end[pairs.in_time]
-        late_is_unmatched = late_end > NOT_UNMATCHED
-        in_time_is_unmatched = in_time_end > NOT_UNMATCHED
+        late_ns = self._lateness_of(pairs)
+        late_end = self._unmatched_end[pairs.late_row]
+        in_time_end = self._unmatched_end[pairs.in_time_row]
+        late_is_unmatched = late_end > NO_UNMATCHED_END
+        in_time_is_unmatched = in_time_end > NO_UNMATCHED_END
 
-        gap_before = late_end - in_time_end
         both_are_unmatched = late_is_unmatched & in_time_is_unmatched
-        own_ns = np.where(both_are_unmatched, gap - gap_before, 0.0)
+        late_ns_before = late_end - in_time_end
+        own_ns = np.where(both_are_unmatched, late_ns - late_ns_before, 0.0)
 
-        is_over = late_is_unmatched | in_time_is_unmatched
-        ended = pairs.take(is_over)
-        self._charge(ended, own_ns[is_over])
-        self._charge_nobody(ended, Uncharged.OUTSIDE, gap[is_over] - own_ns[is_over])
-        return pairs.take(~is_over)
+        is_dropped = late_is_unmatched | in_time_is_unmatched
+        dropped = pairs.take(is_dropped)
+        self._charge(dropped, own_ns[is_dropped])
+        unexplained_ns = late_ns[is_dropped] - own_ns[is_dropped]
+        self._charge_nobody(dropped, UnchargedReason.RANK_NOT_GIVEN, unexplained_ns)
+        return pairs.take(~is_dropped)
 
-    def _since_release(self, pairs: Pairs, releases: Pairs) -> Pairs:
-        """Charge what took longer since the collective for which compute last waited.
+    def _charge_since_stall(self, pairs: RowPairs, stalling: RowPairs) -> RowPairs:
+        """Charge the lateness that arose since compute waited for a collective.
 
-        Both ranks of a pair waited for the same collective, or for two at the same place of
-        their programs. What took longer since its end is the late rank's own, whatever else
-        ran beside it.
+        The compute of both ranks of a pair stood still until the same collective of the
+        program had ended. What took longer since then is the late rank's own work,
+        whatever other collectives ran beside it.
 
         Args:
-            pairs: The pairs.
-            releases: For each pair the rows of these collectives.
+            pairs: The pairs of late and in-time rows.
+            stalling: For each pair the rows of the collective that stalled compute, on the
+                late rank and on the rank in time. They may be of one collective, or of two
+                that are at the same position of the program in different groups.
 
         Returns:
-            The pairs at which the rest of the lateness goes on.
+            The pairs at which the rest of the lateness has to be explained.
         """
-        ends_apart = self._ends_apart(releases)
-        self._charge(pairs, self._gap(pairs) - ends_apart)
+        end_difference = self._end_difference(stalling)
+        self._charge(pairs, self._lateness_of(pairs) - end_difference)
 
-        same = self._is_same_collective(releases)
-        self._charge_nobody(releases.take(same), Uncharged.TRANSFER, ends_apart[same])
-        return self._across(releases.take(~same))
+        # One collective ended at different times on its ranks: that is its transfer.
+        is_same = self._is_same_collective(stalling)
+        self._charge_nobody(
+            stalling.take(is_same),
+            UnchargedReason.LONGER_TRANSFER,
+            end_difference[is_same],
+        )
+        return self._follow_to_last_ranks(stalling.take(~is_same))
 
-    def _since_end(self, pairs: Pairs) -> Pairs:
-        """Charge what took longer since the last collectives that ended before.
+    def _charge_since_preceding(self, pairs: RowPairs) -> RowPairs:
+        """Charge the lateness that arose since the last collective before each row.
 
-        The late rank is charged, except for what its lateness before these collectives
-        explains.
+        The late rank is charged with it, except for the lateness that it had before that
+        collective already.
 
         Returns:
-            The pairs at which the rest of the lateness goes on.
+            The pairs at which the rest of the lateness has to be explained.
         """
         # Before the first collective of a rank there is nothing to follow.
-        before = self._cannot_be_passed_over(pairs, self._ended)
-        at_begin = (before.late == NO_ROW) | (before.in_time == NO_ROW)
-        beginning = pairs.take(at_begin)
-        self._charge(beginning, self._gap(beginning))
+        before = self._last_holding_up(pairs, self._preceding)
+        is_first = (before.late_row == NO_ROW) | (before.in_time_row == NO_ROW)
+        beginning = pairs.take(is_first)
+        self._charge(beginning, self._lateness_of(beginning))
 
-        pairs = pairs.take(~at_begin)
-        before = before.take(~at_begin)
-        gap = self._gap(pairs)
-        ends_apart = self._ends_apart(before)
-        same = self._is_same_collective(before)
+        pairs = pairs.take(~is_first)
+        before = before.take(~is_first)
+        late_ns = self._lateness_of(pairs)
+        end_difference = self._end_difference(before)
+        is_same = self._is_same_collective(before)
 
-        # If both ranks met in one collective, the rank in time may have computed through
-        # it. So much of the lateness was there before.
-        passed = self._computed_through(before.in_time, pairs.in_time)
-        passed -= self._computed_through(before.late, pairs.late)
-        carried = np.where(same, np.clip(passed, 0, gap), 0.0)
+        # A collective in which both ranks took part makes them equally late, unless the
+        # rank in time did not stop for it but computed through it. As long as it computed
+        # more than the late rank meanwhile, the late rank was late before.
+        computed_more_ns = self._computed_through(before.in_time_row, pairs.in_time_row)
+        computed_more_ns -= self._computed_through(before.late_row, pairs.late_row)
+        earlier_ns = np.where(is_same, np.clip(computed_more_ns, 0, late_ns), 0.0)
 
-        self._charge(pairs, gap - ends_apart - carried)
-        through = self._through(before.take(same), carried[same])
-        self._charge_nobody(pairs.take(same), Uncharged.TRANSFER, ends_apart[same])
-        return through + self._across(before.take(~same))
+        self._charge(pairs, late_ns - end_difference - earlier_ns)
+        through_same = self._follow_through(before.take(is_same), earlier_ns[is_same])
+        self._charge_nobody(
+            pairs.take(is_same),
+            UnchargedReason.LONGER_TRANSFER,
+            end_difference[is_same],
+        )
+        return through_same + self._follow_to_last_ranks(before.take(~is_same))
 
-    def _cannot_be_passed_over(self, pairs: Pairs, before: Preceding) -> Pairs:
-        """Find the last collective before each row that the row can have waited for.
+    def _last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
+        """Find the last collective before each row for which its rank can have waited.
 
-        All ranks run the same program. If a collective is still running on one rank when
-        that rank is ready, it did not hold up the rank. Then it did not hold up the other
-        rank at the same place either, even if nothing ran beside it there.
+        A collective that is still running on a rank when that rank is ready for the next
+        one did not hold that rank up. As all ranks run the same program, it did not hold up
+        the other rank of the pair at the same position either, even if nothing ran beside
+        it there. Such collectives are skipped.
 
         Args:
-            pairs: The pairs.
-            before: The collectives that precede each row.
+            pairs: The pairs of late and in-time rows.
+            before: The collectives to choose from: those that precede each row.
 
         Returns:
-            The pairs at these collectives, NO_ROW where there is none.
+            The same chains at the rows of these collectives, NO_ROW where there is none.
         """
-        return pairs.moved(
-            late=self._last_that_holds_up(pairs.late, pairs.in_time, before),
-            in_time=self._last_that_holds_up(pairs.in_time, pairs.late, before),
+        return pairs.at_rows(
+            late_row=self._last_over_on_partner(
+                pairs.late_row, pairs.in_time_row, before
+            ),
+            in_time_row=self._last_over_on_partner(
+                pairs.in_time_row, pairs.late_row, before
+            ),
         )
 
-    def _last_that_holds_up(
-        self, rows: Rows, twin_rows: Rows, before: Preceding
+    def _last_over_on_partner(
+        self, rows: Rows, partner_rows: Rows, before: Preceding
     ) -> Rows:
-        """Find the last collective before each row that was over on the twin's rank.
+        """Find the last collective before each row that was over on the partner's rank.
 
-        At most MAX_COLLECTIVES_BESIDE collectives are passed over.
+        The partner of a row is the other row of its pair. A collective counts as over if
+        the same collective of the program, on the rank of the partner, had ended when that
+        rank was ready for the partner's collective.
 
         Args:
             rows: Rows of one rank each.
-            twin_rows: For each of them the row of the other rank of the pair.
-            before: The collectives that precede each row.
+            partner_rows: The partner of each of them.
+            before: The collectives to choose from: those that precede each row.
 
         Returns:
-            A row for each of `rows`, NO_ROW for none: the last preceding collective that
-            was over on the rank of the twin when that one was ready.
+            The row of a preceding collective for each of `rows`, NO_ROW for none. At most
+            MAX_OVERLAPPING_COLLECTIVES are skipped because they are not over.
         """
-        twin_rank = self._matched.rank[twin_rows]
-        twin_ready = self._waits.ready[twin_rows]
+        partner_rank = self._matched.rank[partner_rows]
+        partner_ready = self._waits.ready[partner_rows]
         last = before.last[rows]
-        for _ in range(MAX_COLLECTIVES_BESIDE):
-            on_twin = self._programs.row_on(twin_rank, last)
-            is_known = (last != NO_ROW) & (on_twin != NO_ROW)
-            runs_on = is_known & (self._waits.end[on_twin] > twin_ready)
-            if not runs_on.any():
+        for _ in range(MAX_OVERLAPPING_COLLECTIVES):
+            on_partner = self._positions.row_on_other_rank(partner_rank, last)
+            is_known = (last != NO_ROW) & (on_partner != NO_ROW)
+            is_still_running = is_known & (self._waits.end[on_partner] > partner_ready)
+            if not is_still_running.any():
                 break
-            last = np.where(runs_on, before.earlier[last], last)
+            last = np.where(is_still_running, before.earlier[last], last)
         return last
 
     def _computed_through(self, before: Rows, rows: Rows) -> Floats:
-        """Measure how much a rank computed while a collective was waiting or running.
+        """Measure how much a rank computed while a collective waited or ran.
 
-        It counts from when the collective was ready until it ended, or until the rank was
-        ready for the next one. If the rank was ready for the next one before that end, the
-        time in between counts too.
+        Counted is compute from when the collective was ready until it ended, or until the
+        rank was ready for its next collective if that came later. If the rank was ready for
+        the next one before this one ended, the time in between counts too, because the rank
+        was ahead by so much.
 
         Args:
             before: The rows of the collectives.
-            rows: The rows that follow on the same ranks.
+            rows: For each of them the row of the next collective of the same rank.
 
         Returns:
             ns for each row.
@@ -483,243 +595,277 @@ class Chains:
         ready_early = end - np.minimum(end, self._waits.ready[rows])
         return np.asarray(np.maximum(computed, 0) + ready_early, dtype=np.float64)
 
-    def _through(self, pairs: Pairs, carried: Floats) -> Pairs:
-        """Follow a lateness through a collective in which both ranks met.
+    def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
+        """Follow a lateness through a collective in which both ranks took part.
 
-        The collective did not stop the rank in time, which computed meanwhile. So a part of
-        the lateness was there before the collective.
+        The rank in time computed through the collective, so a part of the lateness arose
+        before it and has to be explained there.
 
         Args:
-            pairs: The rows of that collective.
-            carried: That part, in ns for each pair.
+            pairs: The rows of both ranks in that collective.
+            earlier_ns: For each pair the part of the lateness that arose before.
 
         Returns:
-            The pairs at which it goes on. If the late rank was not late there, nobody is
-            charged.
+            The pairs at which that part has to be explained. Where the late rank was not
+            late for the collective, nobody is charged with the part, and the chain ends.
         """
-        gap_before = self._gap(pairs)
-        goes_on = (carried > 0) & (gap_before > 0)
-        self._charge_nobody(pairs.take(~goes_on), Uncharged.TRANSFER, carried[~goes_on])
+        late_ns_before = self._lateness_of(pairs)
+        goes_on = (earlier_ns > 0) & (late_ns_before > 0)
+        self._charge_nobody(
+            pairs.take(~goes_on), UnchargedReason.LONGER_TRANSFER, earlier_ns[~goes_on]
+        )
 
-        share = np.minimum(carried[goes_on] / gap_before[goes_on], 1)
+        share = np.minimum(earlier_ns[goes_on] / late_ns_before[goes_on], 1)
         rest = pairs.take(goes_on)
         return rest.weighted(rest.weight * share)
 
-    def _across(self, pairs: Pairs) -> Pairs:
+    def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
 
-        What a longer transfer explains is charged to nobody, and so is all of a lateness
-        whose two collectives cannot be compared.
+        The late rank came out of one collective, the rank in time out of another one, which
+        ended earlier. That is because the ranks of the first one started later, or because
+        its transfer took longer. Nobody is charged with the second part.
 
         Args:
             pairs: The rows of the two collectives, which differ.
 
         Returns:
-            The pairs at the ranks that the two collectives waited for.
+            The pairs at the ranks that started the two collectives last. Pairs whose
+            collectives cannot be compared are dropped.
         """
-        pairs = self._comparable(pairs)
-        ends_apart = self._ends_apart(pairs)
-        late_collective = self._matched.of_row[pairs.late]
-        in_time_collective = self._matched.of_row[pairs.in_time]
-        latest = self._waits.latest
-        at_last_ranks = pairs.moved(
-            late=latest[self._followed[late_collective]],
-            in_time=latest[self._followed[in_time_collective]],
+        pairs = self._drop_incomparable(pairs)
+        end_difference = self._end_difference(pairs)
+        late_collective = self._matched.collective_of_row[pairs.late_row]
+        in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
+        last_row = self._waits.last_row
+        at_last_ranks = pairs.at_rows(
+            late_row=last_row[self._delaying_collective[late_collective]],
+            in_time_row=last_row[self._delaying_collective[in_time_collective]],
         )
 
-        # If a rank of the group is not given, that rank may be the cause of the rest.
-        longer_transfer = ends_apart - self._gap(at_last_ranks)
+        # If a rank of the group is not given, it may have started even later. Then the
+        # difference is not certain to be one of transfers.
+        longer_transfer = end_difference - self._lateness_of(at_last_ranks)
         is_whole = self._matched.whole[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
-            Uncharged.OUTSIDE,
+            UnchargedReason.RANK_NOT_GIVEN,
             longer_transfer[~is_whole],
         )
         self._charge_nobody(
             at_last_ranks.take(is_whole),
-            Uncharged.TRANSFER,
+            UnchargedReason.LONGER_TRANSFER,
             longer_transfer[is_whole],
         )
-        return self._divided(at_last_ranks)
+        return self._split_among_late_ranks(at_last_ranks)
 
-    def _comparable(self, pairs: Pairs) -> Pairs:
-        """Drop the pairs whose two collectives cannot be compared; charge nobody for them.
+    def _drop_incomparable(self, pairs: RowPairs) -> RowPairs:
+        """Drop the pairs whose two collectives cannot be compared, charging nobody.
 
-        They cannot if one of them is a send, if they are of different kinds, or if the late
-        one ended before all of its ranks had started it.
+        Waits in sends and receives are the bubble of a pipeline. Collectives of different
+        kinds take different times. And if a collective ended on the late rank before all
+        of its ranks had started it, its times are wrong.
+
+        Returns:
+            The other pairs.
         """
         waits = self._waits
-        ends_apart = self._ends_apart(pairs)
-        late_collective = self._matched.of_row[pairs.late]
-        in_time_collective = self._matched.of_row[pairs.in_time]
+        end_difference = self._end_difference(pairs)
+        late_collective = self._matched.collective_of_row[pairs.late_row]
+        in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
 
         is_send = self._matched.point_to_point
         is_bubble = is_send[late_collective] | is_send[in_time_collective]
 
-        kind = self._programs.kind_of_collective
+        kind = self._positions.kind_of_collective
         other_kind = kind[late_collective] != kind[in_time_collective]
-        last_start = waits.start[waits.latest[late_collective]]
-        ends_before_all_start = last_start > waits.end[pairs.late]
-        is_strange = (other_kind | ends_before_all_start) & ~is_bubble
+        last_start = waits.start[waits.last_row[late_collective]]
+        ends_before_all_start = last_start > waits.end[pairs.late_row]
+        is_incomparable = (other_kind | ends_before_all_start) & ~is_bubble
 
-        bubbles = pairs.take(is_bubble)
-        self._charge_nobody(bubbles, Uncharged.BUBBLE, ends_apart[is_bubble])
-        strange = pairs.take(is_strange)
-        self._charge_nobody(strange, Uncharged.UNTOLD, ends_apart[is_strange])
-        return pairs.take(~is_bubble & ~is_strange)
+        self._charge_nobody(
+            pairs.take(is_bubble),
+            UnchargedReason.PIPELINE_BUBBLE,
+            end_difference[is_bubble],
+        )
+        self._charge_nobody(
+            pairs.take(is_incomparable),
+            UnchargedReason.UNDECIDED,
+            end_difference[is_incomparable],
+        )
+        return pairs.take(~is_bubble & ~is_incomparable)
 
-    def _divided(self, pairs: Pairs) -> Pairs:
-        """Divide pairs among all ranks that are late for the collective of the late rank.
+    def _split_among_late_ranks(self, pairs: RowPairs) -> RowPairs:
+        """Split pairs whose collective has several late ranks into one pair for each.
 
-        A pair with several late ranks becomes one pair for each of them, weighted by
-        `shares_of_late`. The sum of the gaps times the weights stays as it was.
+        A pair is at the rank that started a collective last. If other ranks were late for
+        that collective too, each of them gets a pair whose weight is its share of the
+        delay (`shares_of_late`). The sum of the lateness times the weights stays the same.
         """
-        gap = self._gap(pairs)
-        collective = self._matched.of_row[pairs.late]
+        late_ns = self._lateness_of(pairs)
+        collective = self._matched.collective_of_row[pairs.late_row]
         late_row = self._late_ranks.row[collective]  # [pairs, MAX_LATE_RANKS]
-        is_late = self._late_ranks.is_late[collective] & (gap > 0)[:, None]
+        is_late = self._late_ranks.is_late[collective] & (late_ns > 0)[:, None]
 
         ready = self._waits.ready
-        after = ready[late_row] - ready[pairs.in_time][:, None]
-        share = shares_of_late(np.where(is_late, after, 0).astype(np.float64))
-        is_alone = np.count_nonzero(share, axis=1) <= 1
-        share[is_alone] = 0.0
+        arrival_after_ns = ready[late_row] - ready[pairs.in_time_row][:, None]
+        share = shares_of_late(
+            np.where(is_late, arrival_after_ns, 0).astype(np.float64)
+        )
+        has_one_late_rank = np.count_nonzero(share, axis=1) <= 1
+        share[has_one_late_rank] = 0.0  # these pairs stay as they are
 
         # Make one pair for each rank that has a share.
         pair, column = np.nonzero(share)
         several = pairs.take(pair)
-        weight = several.weight * share[pair, column] * gap[pair]
-        weight /= after[pair, column]
-        at_late_ranks = several.moved(
-            late=late_row[pair, column], in_time=several.in_time
+        weight = several.weight * share[pair, column] * late_ns[pair]
+        weight /= arrival_after_ns[pair, column]
+        at_late_ranks = several.at_rows(
+            late_row=late_row[pair, column], in_time_row=several.in_time_row
         )
-        return pairs.take(is_alone) + at_late_ranks.weighted(weight)
+        return pairs.take(has_one_late_rank) + at_late_ranks.weighted(weight)
 
-    def _gap(self, pairs: Pairs) -> Floats:
-        """Return by how many ns the late rank of each pair was ready later."""
+    def _lateness_of(self, pairs: RowPairs) -> Floats:
+        """Return for each pair how many ns later the late rank was ready than the other.
+
+        A rank is ready for a collective when the inputs of the collective are computed.
+        """
         ready = self._waits.ready
-        return (ready[pairs.late] - ready[pairs.in_time]).astype(np.float64)
+        return (ready[pairs.late_row] - ready[pairs.in_time_row]).astype(np.float64)
 
-    def _ends_apart(self, pairs: Pairs) -> Floats:
-        """Return by how many ns the collective ended later on the late rank of each pair."""
+    def _end_difference(self, pairs: RowPairs) -> Floats:
+        """Return for each pair how many ns later the late rank's collective ended."""
         end = self._waits.end
-        return (end[pairs.late] - end[pairs.in_time]).astype(np.float64)
+        return (end[pairs.late_row] - end[pairs.in_time_row]).astype(np.float64)
 
-    def _is_same_collective(self, pairs: Pairs) -> Flags:
-        """Mark the pairs whose two rows are of one collective."""
-        of_row = self._matched.of_row
-        return np.asarray(of_row[pairs.late] == of_row[pairs.in_time])
+    def _is_same_collective(self, pairs: RowPairs) -> Flags:
+        """Mark the pairs whose two rows are of one and the same collective."""
+        collective = self._matched.collective_of_row
+        is_same = collective[pairs.late_row] == collective[pairs.in_time_row]
+        return np.asarray(is_same)
 
-    def _charge(self, pairs: Pairs, ns: Floats) -> None:
-        """Charge the late rank of each pair with a part of the lateness.
+    def _charge(self, pairs: RowPairs, ns: Floats) -> None:
+        """Charge the late rank of each pair with a part of the chain's lateness.
 
-        Where clocks do not tell that the rank was late, nobody is charged.
+        Where the clocks are too imprecise to say that the rank was late, nobody is charged.
 
         Args:
             pairs: The pairs.
-            ns: The part of each pair.
+            ns: For each pair how much longer the late rank took for its work than the rank
+                in time; below 0 if it was faster.
         """
-        nobody = len(self._matched.ranks) + Uncharged.UNTOLD
-        is_told = self._is_told[pairs.late]
-        pieces = _Pieces(
+        nobody = culprit_code(UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks))
+        is_certain = self._is_certain[pairs.late_row]
+        parts = _ChargedLateness(
             chain=pairs.chain,
-            owner=np.where(is_told, self._matched.rank[pairs.late], nobody),
-            step=np.where(is_told, self._step[pairs.late], NO_STEP),
+            culprit=np.where(is_certain, self._matched.rank[pairs.late_row], nobody),
+            step=np.where(is_certain, self._step[pairs.late_row], NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._pieces.append(pieces)
-        np.maximum.at(self._own_ns, pairs.late, ns)
+        self._parts.append(parts)
+        np.maximum.at(self._own_delay_ns, pairs.late_row, ns)
 
-    def _charge_nobody(self, pairs: Pairs, why: Uncharged, ns: Floats) -> None:
-        """Note a part of the lateness of each pair that no rank is charged with.
+    def _charge_nobody(
+        self, pairs: RowPairs, reason: UnchargedReason, ns: Floats
+    ) -> None:
+        """Note a part of the lateness of each pair's chain that no rank is charged with.
 
         Args:
             pairs: The pairs.
-            why: The reason.
-            ns: The part of each pair.
+            reason: Why no rank is to blame.
+            ns: How large the part is, for each pair.
         """
-        pieces = _Pieces(
+        code = culprit_code(reason, ranks=len(self._matched.ranks))
+        parts = _ChargedLateness(
             chain=pairs.chain,
-            owner=np.full(len(pairs), len(self._matched.ranks) + why),
+            culprit=np.full(len(pairs), code),
             step=np.full(len(pairs), NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._pieces.append(pieces)
+        self._parts.append(parts)
 
 
-def _owners_of_chains(pieces: _Pieces) -> _OwnersOfChains:
-    """Add up the parts of each owner of a chain over all steps.
+def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
+    """Add up what each culprit explains of the lateness of a chain, over all steps.
 
     Args:
-        pieces: The parts. Those of one chain and owner are neighbors.
+        parts: The parts of the lateness. Those of one chain and culprit are neighbors.
     """
-    is_first = begins_runs(pieces.chain, pieces.owner)
-    owner_of_piece = np.cumsum(is_first) - 1
+    is_first = begins_runs(parts.chain, parts.culprit)
+    culprit_of_part = np.cumsum(is_first) - 1
 
-    chain = pieces.chain[is_first]
+    chain = parts.chain[is_first]
     ns: Floats = np.zeros(len(chain))
-    np.add.at(ns, owner_of_piece, pieces.ns)
-    return _OwnersOfChains(chain=chain, ns=ns, number=owner_of_piece)
+    np.add.at(ns, culprit_of_part, parts.ns)
+    return _CulpritsOfChains(chain=chain, ns=ns, index_of_part=culprit_of_part)
 
 
-def _releasing(matched: Matched, waits: Waits) -> Preceding:
-    """Find the collectives before each row that stopped the compute of their rank.
+def _stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
+    """Find the collectives before each row for which the compute of its rank waited.
 
-    They stopped it for at least MIN_STALL_NS, or for half of the time that they lasted.
+    Compute is taken to have waited for a collective if it stood still for at least
+    MIN_STALL_NS before its end, or for half of the time that the collective lasted.
+
+    Returns:
+        For each row the last such collective that ended before it was ready, and for
+        each of those the one before it.
     """
     lasts_ns = waits.end - waits.ready
-    stops_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
-    return preceding(matched, waits, np.flatnonzero(stops_compute), waits.ready)
+    stalls_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
+    return preceding(matched, waits, np.flatnonzero(stalls_compute), waits.ready)
 
 
-def _told_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
-    """Mark the rows that are late by more than clocks are uncertain.
+def _certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
+    """Mark the rows of Matched that are late by more than the clocks are uncertain.
 
     Args:
         late_ranks: The ranks that are late for each collective.
         rows: How many rows there are in all.
     """
-    is_told = np.zeros(rows, dtype=np.bool_)
-    is_told[late_ranks.row[late_ranks.is_late & late_ranks.is_told]] = True
-    return is_told
+    is_certain = np.zeros(rows, dtype=np.bool_)
+    is_certain[late_ranks.row[late_ranks.is_late & late_ranks.is_certain]] = True
+    return is_certain
 
 
-def shares_of_late(after: Floats) -> Floats:
-    """Divide waits among the ranks that are late.
+def shares_of_late(arrival_after_ns: Floats) -> Floats:
+    """Divide each wait among the ranks that arrive after it began.
 
-    Each moment of a wait is shared equally by the ranks that have not arrived yet.
+    Each moment of a wait is shared equally by the ranks that have not arrived yet. If
+    one rank arrives after 10 ns and another one after 30 ns, the first accounts for 5
+    ns and the second for 5 + 20 ns: the shares are 1/6 and 5/6.
 
     Args:
-        after: How many ns after the begin of the wait each rank arrives, of shape
-            [waits, ranks]; 0 or less for a rank that does not count.
+        arrival_after_ns: How many ns after the begin of the wait each rank arrives, of
+            shape [waits, ranks]; 0 or less for a rank that does not count.
 
     Returns:
         The shares, in the same shape. Shares below NOISE_SHARE of the largest count as
         0. Those of a wait add up to 1, or to 0 if nobody arrives after its begin.
     """
-    order = np.argsort(-after, axis=1, kind="stable")
-    latest_first = np.maximum(np.take_along_axis(after, order, axis=1), 0.0)
-    ns_of_rank = _missing_ns(latest_first)
+    order = np.argsort(-arrival_after_ns, axis=1, kind="stable")
+    sorted_ns = np.take_along_axis(arrival_after_ns, order, axis=1)
+    latest_first = np.maximum(sorted_ns, 0.0)
+    ns_of_rank = _ns_while_missing(latest_first)
 
     largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
     counted_ns = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
     total = counted_ns.sum(axis=1, keepdims=True)
     sorted_shares = counted_ns / np.where(total > 0, total, 1.0)
 
-    # Put the shares back into the order of `after`.
+    # Put the shares back into the order of the arguments.
     shares = np.empty_like(sorted_shares)
     np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares
 
 
-def _missing_ns(latest_first: Floats) -> Floats:
-    """Compute for how much of a wait each rank accounts.
+def _ns_while_missing(latest_first: Floats) -> Floats:
+    """Compute for how many ns of a wait each rank accounts.
 
-    Each moment is shared equally by the ranks that are missing.
+    Each moment of the wait is shared equally by the ranks that are still missing.
 
     Args:
-        latest_first: The arrivals of the ranks in ns after the begin of the wait, those
-            that arrive last first; of shape [waits, ranks].
+        latest_first: When each rank arrives, in ns after the begin of the wait; of
+            shape [waits, ranks], the rank that arrives last in the first column.
 
     Returns:
         ns in the same shape.
@@ -728,10 +874,10 @@ def _missing_ns(latest_first: Floats) -> Floats:
 
     # Between the arrivals of the n-th last rank and of the one before it, n ranks are
     # missing, and each of them accounts for 1/n of that interval.
-    missing = 1 + np.arange(ranks)
+    missing_ranks = 1 + np.arange(ranks)
     begin_of_wait = np.zeros((waits, 1))
     arrival_before = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
-    share_of_interval = (latest_first - arrival_before) / missing
+    share_of_interval = (latest_first - arrival_before) / missing_ranks
 
     # A rank has a share of every interval up to its arrival.
     earliest_first = share_of_interval[:, ::-1]
@@ -741,22 +887,24 @@ def _missing_ns(latest_first: Floats) -> Floats:
 def _ends_of_unmatched(
     matched: Matched, waits: Waits, clocks: Clocks, before: Rows
 ) -> Int64s:
-    """Find the collectives that are not matched, from which a rank came to a row.
+    """Find the rows that directly follow an unmatched collective of their rank.
 
     Args:
-        matched: The collectives of the job.
-        waits: Their waits.
+        matched: The collectives of the job, matched and unmatched.
+        waits: The waits in the matched collectives.
         clocks: The clocks of all ranks.
         before: For each row the matched row that ended last before it on its rank.
 
     Returns:
-        For each row the end of an unmatched collective of its rank, if that is later
-        than the end of `before`; else NOT_UNMATCHED. In ns of the common clock.
+        For each row the end of the last unmatched collective before it, if that ended
+        after the matched collective `before`; else NO_UNMATCHED_END. In ns of the
+        common clock.
     """
-    no_ends = np.full(len(matched.rank), NOT_UNMATCHED, dtype=np.int64)
+    no_ends = np.full(len(matched.rank), NO_UNMATCHED_END, dtype=np.int64)
     if not len(matched.unshared_rank):
         return no_ends
 
+    # Times are counted from the first one, because `last_before` takes none below 0.
     end = clocks.common(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(end.min()))
     last = last_before(
@@ -772,26 +920,31 @@ def _ends_of_unmatched(
     return np.where(is_later, end[last], no_ends)
 
 
-def _followed_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
-    """Find the collective whose last rank really delayed each collective.
+def _delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
+    """Find for each collective the one whose last rank really delayed it.
 
-    Usually it is the collective itself. If its last rank had it queued behind another
-    collective, it is the one that delayed that other one.
+    Usually that is the collective itself. But its last rank may have had it queued
+    behind another collective. Then the rank was ready, and the other collective is to
+    blame, or the one behind which that was queued in turn.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
-        before: For each row the row that ended last before it on its rank.
+        waits: The waits in these collectives.
+        before: For each row the row that ended last before it on its rank, NO_ROW for
+            none.
 
     Returns:
         The index of a collective for each collective.
     """
-    is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
-    row_ahead = before[waits.latest]
+    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    row_ahead = before[waits.last_row]
     is_behind_another = is_queued & (row_ahead != NO_ROW)
 
     itself = np.arange(len(matched))
-    followed = np.where(is_behind_another, matched.of_row[row_ahead], itself)
-    while (followed[followed] != followed).any():
-        followed = followed[followed]
-    return followed
+    ahead = matched.collective_of_row[row_ahead]
+    delaying = np.where(is_behind_another, ahead, itself)
+
+    # Go on until each collective leads to one that was not queued itself.
+    while (delaying[delaying] != delaying).any():
+        delaying = delaying[delaying]
+    return delaying

@@ -41,9 +41,11 @@ one collective lie as close together on eight V100. Moments that lie closer toge
 not told apart, and of no host is the offset known better."""
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 MIN_COLLECTIVES = 4
-"""For an offset, and at either end of the recording for a drift."""
+"""An offset is measured from at least so many collectives; a drift from at least so many
+at the begin of the recording and so many at its end."""
 MAX_GROUPS_BETWEEN = 16
-"""The way to a host, or a bound, may pass through so many groups."""
+"""A host may be compared with the reference through other hosts, each of which shares a
+process group with the next one. The way passes through at most so many groups."""
 MAX_DRIFT_NS_PER_S = 200_000.0
 """Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per
 million, and two of them may err in opposite directions."""
@@ -52,13 +54,14 @@ million, and two of them may err in opposite directions."""
 class Ends(msgspec.Struct, frozen=True, eq=False):
     """What the ends of collectives tell about the clock of each host.
 
-    Arrays have one entry per host.
+    Arrays have one entry per host. The *offset* of a clock is by how many ns it is
+    ahead of the clock of the reference host.
     """
 
     offset: Floats  # ns at the time `at_ns`; nan if it is not known
     uncertainty: Floats  # ns; inf if the offset is not known
     drift: Floats  # ns per second; 0 unless it exceeds the spread
-    at_ns: int
+    at_ns: int  # the time at which no clock has drifted
 
     @property
     def known(self) -> Flags:
@@ -73,20 +76,20 @@ class _HostEnds(msgspec.Struct, frozen=True, eq=False):
     ranks of the host took part, it is the median of their ends.
     """
 
-    collective: Rows
-    host: Rows
+    collective: Rows  # the index of the collective
+    host: Rows  # the index of the host
     time: Floats  # ns after the first start of all
 
-    def take(self, which: Flags | Rows) -> _HostEnds:
+    def take(self, selection: Flags | Rows) -> _HostEnds:
         """Return the entries at these indices, or those that are flagged."""
         return _HostEnds(
-            collective=self.collective[which],
-            host=self.host[which],
-            time=self.time[which],
+            collective=self.collective[selection],
+            host=self.host[selection],
+            time=self.time[selection],
         )
 
 
-class _Lines(msgspec.Struct, frozen=True, eq=False):
+class _FittedLines(msgspec.Struct, frozen=True, eq=False):
     """A robust line through the differences of the ends of each host over time.
 
     Arrays have one entry per host, nan for a host without ends.
@@ -126,16 +129,16 @@ def ends_of(
         return ends
 
     # Each round adds the hosts that share collectives with the hosts known so far.
-    ends_on_hosts = _ends_on_hosts(matched, rows, host, ends.at_ns)
+    host_ends = _ends_of_hosts(matched, rows, host, ends.at_ns)
     for _ in range(MAX_GROUPS_BETWEEN):
         known_before = ends.known
-        _add_neighbors(ends_on_hosts, ends, may_drift)
+        _add_hosts_with_known_partners(host_ends, ends, may_drift)
         if (ends.known == known_before).all():
             break
     return ends
 
 
-def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
+def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
     """Return when collectives ended on each host.
 
     Args:
@@ -145,7 +148,7 @@ def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Hos
         at_ns: The time from which ends are counted.
     """
     max_hosts = len(matched.ranks)
-    pair = matched.of_row[rows] * max_hosts + host[matched.rank[rows]]
+    pair = matched.collective_of_row[rows] * max_hosts + host[matched.rank[rows]]
     distinct_pairs, pair_of_row = np.unique(pair, return_inverse=True)
     end = (matched.end[rows] - at_ns).astype(np.float64)
     return _HostEnds(
@@ -155,7 +158,9 @@ def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Hos
     )
 
 
-def _add_neighbors(ends_on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
+def _add_hosts_with_known_partners(
+    host_ends: _HostEnds, ends: Ends, may_drift: bool
+) -> None:
     """Estimate the hosts that share enough collectives with known hosts.
 
     The offset of such a host is the median difference between its ends and the median
@@ -163,27 +168,27 @@ def _add_neighbors(ends_on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> Non
     added.
 
     Args:
-        ends_on_hosts: The ends of all collectives on all hosts.
+        host_ends: The ends of all collectives on all hosts.
         ends: The hosts known so far. The new ones are added in place.
         may_drift: Whether to estimate drifts too.
     """
     # The times of known hosts on the clock of the reference.
-    is_known = ends.known[ends_on_hosts.host]
-    offset = np.nan_to_num(ends.offset)[ends_on_hosts.host]
-    drifted = ends.drift[ends_on_hosts.host] * ends_on_hosts.time / 1e9
-    common_time = ends_on_hosts.time - offset - drifted
+    is_known = ends.known[host_ends.host]
+    offset = np.nan_to_num(ends.offset)[host_ends.host]
+    drifted = ends.drift[host_ends.host] * host_ends.time / 1e9
+    common_time = host_ends.time - offset - drifted
 
     # The median end of each collective on known hosts; nan if it ran on none of them.
     known_end = medians_of_groups(
         common_time[is_known],
-        ends_on_hosts.collective[is_known],
-        int(ends_on_hosts.collective.max()) + 1,
+        host_ends.collective[is_known],
+        int(host_ends.collective.max()) + 1,
     )
 
-    ran_on_known = ~np.isnan(known_end[ends_on_hosts.collective])
-    new = ends_on_hosts.take(np.flatnonzero(~is_known & ran_on_known))
+    ran_on_known = ~np.isnan(known_end[host_ends.collective])
+    new = host_ends.take(np.flatnonzero(~is_known & ran_on_known))
     hosts = len(ends.offset)
-    lines = _lines(new, new.time - known_end[new.collective], hosts, may_drift)
+    lines = _fit_lines(new, new.time - known_end[new.collective], hosts, may_drift)
 
     inherited_ns = float(ends.uncertainty[ends.known].max())
     uncertainty = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
@@ -193,23 +198,23 @@ def _add_neighbors(ends_on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> Non
     ends.drift[has_enough] = lines.slope[has_enough] * 1e9
 
 
-def _lines(
-    ends_on_hosts: _HostEnds, difference: Floats, hosts: int, may_drift: bool
-) -> _Lines:
+def _fit_lines(
+    host_ends: _HostEnds, difference: Floats, hosts: int, may_drift: bool
+) -> _FittedLines:
     """Lay a line through the differences of each host over time.
 
     A line is flat unless clocks may drift, its slope exceeds the spread, and the slope
     is one that clocks have.
 
     Args:
-        ends_on_hosts: The ends of the hosts.
+        host_ends: The ends of the hosts.
         difference: By how many ns each of these ends is later than on known hosts.
         hosts: How many hosts there are.
         may_drift: Whether clocks may drift.
     """
-    host = ends_on_hosts.host
-    slope = _slopes(difference, ends_on_hosts.time, host, hosts)
-    without_slope = difference - slope[host] * ends_on_hosts.time
+    host = host_ends.host
+    slope = _slopes(difference, host_ends.time, host, hosts)
+    without_slope = difference - slope[host] * host_ends.time
     height = medians_of_groups(without_slope, host, hosts)
     spread = _spreads(without_slope, height, host)
 
@@ -217,23 +222,23 @@ def _lines(
     flat_spread = _spreads(difference, flat_height, host)
 
     with np.errstate(invalid="ignore"):
-        moved_ns = np.abs(slope) * _durations(ends_on_hosts, hosts)
+        moved_ns = np.abs(slope) * _durations(host_ends, hosts)
         exceeds_spread = moved_ns > 2 * np.maximum(spread, ON_ONE_HOST_NS)
     is_of_a_clock = np.abs(slope) * 1e9 <= MAX_DRIFT_NS_PER_S
     is_sloped = exceeds_spread & is_of_a_clock & may_drift
-    return _Lines(
+    return _FittedLines(
         slope=np.where(is_sloped, slope, 0.0),
         height=np.where(is_sloped, height, flat_height),
         spread=np.where(is_sloped, spread, flat_spread),
     )
 
 
-def _durations(ends_on_hosts: _HostEnds, hosts: int) -> Floats:
+def _durations(host_ends: _HostEnds, hosts: int) -> Floats:
     """Return the ns from the first to the last end of each host; -inf without ends."""
     first = np.full(hosts, np.inf)
     last = np.full(hosts, -np.inf)
-    np.minimum.at(first, ends_on_hosts.host, ends_on_hosts.time)
-    np.maximum.at(last, ends_on_hosts.host, ends_on_hosts.time)
+    np.minimum.at(first, host_ends.host, host_ends.time)
+    np.maximum.at(last, host_ends.host, host_ends.time)
     return np.asarray(last - first)
 
 
@@ -295,20 +300,21 @@ class HostClocks(msgspec.Struct, frozen=True, eq=False):
 
     # as recorded, `host 1` where guessed, `rank 3` where not known
     names: tuple[str, ...]
-    of_rank: Rows  # the index of the host of each rank
-    why: str  # why ranks of one host are known to share it; the end of a sentence
-    guessed: bool
-    # by how much times of one host contradict each other, below SLACK_NS
-    apart_ns: float
+    host_of_rank: Rows  # the index of the host of each rank
+    # why ranks of one host are known to share its clock, as the end of a sentence
+    shared_because: str
+    guessed: bool  # whether the hosts were guessed, because they were not recorded
+    # by how many ns times of one host contradict each other, at most SLACK_NS
+    contradiction_ns: float
     contradiction: str  # how times of one host contradict each other; "" if they do not
 
 
 class _Contradiction(msgspec.Struct, frozen=True):
     """A collective that ended on one rank before it started on another of its host."""
 
-    apart_ns: float
-    ended: int  # row of Matched
-    started: int  # row of Matched
+    contradiction_ns: float  # from that end to that start
+    ended: int  # row of Matched of the rank on which it ended
+    started: int  # row of Matched of the rank on which it started
 
 
 def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
@@ -327,17 +333,17 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
 
     guess = _guessed_hosts(matched.ranks)
     if guess is not None:
-        worst = _worst_contradiction(matched, rows, guess.of_rank)
-        apart_ns = worst.apart_ns if worst else 0.0
-        if apart_ns <= SLACK_NS:
-            return msgspec.structs.replace(guess, apart_ns=apart_ns)
+        worst = _worst_contradiction(matched, rows, guess.host_of_rank)
+        contradiction_ns = worst.contradiction_ns if worst else 0.0
+        if contradiction_ns <= SLACK_NS:
+            return msgspec.structs.replace(guess, contradiction_ns=contradiction_ns)
 
     return HostClocks(
         names=tuple(f"rank {summary.rank}" for summary in matched.ranks),
-        of_rank=np.arange(len(matched.ranks)),
-        why="",
+        host_of_rank=np.arange(len(matched.ranks)),
+        shared_because="",
         guessed=False,
-        apart_ns=0.0,
+        contradiction_ns=0.0,
         contradiction="",
     )
 
@@ -351,19 +357,19 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     """
     hosts = [summary.host for summary in matched.ranks]
     names = tuple(dict.fromkeys(hosts))
-    of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
+    host_of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
 
-    worst = _worst_contradiction(matched, rows, of_rank)
-    apart_ns = worst.apart_ns if worst else 0.0
+    worst = _worst_contradiction(matched, rows, host_of_rank)
+    contradiction_ns = worst.contradiction_ns if worst else 0.0
     contradiction = ""
-    if worst is not None and apart_ns > SLACK_NS:
+    if worst is not None and contradiction_ns > SLACK_NS:
         contradiction = _contradiction_text(matched, worst)
     return HostClocks(
         names=names,
-        of_rank=of_rank,
-        why="all ranks ran on one host",
+        host_of_rank=host_of_rank,
+        shared_because="all ranks ran on one host",
         guessed=False,
-        apart_ns=min(apart_ns, SLACK_NS),
+        contradiction_ns=min(contradiction_ns, SLACK_NS),
         contradiction=contradiction,
     )
 
@@ -388,13 +394,13 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
         return None
 
     host_numbers = [summary.rank // per_host for summary in ranks]
-    distinct_numbers, of_rank = np.unique(host_numbers, return_inverse=True)
+    distinct_numbers, host_of_rank = np.unique(host_numbers, return_inverse=True)
     return HostClocks(
         names=tuple(f"host {number}" for number in distinct_numbers.tolist()),
-        of_rank=of_rank,
-        why=f"each machine has {per_host} devices, and ranks use them in turn",
+        host_of_rank=host_of_rank,
+        shared_because=f"each machine has {per_host} devices, and ranks use them in turn",
         guessed=True,
-        apart_ns=0.0,
+        contradiction_ns=0.0,
         contradiction="",
     )
 
@@ -417,10 +423,10 @@ def _guessed_host(
         return None
     return HostClocks(
         names=("host 0",),
-        of_rank=np.zeros(len(ranks), dtype=np.intp),
-        why=f"the job has {size} ranks, and this machine {devices} devices",
+        host_of_rank=np.zeros(len(ranks), dtype=np.intp),
+        shared_because=f"the job has {size} ranks, and this machine {devices} devices",
         guessed=True,
-        apart_ns=0.0,
+        contradiction_ns=0.0,
         contradiction="",
     )
 
@@ -439,20 +445,22 @@ def _worst_contradiction(
         The contradiction; None if no collective ends before its last start.
     """
     # Sort the rows of each collective on each host by start, and again by end.
-    pair = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
+    pair = (
+        matched.collective_of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
+    )
     by_start = rows[np.lexsort((matched.start[rows], pair))]
     by_end = rows[np.lexsort((matched.end[rows], pair))]
 
     bounds = run_bounds(np.sort(pair))
     last_started = by_start[bounds[1:] - 1]
     first_ended = by_end[bounds[:-1]]
-    apart_ns = matched.start[last_started] - matched.end[first_ended]
-    if apart_ns.max(initial=0) <= 0:
+    contradiction_ns = matched.start[last_started] - matched.end[first_ended]
+    if contradiction_ns.max(initial=0) <= 0:
         return None
 
-    worst = int(np.argmax(apart_ns))
+    worst = int(np.argmax(contradiction_ns))
     return _Contradiction(
-        apart_ns=float(apart_ns[worst]),
+        contradiction_ns=float(contradiction_ns[worst]),
         ended=int(first_ended[worst]),
         started=int(last_started[worst]),
     )
@@ -462,7 +470,7 @@ def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
     """Describe a contradiction, as the rest of a sentence."""
     ended = matched.ranks[matched.rank[worst.ended]]
     started = matched.ranks[matched.rank[worst.started]]
-    name = matched.names[matched.of_row[worst.ended]]
+    name = matched.names[matched.collective_of_row[worst.ended]]
     return (
         f"one {name} ends on rank {ended.rank} before it starts on rank {started.rank}, both on "
         f"the host {ended.host}. Collectives are matched wrongly, or two hosts have this name"
@@ -483,7 +491,9 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
     reference: int  # index of the rank
     hosts: HostClocks
-    by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
+    offset_sources: tuple[
+        ClockSource, ...
+    ]  # of each host: what its offset is from; "" for nothing
     offset: Floats  # ns; 0 if nothing bounds it
     uncertainty: Floats  # ns; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
@@ -497,7 +507,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     @property
     def shared(self) -> str:
         """Why all clocks are one; "" if they are not."""
-        return self.hosts.why if len(self.hosts.names) == 1 else ""
+        return self.hosts.shared_because if len(self.hosts.names) == 1 else ""
 
     def common(self, rank: Rows, times: Int64s) -> Int64s:
         """Convert times of ranks to the common clock.
@@ -519,7 +529,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns for each pair; 0 if both moments are of the same rank.
         """
-        host = self.hosts.of_rank
+        host = self.hosts.host_of_rank
         is_same_rank = ranks == other_ranks
         is_same_host = host[ranks] == host[other_ranks]
         between_hosts = self.uncertainty[ranks] + self.uncertainty[other_ranks]
@@ -599,7 +609,7 @@ class _Offsets(msgspec.Struct, frozen=True, eq=False):
 
     offset: Floats  # ns; nan if nothing bounds it
     uncertainty: Floats
-    by: tuple[ClockSource, ...]
+    offset_sources: tuple[ClockSource, ...]
     contradicted: Flags  # whether the ends contradict the bounds, which then decide
 
 
@@ -613,20 +623,22 @@ def clocks_of(matched: Matched) -> Clocks:
 
     rows_of_rank = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
     reference = int(np.argmax(rows_of_rank))
-    reference_host = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
+    reference_host = (
+        int(hosts.host_of_rank[reference]) if len(hosts.host_of_rank) else 0
+    )
 
-    measured = _measured(matched, rows, hosts, reference_host)
-    decided = _decided(measured.ends, measured.bounds, reference_host)
+    measured = _measure_clocks(matched, rows, hosts, reference_host)
+    decided = _decide_offsets(measured.ends, measured.bounds, reference_host)
     contradicted = np.flatnonzero(decided.contradicted).tolist()
     return Clocks(
         reference=reference,
         hosts=hosts,
-        by=decided.by,
-        offset=np.nan_to_num(decided.offset)[hosts.of_rank],
-        uncertainty=decided.uncertainty[hosts.of_rank],
-        drift=measured.drift[hosts.of_rank],
+        offset_sources=decided.offset_sources,
+        offset=np.nan_to_num(decided.offset)[hosts.host_of_rank],
+        uncertainty=decided.uncertainty[hosts.host_of_rank],
+        drift=measured.drift[hosts.host_of_rank],
         at_ns=measured.ends.at_ns,
-        resolution=max(ON_ONE_HOST_NS, hosts.apart_ns),
+        resolution=max(ON_ONE_HOST_NS, hosts.contradiction_ns),
         refused=hosts.contradiction or _refusal(measured.bounds),
         contradicted=tuple(hosts.names[host] for host in contradicted),
     )
@@ -640,7 +652,7 @@ class _Measured(msgspec.Struct, frozen=True, eq=False):
     drift: Floats  # ns per second of each host
 
 
-def _measured(
+def _measure_clocks(
     matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
 ) -> _Measured:
     """Estimate offsets by ends and by bounds, with drifts only if they are needed.
@@ -652,12 +664,14 @@ def _measured(
         reference_host: The host whose offset is 0.
     """
     count = len(hosts.names)
-    ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=False)
+    ends = ends_of(matched, hosts.host_of_rank, count, reference_host, may_drift=False)
     drift = ends.drift
     bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
 
     if bounds.contradict():
-        ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=True)
+        ends = ends_of(
+            matched, hosts.host_of_rank, count, reference_host, may_drift=True
+        )
         drift_by_bounds = _drift(matched, rows, hosts, reference_host)
         drift = np.where(ends.known, ends.drift, drift_by_bounds)
         bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
@@ -678,7 +692,7 @@ def _refusal(bounds: _Bounds) -> str:
     )
 
 
-def _decided(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offsets:
+def _decide_offsets(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offsets:
     """Decide on the offset of each host.
 
     The ends of collectives decide if they lie within the bounds and are more precise.
@@ -701,15 +715,17 @@ def _decided(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offsets:
     )
     uncertainty[is_by_ends] = ends.uncertainty[is_by_ends]
 
-    by = np.where(is_by_ends, "ends", np.where(is_bounded, "bounds", "")).tolist()
-    if by:
+    offset_sources = np.where(
+        is_by_ends, "ends", np.where(is_bounded, "bounds", "")
+    ).tolist()
+    if offset_sources:
         offset[reference_host] = 0.0
         uncertainty[reference_host] = 0.0
-        by[reference_host] = "reference"
+        offset_sources[reference_host] = "reference"
     return _Offsets(
         offset=offset,
         uncertainty=uncertainty,
-        by=tuple(by),
+        offset_sources=tuple(offset_sources),
         contradicted=ends.known & ~is_inside,
     )
 
@@ -769,7 +785,7 @@ def _spans(
         drift: The drift of each host, in ns per second since `at_ns`.
         at_ns: The time at which no clock has drifted.
     """
-    host = hosts.of_rank[matched.rank[rows]]
+    host = hosts.host_of_rank[matched.rank[rows]]
 
     # Differences of times are small, times are not: floats hold only the former
     # exactly.
@@ -778,7 +794,7 @@ def _spans(
     start = matched.start[rows]
     end = matched.end[rows]
 
-    bounds_of_collectives = run_bounds(matched.of_row[rows])
+    bounds_of_collectives = run_bounds(matched.collective_of_row[rows])
     return _Spans(
         host=host,
         start=(start - first_ns) - drift_per_ns * (start - at_ns),
@@ -807,7 +823,7 @@ def _drift(
         open, if no clock drifts so much, or if a quarter has too few collectives.
     """
     no_drift = np.zeros(len(hosts.names))
-    collective = matched.of_row[rows]
+    collective = matched.collective_of_row[rows]
     distinct_collectives = np.unique(collective)
     per_quarter = len(distinct_collectives) // QUARTERS
     if per_quarter < MIN_COLLECTIVES:

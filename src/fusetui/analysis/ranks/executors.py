@@ -38,7 +38,7 @@ MAX_WAIT_FOR_SCHEDULER_SECONDS = 10.0
 MAX_ERROR_CHARACTERS = 200
 DASK = "dask://"
 
-SummaryOrNot = RankSummary | LeftOut
+SummaryOrReason = RankSummary | LeftOut
 
 
 def summarize(
@@ -47,7 +47,7 @@ def summarize(
     *,
     cached: bool = True,
     progress: Progress = silent,
-) -> tuple[SummaryOrNot, ...]:
+) -> tuple[SummaryOrReason, ...]:
     """Summarize the traces at many paths or URLs at once.
 
     Args:
@@ -63,9 +63,9 @@ def summarize(
         read.
     """
     if executor is None:
-        summaries = _here(paths, cached, progress)
+        summaries = _summarize_here(paths, cached, progress)
     else:
-        summaries = _through(executor, paths, cached, progress)
+        summaries = _summarize_through(executor, paths, cached, progress)
     if cached:
         tidy()
     return summaries
@@ -135,14 +135,14 @@ def processes_for(paths: Sequence[str]) -> int:
     return max(1, min(core_count(), fit_into_memory, len(paths)))
 
 
-class _Summaries:
+class _SummaryCollector:
     """Collects the summaries of some paths, from the cache and from processes."""
 
     def __init__(self, paths: Sequence[str], cached: bool, progress: Progress) -> None:
         self._paths = paths
         self._cached = cached
         self._progress = progress
-        self._by_path: dict[str, SummaryOrNot] = {}
+        self._by_path: dict[str, SummaryOrReason] = {}
 
     def missing(self) -> list[str]:
         """Return the paths without a summary."""
@@ -171,12 +171,12 @@ class _Summaries:
         for index, result in calls(task, arguments, at_once):
             self._add(paths[index], result)
 
-    def in_order(self) -> tuple[SummaryOrNot, ...]:
+    def in_order(self) -> tuple[SummaryOrReason, ...]:
         """Return the summary of each path, in the order of the paths.
 
         A path that is still missing gets a reason: its process died too often.
         """
-        summaries: list[SummaryOrNot] = []
+        summaries: list[SummaryOrReason] = []
         for path in self._paths:
             summary = self._by_path.get(path)
             if summary is None:
@@ -186,19 +186,19 @@ class _Summaries:
         return tuple(summaries)
 
     def _add(self, path: str, result: bytes | LeftOut) -> None:
-        self._by_path[path] = _unpacked(path, result)
+        self._by_path[path] = _decoded_for_path(path, result)
         self._progress(len(self._by_path), len(self._paths))
 
 
-def _here(
+def _summarize_here(
     paths: Sequence[str], cached: bool, progress: Progress
-) -> tuple[SummaryOrNot, ...]:
+) -> tuple[SummaryOrReason, ...]:
     """Summarize traces on this machine.
 
     It takes several processes unless that is little work, or there is room for one
     only.
     """
-    summaries = _Summaries(paths, cached, progress)
+    summaries = _SummaryCollector(paths, cached, progress)
     if cached:
         summaries.take_from_cache()
 
@@ -217,35 +217,35 @@ def _here(
     return summaries.in_order()
 
 
-def _through(
+def _summarize_through(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
-) -> tuple[SummaryOrNot, ...]:
+) -> tuple[SummaryOrReason, ...]:
     """Summarize traces by the processes of an executor."""
     # Other processes may have another working directory.
     absolute = [path if is_remote(path) else os.path.abspath(path) for path in paths]
     futures = [executor.submit(task, path, cached) for path in absolute]
 
-    summaries: list[SummaryOrNot] = []
+    summaries: list[SummaryOrReason] = []
     for path, future in zip(paths, futures, strict=True):
         summaries.append(_result_of(path, future))
         progress(len(summaries), len(paths))
     return tuple(summaries)
 
 
-def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrNot:
+def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrReason:
     """Wait for the result of a task.
 
     If the executor fails, a reason takes the place of the summary.
     """
     try:
-        return _unpacked(path, future.result())
+        return _decoded_for_path(path, future.result())
     except Exception as error:  # whatever an executor raises when its worker is gone
         one_line = " ".join(str(error).split())
         why = one_line[:MAX_ERROR_CHARACTERS] or type(error).__name__
         return LeftOut(path, None, f"{path} could not be read: {why}.")
 
 
-def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
+def _decoded_for_path(path: str, result: bytes | LeftOut) -> SummaryOrReason:
     """Decode the result of a task, and name the path as it was given."""
     summary = decoded(result) if isinstance(result, bytes) else result
     return replace(summary, path=path)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from fusetui.analysis.ranks.blame import Charges
-from fusetui.analysis.ranks.caused import Caused
+from fusetui.analysis.ranks.blame import ChargedWaits
+from fusetui.analysis.ranks.caused import CausedWaits
 from fusetui.analysis.ranks.clocks import Clocks
-from fusetui.analysis.ranks.ideal import ReplayableStep
+from fusetui.analysis.ranks.ideal import ReplayableSteps
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows
 from fusetui.analysis.ranks.pipeline import Pipeline
 from fusetui.analysis.ranks.waits import SumsOfRanks, Waits
@@ -22,7 +22,7 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
     waits: Waits
     steps: StepsOfRows
     sums: SumsOfRanks
-    charges: Charges
-    caused: Caused
+    charged: ChargedWaits
+    caused: CausedWaits
     pipeline: Pipeline | None  # None where ranks do not send to each other
-    replay: list[ReplayableStep] | str  # or why steps cannot be replayed
+    replay: ReplayableSteps

@@ -46,16 +46,20 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
     In the files it is the n-th group that each rank lists.
     """
 
-    of_rank: tuple[ProcessGroup, ...]  # the group of each rank
-    members: tuple[list[int], ...]  # indices of the ranks of each group
+    group_of_rank: tuple[ProcessGroup, ...]  # by the index of the rank
+    # the indices of the given ranks of each group, without groups of one given rank
+    members: tuple[list[int], ...]
 
     @property
     def size(self) -> int:
         """How many ranks the largest of the groups has."""
-        return max(group.size for group in self.of_rank)
+        return max(group.size for group in self.group_of_rank)
 
     def spread_ns(self, start: Int64s, end: Int64s) -> float:
         """Measure how far the ends of collectives lie apart within these groups.
+
+        If collectives are of this kind of group, they end at nearly the same time on
+        the ranks of a group.
 
         Args:
             start: The starts of the collectives, of shape [ranks, collectives].
@@ -63,7 +67,7 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 
         Returns:
             The mean ns over all groups; inf if a collective ends on one rank before it
-            has started on another one of its group.
+            has started on another one of its group, which cannot be.
         """
         spreads: list[float] = []
         for ranks in self.members:
@@ -79,11 +83,17 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """Return the ranks with the process groups of their collectives, if inferable.
 
-    Clocks must be one, so all ranks have to be of one named host.
+    The groups are inferred from the times at which collectives end, so the ranks must
+    share a clock: all of them have to be of one named host. Otherwise, and if nothing
+    has to be inferred, the ranks are returned as they are.
+
+    Args:
+        ranks: The summaries of the ranks.
     """
-    without_group = [_without_group(summary) for summary in ranks]
+    without_group = [_collectives_without_group(summary) for summary in ranks]
     hosts = {summary.host for summary in ranks}
-    has_one_clock = len(ranks) > 1 and len(hosts) == 1 and "" not in hosts
+    has_unknown_host = "" in hosts
+    has_one_clock = len(ranks) > 1 and len(hosts) == 1 and not has_unknown_host
     if not has_one_clock or not any(len(collectives) for collectives in without_group):
         return tuple(ranks)
 
@@ -94,7 +104,7 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     kinds_of_ranks = _chosen_kinds(ranks, kinds, without_group)
     with_chosen = []
     for index, summary in enumerate(ranks):
-        group_of_kind = [kind.of_rank[index] for kind in kinds]
+        group_of_kind = [kind.group_of_rank[index] for kind in kinds]
         with_chosen.append(_with_chosen(summary, group_of_kind, kinds_of_ranks[index]))
     return tuple(with_chosen)
 
@@ -105,6 +115,10 @@ def _chosen_kinds(
     without_group: Sequence[Rows],
 ) -> list[Rows]:
     """Choose the kind of group of each collective of each rank.
+
+    A kind of group is, e.g., the groups of tensor parallelism. Every rank runs the same
+    program, so the kind is the same for the n-th collective of a step on all ranks and
+    in all steps of the same program.
 
     Args:
         ranks: The ranks.
@@ -120,18 +134,18 @@ def _chosen_kinds(
         collectives = len(summary.collectives)
         kinds_of_ranks.append(np.full(collectives, UNCHOSEN, dtype=np.intp))
 
-    for collectives_of_ranks in _same_places(ranks, without_group):
-        uncut = _without_cut_ones(ranks, collectives_of_ranks)
+    for collectives_of_ranks in _same_program_positions(ranks, without_group):
+        uncut = _without_cut_steps(ranks, collectives_of_ranks)
         kind = _fitting_kind(ranks, kinds, uncut)
-        for kind_of_collective, same_place in zip(
+        for kind_of_collective, same_position in zip(
             kinds_of_ranks, collectives_of_ranks, strict=True
         ):
-            kind_of_collective[same_place] = kind
+            kind_of_collective[same_position] = kind
     return kinds_of_ranks
 
 
-def _without_group(summary: RankSummary) -> Rows:
-    """Return the indices of the collectives of a rank whose group is unknown.
+def _collectives_without_group(summary: RankSummary) -> Rows:
+    """Return the indices of the collectives of a rank whose process group is unknown.
 
     Sends and receives are left out; they have a peer instead.
     """
@@ -146,12 +160,14 @@ def _without_group(summary: RankSummary) -> Rows:
 
 
 def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
-    """Return the kinds of groups, in the order in which all ranks list them.
+    """Return the kinds of groups that the files of all ranks list, in their order.
 
-    Returns none if the ranks disagree.
+    The n-th groups that the ranks list are of one kind. Returns none if the ranks list
+    different numbers of groups, or if a group is not listed by all of its ranks.
     """
     groups_of_ranks = [_groups_with_others(summary) for summary in ranks]
-    if len({len(groups) for groups in groups_of_ranks}) != 1:
+    group_counts = {len(groups) for groups in groups_of_ranks}
+    if len(group_counts) != 1:
         return []
 
     index_of_rank = {summary.rank: index for index, summary in enumerate(ranks)}
@@ -176,7 +192,7 @@ def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
 def _kind(
     group_of_rank: tuple[ProcessGroup, ...], index_of_rank: Mapping[int, int]
 ) -> _KindOfGroup | None:
-    """Make a kind of group from the groups that ranks list at the same place.
+    """Make a kind of group from the groups that ranks list at the same position.
 
     Args:
         group_of_rank: The group of each rank.
@@ -194,16 +210,16 @@ def _kind(
         if any(group_of_rank[index].ranks != group_ranks for index in indices):
             return None
     with_several = tuple(indices for indices in members.values() if len(indices) > 1)
-    return _KindOfGroup(of_rank=group_of_rank, members=with_several)
+    return _KindOfGroup(group_of_rank=group_of_rank, members=with_several)
 
 
-def _same_places(
+def _same_program_positions(
     ranks: Sequence[RankSummary], without_group: Sequence[Rows]
 ) -> Iterator[list[Rows]]:
-    """Yield the collectives that are at the same place of the program.
+    """Yield the collectives that are at the same position of the program.
 
     Steps with the same sequence of collectives run the same program. The n-th
-    collective is at the same place in all of them, on all ranks.
+    collective is at the same position in all of them, on all ranks.
 
     Args:
         ranks: The ranks.
@@ -214,20 +230,22 @@ def _same_places(
     """
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
     for collectives_of_rank in _collectives_by_step(ranks, without_group).values():
-        if len(collectives_of_rank) < len(ranks):
+        is_on_all_ranks = len(collectives_of_rank) == len(ranks)
+        if not is_on_all_ranks:
             continue
         step = [collectives_of_rank[index] for index in range(len(ranks))]
         programs = [
             _program(summary, collectives)
             for summary, collectives in zip(ranks, step, strict=True)
         ]
-        if len(set(programs)) == 1:
+        is_same_on_all_ranks = len(set(programs)) == 1
+        if is_same_on_all_ranks:
             steps_of_program.setdefault(programs[0], []).append(step)
 
     for steps in steps_of_program.values():
-        by_place = np.array(steps, dtype=np.intp).T  # [places, ranks, steps]
-        for collectives_at_place in by_place:
-            yield list(collectives_at_place)
+        by_position = np.array(steps, dtype=np.intp).T  # [positions, ranks, steps]
+        for collectives_at_position in by_position:
+            yield list(collectives_at_position)
 
 
 _Program = tuple[tuple[str, int], ...]
@@ -268,15 +286,20 @@ def _collectives_by_step(
     return by_step
 
 
-def _without_cut_ones(
+def _without_cut_steps(
     ranks: Sequence[RankSummary], collectives_of_ranks: Sequence[Rows]
 ) -> list[Rows]:
     """Leave out the steps in which a recording cuts the collective of some rank.
 
+    The start or the end of a cut collective is not known.
+
     Args:
         ranks: The ranks.
-        collectives_of_ranks: For each rank its collectives at one place of the program,
-            one per step.
+        collectives_of_ranks: For each rank its collectives at one position of the
+            program, one per step.
+
+    Returns:
+        For each rank the collectives of the other steps.
     """
     is_cut = [
         np.isin(collectives, summary.cut)
@@ -296,7 +319,7 @@ def _fitting_kind(
     Args:
         ranks: The ranks.
         kinds: The kinds to choose from.
-        collectives_of_ranks: For each rank its collectives at one place of the program,
+        collectives_of_ranks: For each rank its collectives at one position of the program,
             one per step.
 
     Returns:
@@ -355,10 +378,14 @@ def _with_chosen(
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """Return the ranks with the peers of sends and receives as ranks of the job.
 
-    A recorded peer is read as a rank within the process group or as a rank of the job,
-    whichever makes more sends and receives pair up.
+    A peer is the other rank of a send or receive. Some writers record it as a rank
+    within the process group, others as a rank of the job. The reading is taken in which
+    more sends and receives pair up.
+
+    Args:
+        ranks: The summaries of the ranks.
     """
-    peers_as_in_group = [_translated(summary) for summary in ranks]
+    peers_as_in_group = [_peers_in_job(summary) for summary in ranks]
     peers_as_recorded = [summary.collectives.peer for summary in ranks]
     if all(map(np.array_equal, peers_as_in_group, peers_as_recorded)):
         return tuple(ranks)
@@ -373,11 +400,12 @@ def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     )
 
 
-def _translated(summary: RankSummary) -> Int64s:
+def _peers_in_job(summary: RankSummary) -> Int64s:
     """Translate the peers of a rank from ranks within groups to ranks of the job.
 
     Returns:
-        The peer of each collective; NO_PEER where a group has no such rank.
+        The peer of each collective; NO_PEER where a group has no such rank. Peers of
+        groups whose ranks are not known stay as they are.
     """
     recorded = summary.collectives.peer
     translated = recorded.copy()
@@ -396,8 +424,8 @@ def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
     """Count the sends and receives that would have no counterpart.
 
     These are sends without a receive, receives without a send, and those whose peer is
-    impossible: the rank itself, or none although one was recorded. Peers that are not
-    among `ranks` count for nothing.
+    impossible: the rank itself, or none although one was recorded. Sends to ranks whose
+    traces are not given are not counted.
 
     Args:
         ranks: The ranks.
@@ -414,7 +442,7 @@ def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
             name = summary.name_of(collective)
             other = int(peer[collective])
             if name in POINT_TO_POINT and other in given_ranks:
-                _count(sends_less_receives, name, summary.rank, other)
+                _count_on_link(sends_less_receives, name, summary.rank, other)
     return sum(map(abs, sends_less_receives.values())) + impossible
 
 
@@ -426,17 +454,17 @@ class _Link(msgspec.Struct, frozen=True):
     is_both: bool  # one kernel sends and receives; the lower rank counts as the sender
 
 
-def _count(
+def _count_on_link(
     sends_less_receives: Counter[_Link], name: str, rank: int, peer: int
 ) -> None:
-    """Count a send as 1 and a receive as -1, so that pairs cancel.
+    """Count a send as 1 and a receive as -1, so that a send and its receive cancel.
 
     A kernel that does both counts as a send on the lower rank, and as a receive on the
     other one.
 
     Args:
         sends_less_receives: The count of each link, which is changed in place.
-        name: The name of the collective.
+        name: The name of the collective: send, recv or send_recv.
         rank: The rank that runs it.
         peer: The other rank.
     """

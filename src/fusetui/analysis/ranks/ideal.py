@@ -1,6 +1,6 @@
 """Estimates how long a step would take if late ranks were as fast as the others.
 
-In this model every rank alternates between *stretches* of its own work and collectives
+In this model every rank alternates between *stretches* of its stretch_ns work and collectives
 in which all ranks meet. A late rank gets the stretches of the median of the others.
 
 The estimate is given only if all ranks of the group are given, every collective was
@@ -24,55 +24,69 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.quantiles import medians
 
 MAX_REPLAY_ERROR = 0.01
-"""Of a step: so much a replay of what was recorded may differ from it, and so much of
-the steps collectives may overlap other work."""
+"""A replay of what was recorded may differ from the recording by this share of a step.
+Collectives may overlap other work for as large a share of all steps."""
 OVERLAP = "collectives overlap other work or the borders of steps"
 
 
 class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
-    """A step of all ranks, as stretches of work between collectives; in ns."""
+    """One step of all ranks, split into stretches of work and collectives between them.
 
-    # [stretches, ranks]: the last one follows the last collective; the first one counts
-    # from when the first rank begins the step
-    own: Int64s
-    # [stretches - 1, ranks]: from the last start of a collective to each rank's end
-    transfer: Int64s
-    recorded_ns: float  # its step_wall_of_job
-
-
-def replayable(
-    job: RankJob, matched: Matched, waits: Waits
-) -> list[ReplayableStep] | str:
-    """Split the steps of a job into stretches and collectives.
-
-    Returns:
-        The steps in their order; or why they cannot be replayed, as the rest of a
-        sentence.
+    Every rank has the same number of stretches, one more than the step has collectives.
     """
+
+    # [stretches, ranks]: how long each rank works in each stretch. The first stretch
+    # counts from when the first rank begins the step; the last one follows the last
+    # collective.
+    stretch_ns: Int64s
+    # [stretches - 1, ranks]: from the last start of a collective to each rank's end
+    transfer_ns: Int64s
+    recorded_ns: float  # the length of the step, as step_wall_of_job defines it
+
+
+class ReplayableSteps(msgspec.Struct, frozen=True, eq=False):
+    """The steps of a job in a form that can be replayed; or why there is none."""
+
+    steps: tuple[ReplayableStep, ...] = ()  # in their order; none if they are refused
+    refusal: str = ""  # why they cannot be replayed, as the rest of a sentence; or ""
+
+
+def replayable_steps(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps:
+    """Split the steps of a job into stretches of work and collectives.
+
+    That is refused unless every rank takes part in every collective of a step and works
+    only between them, because only then a step follows from its stretches.
+    """
+    # All ranks and all of their collectives must be known.
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
-        return "not all ranks of the job are given"
+        return ReplayableSteps(refusal="not all ranks of the job are given")
     is_damaged = any(summary.damage for summary in matched.ranks)
     if is_damaged or matched.unmatched.any():
-        return "not every collective could be matched"
-    if _cut_in_a_step(matched):
-        return "the beginning or the end of a recording cuts a collective of a step"
+        return ReplayableSteps(refusal="not every collective could be matched")
+    if _is_step_with_cut_collective(matched):
+        cut = "the beginning or the end of a recording cuts a collective of a step"
+        return ReplayableSteps(refusal=cut)
     if not (matched.counts == ranks).all():
-        return "some collectives are of a part of the ranks only"
+        partial = "some collectives are of a part of the ranks only"
+        return ReplayableSteps(refusal=partial)
 
     keys = [step_keys(summary) for summary in matched.ranks]
     if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
-        return "the ranks do not have the same steps"
+        return ReplayableSteps(refusal="the ranks do not have the same steps")
 
+    # Collectives must not overlap compute, because then a wait need not delay anything.
     all_steps_ns = 0.0
     for summary in matched.ranks:
         all_steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
     if matched.covered.sum() > MAX_REPLAY_ERROR * all_steps_ns:
-        return OVERLAP
-    return _steps(matched, waits) or OVERLAP
+        return ReplayableSteps(refusal=OVERLAP)
+
+    steps = _split_steps(matched, waits)
+    return ReplayableSteps(steps=tuple(steps), refusal="" if steps else OVERLAP)
 
 
-def _cut_in_a_step(matched: Matched) -> bool:
+def _is_step_with_cut_collective(matched: Matched) -> bool:
     """Return whether a collective that a recording cuts reaches into any step."""
     for rank, row in zip(
         matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True
@@ -85,14 +99,20 @@ def _cut_in_a_step(matched: Matched) -> bool:
     return False
 
 
-def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
+def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
     """Split the steps of a job in which every rank takes part in every collective.
 
-    Returns None if a collective crosses the border of a step, or overlaps a stretch.
+    Args:
+        matched: The collectives of the job.
+        waits: The waits in these collectives, with all times on the common clock.
+
+    Returns:
+        The steps in their order; none if a collective crosses the border of a step, or
+        overlaps a stretch of work.
     """
     # Tables of shape [collectives, ranks], on the common clock.
     ranks = len(matched.ranks)
-    by_collective = np.lexsort((matched.rank, matched.of_row))
+    by_collective = np.lexsort((matched.rank, matched.collective_of_row))
     start = waits.start[by_collective].reshape(-1, ranks)
     end = waits.end[by_collective].reshape(-1, ranks)
 
@@ -106,62 +126,69 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
     step_ends = own_ends + first_shift
 
     steps: list[ReplayableStep] = []
-    for begin, until in zip(step_begins, step_ends, strict=True):
-        is_inside = (start >= begin).all(axis=1) & (end <= until).all(axis=1)
-        touches = ((start < until) & (end > begin)).any(axis=1)
-        if (touches & ~is_inside).any():
-            return None
-        step = _step(begin, until, starts=start[is_inside], ends=end[is_inside])
+    for step_begin, step_end in zip(step_begins, step_ends, strict=True):
+        is_inside = (start >= step_begin).all(axis=1) & (end <= step_end).all(axis=1)
+        touches = ((start < step_end) & (end > step_begin)).any(axis=1)
+        crosses_border = touches & ~is_inside
+        if crosses_border.any():
+            return []
+        step = _split_step(
+            step_begin, step_end, starts=start[is_inside], ends=end[is_inside]
+        )
         if step is None:
-            return None
+            return []
         steps.append(step)
     return steps
 
 
-def _step(
-    begin: Int64s, until: Int64s, *, starts: Int64s, ends: Int64s
+def _split_step(
+    step_begin: Int64s, step_end: Int64s, *, starts: Int64s, ends: Int64s
 ) -> ReplayableStep | None:
-    """Split one step into stretches and collectives.
+    """Split one step into stretches of work and collectives.
 
     Args:
-        begin: When each rank begins the step, in ns of the common clock.
-        until: When each rank ends it.
+        step_begin: When each rank begins the step, in ns of the common clock.
+        step_end: When each rank ends it.
         starts: The starts of its collectives, of shape [collectives, ranks].
         ends: Their ends, in the same shape.
 
     Returns:
         The step; None if a collective starts before the one before it has ended.
     """
-    stretch_ends = np.concatenate((starts, until[None]))
-    stretch_begins = np.concatenate((begin[None], ends))
-    own = stretch_ends - stretch_begins
-    if (own < 0).any():
+    stretch_ends = np.concatenate((starts, step_end[None]))
+    stretch_begins = np.concatenate((step_begin[None], ends))
+    stretch_ns = stretch_ends - stretch_begins
+    collectives_overlap = (stretch_ns < 0).any()
+    if collectives_overlap:
         return None
 
-    own[0] += begin - begin.min()
+    # A rank that begins the step late has a longer first stretch.
+    stretch_ns[0] += step_begin - step_begin.min()
     last_starts = starts.max(axis=1, keepdims=True)
     return ReplayableStep(
-        own=own,
-        transfer=np.maximum(ends - last_starts, 0),
-        recorded_ns=step_wall_of_job(begin, until),
+        stretch_ns=stretch_ns,
+        transfer_ns=np.maximum(ends - last_starts, 0),
+        recorded_ns=step_wall_of_job(step_begin, step_end),
     )
 
 
-def if_ordinary(
-    matched: Matched, steps: Sequence[ReplayableStep], rank: int
+def step_if_rank_were_ordinary(
+    matched: Matched, replay: ReplayableSteps, rank: int
 ) -> MeanStepChange | None:
-    """Estimate the mean step if one rank were as fast as the others.
+    """Estimate the mean step if one late rank were as fast as the others.
 
     Args:
         matched: The collectives of the job.
-        steps: The steps of the job.
-        rank: The index of the rank.
+        replay: The steps of the job, if they can be replayed.
+        rank: The index of the late rank.
 
     Returns:
-        The change; None if replaying what was recorded does not give the recorded
-        steps.
+        The change. None if the steps cannot be replayed, or if replaying what was
+        recorded does not give the recorded steps.
     """
-    means = _mean_steps(steps, [rank])
+    if replay.refusal:
+        return None
+    means = _mean_steps(replay.steps, [rank])
     if means is None:
         return None
     return MeanStepChange(
@@ -172,39 +199,41 @@ def if_ordinary(
     )
 
 
-def if_all_ordinary(
-    matched: Matched,
-    replay: Sequence[ReplayableStep] | str,
-    stragglers: Sequence[Straggler],
+def step_if_all_were_ordinary(
+    matched: Matched, replay: ReplayableSteps, stragglers: Sequence[Straggler]
 ) -> JointStepChange | None:
-    """Estimate the mean step if all stragglers were as fast as the others.
+    """Estimate the mean step if all stragglers were as fast as the other ranks.
 
     Args:
         matched: The collectives of the job.
-        replay: The steps of the job; or why they cannot be replayed.
-        stragglers: The ranks that hold up the job.
+        replay: The steps of the job, if they can be replayed.
+        stragglers: The ranks that hold up the job, with the change if each of them
+            alone were as fast as the others.
 
     Returns:
-        The change. None unless it saves MIN_STEP_SHARE of a step more than fixing the
-        best single one.
+        The change. None unless there are several stragglers with an estimate each, and
+        fixing all of them saves MIN_STEP_SHARE of a step more than fixing the best one.
     """
     changes: list[MeanStepChange] = []
     for straggler in stragglers:
         if straggler.what_if is not None:
             changes.append(straggler.what_if)
-    if isinstance(replay, str) or len(changes) < 2 or len(changes) < len(stragglers):
+
+    # A straggler without an estimate cannot be part of a joint one.
+    some_have_none = len(changes) < len(stragglers)
+    if replay.refusal or len(changes) < 2 or some_have_none:
         return None
 
-    late_numbers = {change.rank for change in changes}
+    late_ranks = {change.rank for change in changes}
     late_indices = []
     for index, summary in enumerate(matched.ranks):
-        if summary.rank in late_numbers:
+        if summary.rank in late_ranks:
             late_indices.append(index)
     nobody_is_in_time = len(late_indices) == len(matched.ranks)
     if nobody_is_in_time:
         return None
 
-    means = _mean_steps(replay, late_indices)
+    means = _mean_steps(replay.steps, late_indices)
     if means is None:
         return None
     best_alone_ns = min(change.would_be_ns for change in changes)
@@ -212,31 +241,31 @@ def if_all_ordinary(
     if saved_more_ns < MIN_STEP_SHARE * means.recorded_ns:
         return None
     return JointStepChange(
-        ranks=tuple(sorted(late_numbers)),
+        ranks=tuple(sorted(late_ranks)),
         step_ns=round(means.recorded_ns),
         would_be_ns=round(means.would_be_ns),
     )
 
 
 class _MeanSteps(msgspec.Struct, frozen=True):
-    """The mean length (step_wall_of_job) of all steps."""
+    """The mean length of all steps, as step_wall_of_job defines a length."""
 
     recorded_ns: float
-    replayed_ns: float  # replayed without a change
-    would_be_ns: float  # replayed with a change
+    replayed_ns: float  # with all stretches as recorded
+    would_be_ns: float  # with the stretches of late ranks as short as those of others
 
 
 def _mean_steps(
-    steps: Sequence[ReplayableStep], late: Sequence[int]
+    steps: Sequence[ReplayableStep], late_indices: Sequence[int]
 ) -> _MeanSteps | None:
     """Replay steps with and without the delays of some ranks.
 
-    With the change, each stretch of a late rank is at most as long as the median of the
-    other ranks' stretches.
+    Without its delays, each stretch of a late rank is at most as long as the median of
+    the same stretch on the other ranks. It is never made longer.
 
     Args:
         steps: The steps of the job.
-        late: The indices of the late ranks.
+        late_indices: The indices of the late ranks.
 
     Returns:
         The mean steps; None if replaying what was recorded does not give the recorded
@@ -246,14 +275,17 @@ def _mean_steps(
     replayed: list[float] = []
     would_be: list[float] = []
     for step in steps:
-        stretches_of_others = np.delete(step.own, late, axis=1)
+        stretches_of_others = np.delete(step.stretch_ns, late_indices, axis=1)
         median_of_others = medians(stretches_of_others.T)
-        changed = step.own.copy()
-        changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
+        stretches_of_late = step.stretch_ns[:, late_indices]
+        without_delays = step.stretch_ns.copy()
+        without_delays[:, late_indices] = np.minimum(
+            stretches_of_late, median_of_others[:, None]
+        )
 
         recorded.append(step.recorded_ns)
-        replayed.append(_mean_end(step.own, step.transfer))
-        would_be.append(_mean_end(changed, step.transfer))
+        replayed.append(_mean_end_ns(step.stretch_ns, step.transfer_ns))
+        would_be.append(_mean_end_ns(without_delays, step.transfer_ns))
 
     means = _MeanSteps(
         recorded_ns=float(np.mean(recorded)),
@@ -266,15 +298,21 @@ def _mean_steps(
     return means
 
 
-def _mean_end(own: Int64s, transfer: Int64s) -> float:
-    """Return when ranks end a step on average, in ns after the first one begins it.
+def _mean_end_ns(stretch_ns: Int64s, transfer_ns: Int64s) -> float:
+    """Replay a step, and return when its ranks end it on average.
+
+    Each rank works for a stretch, then waits until all ranks have arrived at the
+    collective, then for the transfer.
 
     Args:
-        own: The stretches of each rank, as in ReplayableStep.
-        transfer: The transfers between them, as in ReplayableStep.
+        stretch_ns: The stretches of each rank, as in ReplayableStep.
+        transfer_ns: The transfers between them, as in ReplayableStep.
+
+    Returns:
+        ns after the first rank begins the step.
     """
-    now = own[0].astype(np.float64)  # of each rank
-    for next_stretch, transfer_ns in zip(own[1:], transfer, strict=True):
-        all_arrived = now.max()
-        now = all_arrived + transfer_ns + next_stretch
-    return float(now.mean())
+    time_of_rank = stretch_ns[0].astype(np.float64)
+    for next_stretch, transfer in zip(stretch_ns[1:], transfer_ns, strict=True):
+        all_arrived = time_of_rank.max()
+        time_of_rank = all_arrived + transfer + next_stretch
+    return float(time_of_rank.mean())

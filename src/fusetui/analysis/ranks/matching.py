@@ -42,17 +42,21 @@ StepKey = tuple[object, ...]
 
 
 class MatchingKey(NamedTuple):
-    """What two collectives of two ranks have in common if they can be the same one."""
+    """What two collectives of two ranks must have in common to be the same one."""
 
-    name: str  # of a send or receive with its pair of ranks
-    group: ProcessGroup  # of a send or receive the pair
+    name: str  # of a send or receive with its pair of ranks, "send_recv 0 to 1"
+    group: ProcessGroup  # of a send or receive the group of these two ranks
 
 
 MAX_COLLECTIVES_OF_A_RANK = 1 << 20
-"""More than any rank has."""
+"""More than any rank has: a step and a position in it are combined into one number."""
 OUTSIDE_STEPS = 0
+"""In place of the number of a step, for collectives in no step. Steps count from 1."""
 BEHIND_ALL_STEPS = 1 << 40
-"""Instead of the number of a step; there are far fewer steps."""
+"""In place of the number of a step, for collectives behind the last step. There are far
+fewer steps."""
+BEFORE_STEPS = -1
+"""In place of the index of a step, for rows that were issued before the first one."""
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -118,13 +122,16 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array([kind in POINT_TO_POINT for kind in kinds], dtype=np.bool_)
 
     @cached_property
-    def of_row(self) -> Rows:
+    def collective_of_row(self) -> Rows:
         """The collective of each row."""
         return np.repeat(np.arange(len(self)), self.counts)
 
 
-class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All collectives of all ranks, one rank after another; one entry per row."""
+class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """All collectives of all ranks, one rank after another.
+
+    A *row* is one rank's part in one collective; arrays have one entry per row.
+    """
 
     ranks: tuple[RankSummary, ...]
     keys: tuple[MatchingKey, ...]
@@ -164,20 +171,23 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Match the collectives of the ranks of one job.
 
+    Args:
+        ranks: The summaries of the ranks.
+
     Returns:
         The collectives that at least two ranks share, with counts of what is left over.
         Collectives that a recording cuts are left out on all ranks. Collectives of a
         group of one rank are not counted at all.
     """
-    flat = _flat(ranks)
-    number = _numbers(flat)
-    cut = _cut_anywhere(flat, number)
+    rows = _all_collectives(ranks)
+    number = _number_collectives(rows)
+    cut = _cut_anywhere(rows, number)
     number[cut.rows] = CUT
 
     # Sort the numbered rows by collective, then by rank. A collective with one row only
     # is shared with nobody.
     numbered = np.flatnonzero(number >= 0)
-    by_number = numbered[np.lexsort((flat.rank[numbered], number[numbered]))]
+    by_number = numbered[np.lexsort((rows.rank[numbered], number[numbered]))]
     ranks_of_collective = np.diff(run_bounds(number[by_number]))
     is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
     of_one_rank = by_number[~is_shared]
@@ -186,27 +196,27 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     unmatched = np.concatenate((without_number, of_one_rank))
 
     # A rank may have waited in a send even if the receiver is unknown.
-    is_unshared = (number == ALONE) & flat.is_point_to_point
+    is_unshared = (number == ALONE) & rows.is_point_to_point
     is_unshared[unmatched] = True
     is_unshared[cut.rows] = True
 
-    return _in_time(
-        flat,
+    return _ordered_by_start(
+        rows,
         by_number[is_shared],
         number,
-        unmatched=np.bincount(flat.rank[unmatched], minlength=len(ranks)),
+        unmatched=np.bincount(rows.rank[unmatched], minlength=len(ranks)),
         unshared=np.flatnonzero(is_unshared),
         cut=cut,
     )
 
 
-def _flat(ranks: Sequence[RankSummary]) -> _Flat:
+def _all_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
     """Concatenate the collectives of all ranks, with the keys to match them by."""
     index_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
     rank = np.repeat(np.arange(len(ranks)), counts)
-    return _Flat(
+    return _AllCollectives(
         ranks=tuple(ranks),
         keys=tuple(index_of_key),
         key=np.concatenate([np.empty(0, dtype=np.int64), *keys_of_ranks]),
@@ -216,21 +226,21 @@ def _flat(ranks: Sequence[RankSummary]) -> _Flat:
 
 
 class _CutRows(msgspec.Struct, frozen=True, eq=False):
-    """The rows of _Flat whose collective is cut by the recording of some rank."""
+    """The collectives that the recording of some rank cuts."""
 
-    rows: Rows
+    rows: Rows  # their rows of _AllCollectives, on all ranks
     collectives: int  # how many collectives these are
 
 
-def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
+def _cut_anywhere(all_rows: _AllCollectives, number: Int64s) -> _CutRows:
     """Find the collectives that are cut on some rank, with their rows on all ranks.
 
     Args:
-        flat: All collectives.
-        number: The number of the collective of each row. A row that is UNMATCHED is a
-            collective of its own. Rows that are ALONE take no part.
+        all_rows: All collectives of all ranks.
+        number: The number of the collective of each row. A row that is UNMATCHED counts
+            as a collective of its own. Rows that are ALONE take no part.
     """
-    is_cut = flat.is_cut & (number != ALONE)
+    is_cut = all_rows.is_cut & (number != ALONE)
     cut_numbers = np.unique(number[is_cut & (number >= 0)])
     cut_without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
 
@@ -322,19 +332,22 @@ def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey
     return MatchingKey(f"send_recv {first} {link} {second}", pair)
 
 
-def _numbers(flat: _Flat) -> Int64s:
+def _number_collectives(all_rows: _AllCollectives) -> Int64s:
     """Number the collectives of all ranks, so that the rows of one have one number.
 
     Returns:
         A number per row. UNMATCHED stands for a collective that cannot be matched, and
         ALONE for one whose group has one rank.
     """
-    number = np.full(len(flat.key), UNMATCHED, dtype=np.int64)
-    by_key = np.argsort(flat.key, kind="stable")
-    bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
+    number = np.full(len(all_rows.key), UNMATCHED, dtype=np.int64)
+    by_key = np.argsort(all_rows.key, kind="stable")
+    every_key = np.arange(len(all_rows.keys) + 1)
+    bounds = np.searchsorted(all_rows.key[by_key], every_key)
 
     next_free = 0
-    for key, (begin, end) in zip(flat.keys, itertools.pairwise(bounds), strict=True):
+    for key, (begin, end) in zip(
+        all_rows.keys, itertools.pairwise(bounds), strict=True
+    ):
         rows = by_key[begin:end]
         if key.group.size == 1:
             number[rows] = ALONE
@@ -342,7 +355,8 @@ def _numbers(flat: _Flat) -> Int64s:
         if key.group == UNKNOWN_GROUP:
             continue
 
-        number_within_key = _numbers_within_key(flat, rows)
+        # Make the numbers of this key dense, and different from those of other keys.
+        number_within_key = _number_within_key(all_rows, rows)
         is_matched = number_within_key != UNMATCHED
         distinct, dense_number = np.unique(
             number_within_key[is_matched], return_inverse=True
@@ -352,38 +366,40 @@ def _numbers(flat: _Flat) -> Int64s:
     return number
 
 
-def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
+def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     """Number the collectives of one key, so that the rows of one have one number.
 
     They are matched by their order if all ranks have equally many. Otherwise they are
     matched by their recorded sequence numbers, if no rank has one twice. Otherwise they
-    are matched from the end of each step, except on ranks whose file is damaged.
+    are matched from the end of each step, except on ranks whose file is damaged: of
+    these it is not known how many collectives are missing.
 
     Args:
-        flat: All collectives.
+        all_rows: All collectives of all ranks.
         rows: The rows of the key.
 
     Returns:
         A number for each of `rows`, UNMATCHED for those that cannot be matched.
     """
-    rank = flat.rank[rows]
+    rank = all_rows.rank[rows]
     rows_of_rank = np.bincount(rank)
     counts = rows_of_rank[rows_of_rank > 0]
     if counts.min() == counts.max():
         return ordinals(rank)
 
-    sequence = flat.sequence[rows]
+    sequence = all_rows.sequence[rows]
     distinct_pairs = np.unique(np.stack((rank, sequence)), axis=1)
     no_rank_has_one_twice = distinct_pairs.shape[1] == len(rank)
-    if (sequence >= 0).all() and no_rank_has_one_twice:
+    all_are_recorded = (sequence >= 0).all()
+    if all_are_recorded and no_rank_has_one_twice:
         return sequence
 
-    is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])
-    number = _from_the_end(flat, rows)
+    is_damaged = np.array([bool(summary.damage) for summary in all_rows.ranks])
+    number = _number_from_end_of_steps(all_rows, rows)
     return np.where(is_damaged[rank], UNMATCHED, number)
 
 
-def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
+def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     """Number the collectives of one key by counting from the end of each step.
 
     A number consists of the step and of how many collectives of the key follow in that
@@ -391,7 +407,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     within a step, and does so at another point on each rank.
 
     Args:
-        flat: All collectives.
+        all_rows: All collectives of all ranks.
         rows: The rows of the key.
 
     Returns:
@@ -399,19 +415,21 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     """
     numbers = np.empty(len(rows), dtype=np.int64)
     number_of_step: dict[StepKey, int] = {}
-    for rank in np.unique(flat.rank[rows]).tolist():
-        summary = flat.ranks[rank]
-        is_of_rank = np.flatnonzero(flat.rank[rows] == rank)
-        issued = summary.collectives.issued[flat.row[rows[is_of_rank]]]
+    for rank in np.unique(all_rows.rank[rows]).tolist():
+        summary = all_rows.ranks[rank]
+        rows_of_rank = np.flatnonzero(all_rows.rank[rows] == rank)
+        issued = summary.collectives.issued[all_rows.row[rows[rows_of_rank]]]
         step = _steps_of_issued(summary, issued, number_of_step)
-        follow_in_step = ordinals(step[::-1])[::-1]
-        position = follow_in_step
+
+        # `ordinals` counts how many precede; on reversed arrays, how many follow.
+        position_in_step = ordinals(step[::-1])[::-1]
 
         if len(summary.step_end):
             is_behind_steps = issued >= summary.step_end.max()
             step[is_behind_steps] = BEHIND_ALL_STEPS
-            position[is_behind_steps] = np.arange(np.count_nonzero(is_behind_steps))
-        numbers[is_of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + position
+            behind_steps = np.count_nonzero(is_behind_steps)
+            position_in_step[is_behind_steps] = np.arange(behind_steps)
+        numbers[rows_of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + position_in_step
     return numbers
 
 
@@ -433,6 +451,7 @@ def _steps_of_issued(
     for key in step_keys(summary):
         numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
 
+    # Steps may have gaps in between, so the end of the step has to be looked at too.
     last_begun = np.searchsorted(summary.step_start, issued, side="right") - 1
     step_end = at(summary.step_end, last_begun, missing=0)
     is_inside = (last_begun >= 0) & (issued < step_end)
@@ -442,18 +461,20 @@ def _steps_of_issued(
 
 
 def step_keys(summary: RankSummary) -> list[StepKey]:
-    """Return a key for each step of a rank that identifies it on all ranks.
+    """Return for each step of a rank a key that identifies the step on all ranks.
 
-    It is the name of the step. If names recur, it is how far the step is from the end.
+    It is the name of the step. If names recur, it is how far the step is from the end,
+    because recordings of ranks may begin at different steps.
     """
     steps = summary.steps
-    if len(set(steps)) == len(steps):
+    has_distinct_names = len(set(steps)) == len(steps)
+    if has_distinct_names:
         return [(name,) for name in steps]
     return [(len(steps) - index,) for index in range(len(steps))]
 
 
-def _in_time(
-    flat: _Flat,
+def _ordered_by_start(
+    all_rows: _AllCollectives,
     by_number: Rows,
     number: Int64s,
     *,
@@ -464,62 +485,66 @@ def _in_time(
     """Put the matched collectives into the order of their first starts.
 
     Args:
-        flat: All collectives.
+        all_rows: All collectives.
         by_number: The rows of shared collectives, sorted by collective.
-        number: The number of the collective of each row of `flat`.
+        number: The number of the collective of each row of `all_rows`.
         unmatched: How many collectives of each rank are not matched.
         unshared: The rows of other collectives in which ranks may have waited.
         cut: The rows of collectives that are cut.
     """
-    collectives = _by_first_start(by_number, number, flat.column("start"))
+    collectives = _by_first_start(by_number, number, all_rows.column("start"))
     rows = collectives.rows
     first_rows = rows[collectives.first[:-1]]
-    keys_of_collectives = [flat.keys[key] for key in flat.key[first_rows].tolist()]
+    keys_of_collectives = [
+        all_rows.keys[key] for key in all_rows.key[first_rows].tolist()
+    ]
     group_sizes = [key.group.size for key in keys_of_collectives]
 
-    given_ranks = {summary.rank for summary in flat.ranks}
-    has_unknown_group = [key.group == UNKNOWN_GROUP for key in flat.keys]
-    has_one_given = [_is_of_one_given(key.group, given_ranks) for key in flat.keys]
+    given_ranks = {summary.rank for summary in all_rows.ranks}
+    has_unknown_group = [key.group == UNKNOWN_GROUP for key in all_rows.keys]
+    has_one_given = [
+        _has_one_given_rank(key.group, given_ranks) for key in all_rows.keys
+    ]
     return Matched(
-        ranks=flat.ranks,
+        ranks=all_rows.ranks,
         first=collectives.first,
-        rank=flat.rank[rows],
-        row=flat.row[rows],
-        start=flat.column("start")[rows],
-        end=flat.column("end")[rows],
-        covered=flat.column("covered")[rows],
-        ready=flat.column("ready")[rows],
-        ahead=flat.column("ahead")[rows],
-        stalled=flat.column("stalled")[rows],
+        rank=all_rows.rank[rows],
+        row=all_rows.row[rows],
+        start=all_rows.column("start")[rows],
+        end=all_rows.column("end")[rows],
+        covered=all_rows.column("covered")[rows],
+        ready=all_rows.column("ready")[rows],
+        ahead=all_rows.column("ahead")[rows],
+        stalled=all_rows.column("stalled")[rows],
         names=tuple(key.name for key in keys_of_collectives),
         groups=tuple(key.group for key in keys_of_collectives),
-        bytes=flat.column("size")[first_rows],
+        bytes=all_rows.column("size")[first_rows],
         size=np.array(group_sizes, dtype=np.int64),
         unmatched=unmatched,
-        unshared_rank=flat.rank[unshared],
-        unshared_end=flat.column("end")[unshared],
+        unshared_rank=all_rows.rank[unshared],
+        unshared_end=all_rows.column("end")[unshared],
         cut=cut.collectives,
-        cut_rank=flat.rank[cut.rows],
-        cut_row=flat.row[cut.rows],
-        one_given=_count_of_keys(flat, has_one_given),
-        no_group=_count_of_keys(flat, has_unknown_group),
+        cut_rank=all_rows.rank[cut.rows],
+        cut_row=all_rows.row[cut.rows],
+        one_given=_count_rows_of_keys(all_rows, has_one_given),
+        no_group=_count_rows_of_keys(all_rows, has_unknown_group),
     )
 
 
-class _InTime(NamedTuple):
+class _OrderedByStart(NamedTuple):
     """Collectives in the order of their first starts."""
 
-    rows: Rows  # rows of _Flat; those of one collective are neighbors
+    rows: Rows  # rows of _AllCollectives; those of one collective are neighbors
     first: Rows  # where each collective begins in `rows`, followed by the length
 
 
-def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _InTime:
+def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedByStart:
     """Sort collectives by the first start of their rows.
 
     Args:
-        by_number: Rows of _Flat, sorted by collective.
-        number: The number of the collective of each row of _Flat.
-        start: The start of each row of _Flat.
+        by_number: Rows of _AllCollectives, sorted by collective.
+        number: The number of the collective of each row of _AllCollectives.
+        start: The start of each row of _AllCollectives.
     """
     bounds = run_bounds(number[by_number])
     counts = np.diff(bounds)
@@ -531,32 +556,34 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _InTime:
     by_time = np.argsort(first_starts, kind="stable")
     position_of_collective = np.argsort(by_time)
     position_of_row = np.repeat(position_of_collective, counts)
-    return _InTime(
+    return _OrderedByStart(
         rows=by_number[np.argsort(position_of_row, kind="stable")],
         first=np.concatenate(([0], np.cumsum(counts[by_time]))),
     )
 
 
-def _is_of_one_given(group: ProcessGroup, given_ranks: set[int]) -> bool:
-    """Return whether exactly one of several ranks of a group was given."""
+def _has_one_given_rank(group: ProcessGroup, given_ranks: set[int]) -> bool:
+    """Return whether the trace of exactly one of several ranks of a group is given."""
     if group == UNKNOWN_GROUP or group.size <= 1:
         return False
     return len(given_ranks.intersection(group.ranks)) == 1
 
 
-def _count_of_keys(flat: _Flat, is_counted: Sequence[bool]) -> int:
+def _count_rows_of_keys(all_rows: _AllCollectives, is_counted: Sequence[bool]) -> int:
     """Count the rows whose key is flagged; `is_counted` has one flag per key."""
     flag_of_key = np.array(is_counted, dtype=np.bool_)
-    return int(np.count_nonzero(flag_of_key[flat.key]))
+    return int(np.count_nonzero(flag_of_key[all_rows.key]))
 
 
 class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
     """The steps of a job, and the step in which each row of Matched was issued."""
 
     names: tuple[str, ...]  # () for a job without steps
-    # index of the step of each row, -1 before the first; 0 in a job without steps
-    of_row: Rows
-    # the median step_wall over steps and ranks; without steps that of the windows
+    # the index of the step of each row, BEFORE_STEPS before the first; 0 in a job
+    # without steps
+    step_of_row: Rows
+    # the median step_wall over steps and ranks; without steps the median length of the
+    # recordings
     length_ns: float
 
 
@@ -574,7 +601,7 @@ def steps_of(matched: Matched) -> StepsOfRows:
 
     return StepsOfRows(
         names=tuple(name_of_key.values()),
-        of_row=_steps_of_rows(matched, list(name_of_key)),
+        step_of_row=_steps_of_rows(matched, list(name_of_key)),
         length_ns=_median_length_ns(matched),
     )
 
@@ -587,7 +614,7 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
         keys: The keys of all steps of the job, in their order.
 
     Returns:
-        The index of a step per row, as StepsOfRows.of_row describes it.
+        The index of a step per row, as StepsOfRows.step_of_row describes it.
     """
     step_of_row = np.zeros(len(matched.rank), dtype=np.intp)
     if not keys:
@@ -604,9 +631,10 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
         issued = summary.collectives.issued[matched.row[rows]]
         step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
 
-        # Before the first step the search gives -1, which finds the last entry: -1.
+        # Before the first step the search gives -1, which takes the last entry.
         job_step_of_rank_step = [index_of_key[key] for key in step_keys(summary)]
-        step_of_row[rows] = np.array([*job_step_of_rank_step, -1])[step_of_rank]
+        job_step_of_rank_step.append(BEFORE_STEPS)
+        step_of_row[rows] = np.array(job_step_of_rank_step)[step_of_rank]
     return step_of_row
 
 
@@ -661,15 +689,17 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     summaries = [file for file in files if isinstance(file, RankSummary)]
     left_out = [file for file in files if isinstance(file, LeftOut)]
 
-    numbered = _numbered(summaries)
-    world_size = _size_of_most(numbered)
+    numbered = _with_rank_numbers(summaries)
+    world_size = _most_recorded_size(numbered)
+
+    # The job is that of the recording in the middle of all recordings, by time.
     windows = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
 
     ranks: dict[int, RankSummary] = {}
     for summary in numbered:
         middle_window = windows[len(windows) // 2]
-        reason = _foreign(summary, world_size, middle_window)
-        reason = reason or _given_before(summary, ranks)
+        reason = _why_of_other_job(summary, world_size, middle_window)
+        reason = reason or _why_given_twice(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -684,7 +714,7 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     )
 
 
-def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
+def _why_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
     """Explain that a rank was given by an earlier file; "" if it was not.
 
     Args:
@@ -697,7 +727,7 @@ def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str
     return f"{summary.path} is rank {summary.rank}, as {first_path} is: it is left out."
 
 
-def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
+def _with_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     """Give a number to each rank that has none (-1): the lowest that is still free."""
     numbers_in_use = {summary.rank for summary in summaries}
     free_numbers = (
@@ -711,7 +741,7 @@ def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     return numbered
 
 
-def _size_of_most(summaries: Sequence[RankSummary]) -> int:
+def _most_recorded_size(summaries: Sequence[RankSummary]) -> int:
     """Return the world size that most ranks recorded, of equally many the larger one.
 
     Returns 0 if no rank recorded it.
@@ -735,7 +765,9 @@ def _notes_of_job(
     yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
 
 
-def _foreign(summary: RankSummary, world_size: int, middle: tuple[int, int]) -> str:
+def _why_of_other_job(
+    summary: RankSummary, world_size: int, middle: tuple[int, int]
+) -> str:
     """Explain why a rank is of another job; "" if it is not.
 
     Args:

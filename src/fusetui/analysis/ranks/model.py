@@ -27,14 +27,14 @@ CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 
 MAX_COLLECTIVES = 16_384
 MAX_KERNEL_NAMES = 200
-MAX_STRETCHES_WITH_PLACES = 256
-"""A summary keeps at most so many collectives, names of kernels, and stretches before
-collectives whose places are known. Users are told of collectives that are left out."""
+MAX_STRETCHES_WITH_REGIONS = 256
+"""A summary keeps at most so many collectives and names of kernels, and the code regions
+before at most so many collectives. Users are told of collectives that are left out."""
 MAX_NAMES_OF_A_KIND = 64
-"""Of annotations, of ops, and of Python frames before a collective: those with the most
-time are kept, and the longest time of a name that is left out."""
-KINDS_OF_PLACES = ("annotation", "op", "frame")
-"""The kinds of a Place; tables in `Places` hold their indices."""
+"""Before one collective, at most so many annotations, ops and Python frames each are
+kept: those with the most time. Of the others, only the longest time is kept."""
+REGION_KINDS = ("annotation", "op", "frame")
+"""The kinds of a CodeRegion; tables in `PackedRegions` hold their indices."""
 
 
 class KernelRuns(msgspec.Struct, frozen=True):
@@ -46,80 +46,85 @@ class KernelRuns(msgspec.Struct, frozen=True):
     communicates: bool
 
 
-Place = tuple[str, str]
-"""Its kind, one of KINDS_OF_PLACES or `class`, and its name."""
+CodeRegion = tuple[str, str]
+"""A part of the program in which a thread can be: its kind, one of REGION_KINDS, and its
+name, such as ("op", "aten::mm"). With the kind `class` it is instead a class of the
+account of a device, such as ("class", "compute")."""
 
 
-class PlacesBefore(msgspec.Struct, frozen=True):
-    """Where the issuing thread was before one collective, since the one before it.
+class RegionTimes(msgspec.Struct, frozen=True):
+    """How long the issuing thread was in each code region before one collective.
 
-    A thread is in a place while a slice of that name is the innermost one of its kind.
+    It counts from the collective before to the issue of this one. A thread is in a
+    region while a slice of that name is the innermost one of its kind.
     """
 
-    ns: dict[Place, int]
+    ns: dict[CodeRegion, int]
     # by kind the longest time of a name that is not in `ns`; a kind of which no name is
     # left out is missing
     left_out_ns: dict[str, int]
 
-    def at_least(self, place: Place) -> int:
-        """Return for how many ns the thread was certainly there."""
-        return self.ns.get(place, 0)
+    def at_least(self, region: CodeRegion) -> int:
+        """Return for how many ns the thread was certainly in a region."""
+        return self.ns.get(region, 0)
 
-    def at_most(self, place: Place) -> int:
-        """Return for how many ns the thread can have been there.
+    def at_most(self, region: CodeRegion) -> int:
+        """Return for how many ns the thread can have been in a region.
 
-        A place that is left out took no longer than the longest one of its kind that is
-        left out.
+        A region that is left out took no longer than the longest one of its kind that
+        is left out.
         """
-        kind, _ = place
-        return self.ns.get(place, self.left_out_ns.get(kind, 0))
+        kind, _ = region
+        return self.ns.get(region, self.left_out_ns.get(kind, 0))
 
 
-class Places(msgspec.Struct, frozen=True):
-    """Where the issuing thread was before the collectives of a rank."""
+class PackedRegions(msgspec.Struct, frozen=True):
+    """The code regions before the collectives of a rank, as compressed tables."""
 
     names: tuple[str, ...]
-    # a table with the columns: number of the collective, index of the kind, index of
-    # the name, ns; see `packed`
+    # a table with the columns: index of the collective, index in REGION_KINDS, index in
+    # `names`, ns; see `packed`
     times: bytes
-    # a table with the columns: number of the collective, index of the kind, ns, which
-    # is the longest time of a name that is left out; no row where none is
+    # a table with the columns: index of the collective, index in REGION_KINDS, ns,
+    # which is the longest time of a name that is left out; no row where none is
     left_out: bytes
 
-    def before(self) -> dict[int, PlacesBefore]:
-        """Return the places before each collective, by its index in Collectives.
+    def by_collective(self) -> dict[int, RegionTimes]:
+        """Return the code regions before each collective, by its index in Collectives.
 
         Collectives for which they are unknown are missing.
         """
-        places: dict[int, PlacesBefore] = {}
-        for collective, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
-            before = places.setdefault(collective, PlacesBefore({}, {}))
-            before.ns[KINDS_OF_PLACES[kind], self.names[name]] = ns
+        regions: dict[int, RegionTimes] = {}
+        for collective, kind, name, ns in unpacked(self.times, TIME_COLUMNS).tolist():
+            before = regions.setdefault(collective, RegionTimes({}, {}))
+            before.ns[REGION_KINDS[kind], self.names[name]] = ns
         for collective, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
-            places[collective].left_out_ns[KINDS_OF_PLACES[kind]] = ns
-        return places
+            regions[collective].left_out_ns[REGION_KINDS[kind]] = ns
+        return regions
 
 
-PLACE_COLUMNS = 4  # of Places.times
-LEFT_OUT_COLUMNS = 3  # of Places.left_out
+TIME_COLUMNS = 4  # of PackedRegions.times
+LEFT_OUT_COLUMNS = 3  # of PackedRegions.left_out
 
 
-def places_of(before: Mapping[int, PlacesBefore]) -> Places:
-    """Make the compact record of places, which `Places.before` turns back.
+def packed_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
+    """Compress the code regions before collectives.
+
+    `PackedRegions.by_collective` turns the result back.
 
     Args:
-        before: The places before each collective, by its index.
+        before: The regions before each collective, by its index.
     """
     index_of_name: dict[str, int] = {}
     times: list[tuple[int, int, int, int]] = []
     left_out: list[tuple[int, int, int]] = []
-    for collective, places in before.items():
-        for (kind, name), ns in places.ns.items():
+    for collective, regions in before.items():
+        for (kind, name), ns in regions.ns.items():
             name_index = index_of_name.setdefault(name, len(index_of_name))
-            times.append((collective, KINDS_OF_PLACES.index(kind), name_index, ns))
-        for kind, ns in places.left_out_ns.items():
-            left_out.append((collective, KINDS_OF_PLACES.index(kind), ns))
-    return Places(
+            times.append((collective, REGION_KINDS.index(kind), name_index, ns))
+        for kind, ns in regions.left_out_ns.items():
+            left_out.append((collective, REGION_KINDS.index(kind), ns))
+    return PackedRegions(
         names=tuple(index_of_name),
         times=packed(np.array(times, dtype=np.int64)),
         left_out=packed(np.array(left_out, dtype=np.int64)),
@@ -127,22 +132,24 @@ def places_of(before: Mapping[int, PlacesBefore]) -> Places:
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
-    """The collectives of a rank in the order in which they were issued; arrays of shape
-    [n]."""
+    """The collectives of a rank in the order in which they were issued.
+
+    Arrays have one entry per collective. Times are ns of the rank's clock.
+    """
 
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
-    sequence: Int64s  # as recorded (`Seq`), else -1
+    sequence: Int64s  # the recorded sequence number (`Seq`), else -1
     size: Int64s  # bytes, as nccl-tests counts them: see collectives
-    peer: Int64s  # of a send the receiver, of a receive the sender
+    peer: Int64s  # of a send the receiver, of a receive the sender; -1 if unknown
     issued: Int64s  # when the call that issued it began, else its start
     start: Int64s
     end: Int64s
-    covered: Int64s  # ns between start and end in which the device computed
+    covered: Int64s  # for how many ns between start and end the device computed
     # when its inputs were computed: before its start where its stream was busy
     ready: Int64s
-    ahead: Int64s  # ns between ready and start in which the device computed
-    # ns before its end, and since ready, in which the device computed nothing
+    ahead: Int64s  # for how many ns between ready and start the device computed
+    # for how many ns before its end, and since ready, the device computed nothing
     stalled: Int64s
     before: bytes  # the account from the end of the collective before; see `packed`
 
@@ -175,15 +182,16 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     collectives: Collectives
     # numbers of the collectives that the recording cuts, ascending
     cut: tuple[int, ...]
-    places: Places
+    # renamed: caches of summaries have it as `places`
+    regions: PackedRegions = msgspec.field(name="places")
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences
     damage: tuple[str, ...]  # what is missing of the file; sentences
 
-    def name_of(self, number: int) -> str:
-        """The name of a collective."""
-        return self.names[int(self.collectives.name[number])]
+    def name_of(self, collective: int) -> str:
+        """Return the name of the collective with this index."""
+        return self.names[int(self.collectives.name[collective])]
 
 
 def packed(table: Int64s) -> bytes:
@@ -252,34 +260,42 @@ class KindOfCollective(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """Work that took longer than on the median of the other ranks, over all
-    collectives for which the rank was late."""
+    """Work of a late rank that took longer than on the median of the other ranks.
 
-    kind: str  # class, annotation, op or frame
+    It is the sum over all collectives for which the rank was late.
+    """
+
+    kind: str  # class, annotation, op or frame: as in CodeRegion
     name: str
     ns: int
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a rank is late. late_ns = outside_ns + inside_ns."""
+    """Why a rank is late.
 
-    # by its own work, beside a rank that was in time, over all collectives
+    A delay is `outside` if the rank was late already when its recording began, and else
+    `inside`: late_ns = outside_ns + inside_ns.
+    """
+
+    # by its own work, compared with a rank that was in time, over all collectives
     late_ns: int
-    outside_ns: int  # of those for which it was late already where its window begins
+    outside_ns: int
     inside_ns: int
-    begins_after_ns: int | None  # where outside: its begin after the earliest other's
+    # of an outside delay: by how much its begin is later than the earliest begin of
+    # the other ranks, and the rank that has this begin
+    begins_after_ns: int | None
     begins_after_rank: int | None
-    has_step: bool  # whether that begin is a step's
+    has_step: bool  # whether that begin is the begin of a step
     excess: tuple[Excess, ...]  # the largest first
 
 
 class MeanStepChange(msgspec.Struct, frozen=True):
-    """The mean step of all ranks, in ns."""
+    """The mean step of all ranks, in ns, if one late rank were as fast as the others."""
 
     rank: int
     step_ns: int  # as recorded
-    replayed_ns: int  # with all stretches as recorded
-    # with the stretches of this rank as long as the median of the others'
+    replayed_ns: int  # replayed with all stretches of work as recorded
+    # replayed with the stretches of this rank as long as the median of the others'
     would_be_ns: int
 
 
@@ -398,37 +414,40 @@ class LateStep(msgspec.Struct, frozen=True):
 
 
 class Straggler(msgspec.Struct, frozen=True):
-    """A rank that others wait for. `cause`: inside (it was recorded), outside (it was
-    not), untold (what was recorded does not explain the delay). `reason` is that of the
-    late steps alone."""
+    """A rank that others wait for, or that is slow in a pipeline."""
 
     rank: int
-    last_count: int
+    last_count: int  # in how many collectives it started last
     of: int  # how many collectives it took part in
-    caused_ns: int
+    caused_ns: int  # as in RankRow
     waiters: int  # how many ranks waited
+    # inside: what delays it was recorded; outside: it was late before the recording;
+    # untold: what was recorded does not explain the delay
     cause: StragglerCause
     stage: int | None  # of a pipeline, from 0: it computes longer than its like
-    reason: Reason
+    reason: Reason  # of the late steps only
     what_if: MeanStepChange | None = None
-    # by how much its kernels take longer than the same of others
+    # by which share its kernels take longer than the same kernels of others
     slower: float | None = None
     slow: Slow | None = None
     late_steps: tuple[LateStep, ...] = ()  # () in a job without steps
 
 
 class JobVerdict(msgspec.Struct, frozen=True):
-    """What else is to say of who is late. `kind`: in turn (another rank in each step),
-    untold, nobody, or "" where somebody is named or nothing is known. `if_all`: of
-    several late ranks, if fixing all of them saves more than fixing the best one; else
-    None."""
+    """What is to say about a job as a whole, besides its stragglers.
+
+    `kind` says who is late if there are no stragglers: `in turn` (another rank each
+    time), `untold` (no rank is to blame), `nobody`; or "" where there are stragglers or
+    nothing is known.
+    """
 
     # of a pipeline, 0 if not known; None where ranks do not send to each other
     stages: int | None
     kind: str = ""
     waits_ns: tuple[float, ...] = ()  # of each step in turn, or of the mean step untold
-    in_turn: int = 0  # ranks
-    why: str = ""  # it is untold
+    in_turn: int = 0  # how many ranks are late in some step
+    why: str = ""  # why it is untold
+    # what fixing several late ranks saves, if it is more than fixing the best one
     if_all: JointStepChange | None = None
 
 

@@ -28,24 +28,30 @@ SPAN = CLASSES.index("span")
 COMPUTE = CLASSES.index("compute")
 EXPOSED = CLASSES.index("exposed_comm")
 NOT_OWN = ("span", "idle", "exposed_comm")
-"""Classes that are no work of the rank itself, or the sums of others."""
+"""Classes of an account that are no work of the rank itself, or the sums of others."""
 NO_STAGE = -1
+"""In place of a stage, for a rank whose stage is not known."""
 MAX_DEVIATIONS = 3
-"""Scaled median absolute deviations: beyond them a figure stands out."""
+"""A figure stands out if it lies more than so many scaled median absolute deviations
+from the median."""
 MIN_SHARE_OF_STEP = 0.01
-"""Of a step: less is no difference that matters."""
+"""Differences of less than this share of a step do not matter."""
 MIN_RANKS_FOR_DEVIATION = 4
-"""Of fewer ranks, a median absolute deviation says nothing."""
+"""With fewer ranks than this, a median absolute deviation says nothing."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """The pipeline that the sends and receives of a job show."""
+    """The pipeline that the sends and receives of a job show.
 
-    stage_of: tuple[int | None, ...]  # the stage of each rank
-    stages: int  # 0 where they are not known
+    Its ranks hand work on from *stage* to stage. The *bubble* is the time in which a
+    rank does nothing but wait for work from another stage.
+    """
+
+    stage_of: tuple[int | None, ...]  # the stage of each rank, from 0; None if unknown
+    stages: int  # how many stages there are, 0 where they are not known
     # the share of a step in sends and receives alone; None without accounts
     bubble: float | None
-    slow: tuple[Slow, ...]
+    slow: tuple[Slow, ...]  # the ranks or stages that hold up the pipeline
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
@@ -60,12 +66,12 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         collectives.
     """
     ranks = matched.ranks
-    in_sends_ns = [_in_sends_ns(summary) for summary in ranks]
+    send_ns_of_ranks = [_ns_in_sends(summary) for summary in ranks]
     in_collectives_ns = 0
     for summary in ranks:
         collectives = summary.collectives
         in_collectives_ns += union_length(collectives.start, collectives.end)
-    if 2 * sum(in_sends_ns) <= in_collectives_ns:
+    if 2 * sum(send_ns_of_ranks) <= in_collectives_ns:
         return None
 
     stage_of = _stages(matched)
@@ -75,33 +81,33 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
     return Pipeline(
         stage_of=stage_of,
         stages=stages,
-        bubble=_bubble(ranks, in_sends_ns, step_ns),
-        slow=tuple(_slow(ranks, stage_of, MIN_STEP_SHARE * step_ns)),
+        bubble=_bubble(ranks, send_ns_of_ranks, step_ns),
+        slow=tuple(_slow_ranks_or_stages(ranks, stage_of, MIN_STEP_SHARE * step_ns)),
     )
 
 
 def _bubble(
-    ranks: Sequence[RankSummary], in_sends_ns: Sequence[int], step_ns: float
+    ranks: Sequence[RankSummary], send_ns_of_ranks: Sequence[int], step_ns: float
 ) -> float:
     """Compute the share of a step in which a rank does nothing but send or receive.
 
     Args:
         ranks: The ranks.
-        in_sends_ns: The time of each rank in sends and receives, in all steps.
+        send_ns_of_ranks: The time of each rank in sends and receives, in all steps.
         step_ns: The usual length of a step.
 
     Returns:
         The mean share of all ranks.
     """
     shares: list[float] = []
-    for sends_ns, summary in zip(in_sends_ns, ranks, strict=True):
+    for sends_ns, summary in zip(send_ns_of_ranks, ranks, strict=True):
         sends_per_step = sends_ns / max(len(summary.steps), 1)
         exposed_per_step = float(np.mean(summary.accounts[:, EXPOSED]))
         shares.append(min(sends_per_step, exposed_per_step) / step_ns)
     return float(np.mean(shares))
 
 
-def _in_sends_ns(summary: RankSummary) -> int:
+def _ns_in_sends(summary: RankSummary) -> int:
     """Measure for how many ns a rank was in a send or a receive."""
     # A rank may have no collectives, but numpy cannot index an empty list.
     is_send_name = np.array(
@@ -115,15 +121,15 @@ def _in_sends_ns(summary: RankSummary) -> int:
 def _stages(matched: Matched) -> tuple[int | None, ...]:
     """Return the stage of each rank; None for a rank that is in no line.
 
-    A stage is the position of the rank in its line, counted from the end of the line
-    that has the lower rank.
+    Ranks that send to one another are a line of stages. A stage is the position of the
+    rank in its line, counted from the end of the line that has the lower rank.
     """
     neighbors = _neighbors(matched)
     stages: dict[int, int] = {}
     for first in sorted(neighbors):
-        is_end = len(neighbors[first]) == 1
-        if is_end and first not in stages:
-            for stage, rank in enumerate(_line(neighbors, first)):
+        is_end_of_line = len(neighbors[first]) == 1
+        if is_end_of_line and first not in stages:
+            for stage, rank in enumerate(_line_of_ranks(neighbors, first)):
                 stages[rank] = stage
     return tuple(stages.get(summary.rank) for summary in matched.ranks)
 
@@ -139,7 +145,7 @@ def _neighbors(matched: Matched) -> dict[int, set[int]]:
     return neighbors
 
 
-def _line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
+def _line_of_ranks(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     """Follow a line of ranks from one end to the other.
 
     Args:
@@ -159,15 +165,15 @@ def _line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     return () if ahead else line
 
 
-class _Exceeding(msgspec.Struct, frozen=True):
-    """A value that exceeds the median of the others."""
+class _OutlierAbove(msgspec.Struct, frozen=True):
+    """A value that exceeds the median of the other values."""
 
-    place: int  # its index among the values
-    excess: float
+    position: int  # its index among the values
+    excess: float  # by how much it exceeds that median
     others: float  # that median
 
 
-def _slow(
+def _slow_ranks_or_stages(
     ranks: Sequence[RankSummary], stage_of: Sequence[int | None], min_ns: float
 ) -> Iterator[Slow]:
     """Yield the ranks or the stage that hold up a pipeline.
@@ -187,8 +193,8 @@ def _slow(
     compute = accounts[:, COMPUTE]
     own_time = accounts[:, SPAN] - accounts[:, EXPOSED]
 
-    by_compute = _exceeding_in_stages(compute, stages, min_ns)
-    by_own_time = _exceeding_in_stages(own_time, stages, min_ns)
+    by_compute = _ranks_above_their_stage(compute, stages, min_ns)
+    by_own_time = _ranks_above_their_stage(own_time, stages, min_ns)
     for slow in by_compute:
         yield _slow_rank(slow, stage_of, stage_count, "compute")
 
@@ -196,7 +202,7 @@ def _slow(
     # told which of them is slow.
     if not by_compute and len(by_own_time) == 1:
         (slow,) = by_own_time
-        longest = _longest_class(accounts, stages, slow.place)
+        longest = _longest_class(accounts, stages, slow.position)
         yield _slow_rank(slow, stage_of, stage_count, longest)
 
     if not by_compute and not by_own_time and stage_count >= 2:
@@ -216,11 +222,11 @@ def _slow_stages(
     """
     stage_count = int(stages.max()) + 1
     medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
-    for slow_stage in _exceeding(np.array(medians), min_ns):
-        ranks_of_stage = np.flatnonzero(stages == slow_stage.place).tolist()
+    for slow_stage in _values_above_others(np.array(medians), min_ns):
+        ranks_of_stage = np.flatnonzero(stages == slow_stage.position).tolist()
         yield Slow(
             index=ranks_of_stage[0],
-            stage=slow_stage.place,
+            stage=slow_stage.position,
             stages=stage_count,
             like=tuple(ranks[index].rank for index in ranks_of_stage),
             what="compute",
@@ -230,19 +236,22 @@ def _slow_stages(
 
 
 def _slow_rank(
-    exceeding: _Exceeding, stage_of: Sequence[int | None], stage_count: int, what: str
+    exceeding: _OutlierAbove,
+    stage_of: Sequence[int | None],
+    stage_count: int,
+    what: str,
 ) -> Slow:
     """Describe a slow rank.
 
     Args:
-        exceeding: The excess of the rank, whose index is its place.
+        exceeding: The excess of the rank, whose index is its position.
         stage_of: The stage of each rank.
         stage_count: How many stages there are.
         what: The class of its account that is longer.
     """
     return Slow(
-        index=exceeding.place,
-        stage=stage_of[exceeding.place],
+        index=exceeding.position,
+        stage=stage_of[exceeding.position],
         stages=stage_count,
         like=(),
         what=what,
@@ -251,30 +260,31 @@ def _slow_rank(
     )
 
 
-def _exceeding_in_stages(
+def _ranks_above_their_stage(
     values: Floats, stages: Rows, min_ns: float
-) -> list[_Exceeding]:
-    """Find the ranks whose value exceeds those of the others of their stage.
+) -> list[_OutlierAbove]:
+    """Find the ranks whose value exceeds those of the other ranks of their stage.
 
-    If no stage is known, each rank is compared with all others.
+    If no stage is known, each rank is compared with all others. If some are known, the
+    ranks without a stage are left out.
 
     Args:
         values: A value of each rank, in ns.
-        stages: The stage of each rank.
+        stages: The stage of each rank, NO_STAGE where it is unknown.
         min_ns: The least excess that counts.
 
     Returns:
-        The ranks; their place is their index.
+        The ranks; their position is the index of the rank.
     """
     no_stage_is_known = stages.max() == NO_STAGE
-    exceeding: list[_Exceeding] = []
+    exceeding: list[_OutlierAbove] = []
     for stage in np.unique(stages).tolist():
         if stage == NO_STAGE and not no_stage_is_known:
             continue
         ranks = np.flatnonzero(stages == stage)
-        for in_stage in _exceeding(values[ranks], min_ns):
-            rank = int(ranks[in_stage.place])
-            exceeding.append(msgspec.structs.replace(in_stage, place=rank))
+        for in_stage in _values_above_others(values[ranks], min_ns):
+            rank = int(ranks[in_stage.position])
+            exceeding.append(msgspec.structs.replace(in_stage, position=rank))
     return exceeding
 
 
@@ -292,7 +302,7 @@ def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
     return CLASSES[max(own_classes, key=lambda index: float(excess[index]))]
 
 
-def _exceeding(values: Floats, min_ns: float) -> Iterator[_Exceeding]:
+def _values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbove]:
     """Yield the values that exceed the median of the others, the largest first.
 
     Among MIN_RANKS_FOR_DEVIATION values or more, a value must also exceed the median of
@@ -315,7 +325,7 @@ def _exceeding(values: Floats, min_ns: float) -> Iterator[_Exceeding]:
         excess = float(values[index]) - others
         stands_out = are_few or values[index] - middle > limit
         if excess >= min_ns and stands_out:
-            yield _Exceeding(place=index, excess=excess, others=others)
+            yield _OutlierAbove(position=index, excess=excess, others=others)
 
 
 class MiddleAndLimit(NamedTuple):

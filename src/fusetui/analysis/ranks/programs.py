@@ -1,8 +1,9 @@
-"""The order of collectives on each rank, and which rows are at the same place of the
+"""The order of collectives on each rank, and which rows are at the same position of the
 program.
 
-All ranks run the same program. The n-th collective of a kind is at the same place of
-the program on all of them.
+All ranks run the same program. So the n-th collective of a *kind* (those of one name,
+size and number of ranks) is at the same position of the program on every rank, even if
+different process groups run it.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ NO_ROW = -1
 
 
 class Preceding(msgspec.Struct, frozen=True, eq=False):
-    """Which collectives ended before others began, rank by rank; one entry per row."""
+    """Which collectives of the same rank ended before others began.
 
-    last: Rows  # the last one that ended before each row began, NO_ROW for none
-    earlier: Rows  # the one that ended before each of them, NO_ROW for none
+    Arrays have one entry per row of Matched, and hold rows of Matched.
+    """
+
+    last: Rows  # the one that ended last before the row began, NO_ROW for none
+    # of the rows that may precede others: the one that ended before it, NO_ROW for none
+    earlier: Rows
 
 
 def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Preceding:
-    """Find the collectives that ended before each row, on the same rank.
+    """Find the collectives that ended before each row began, on the same rank.
 
     Args:
         matched: The collectives of the job.
-        waits: Their waits.
-        among: The rows to consider as predecessors.
+        waits: The waits in these collectives, with all times on the common clock.
+        among: The rows that may precede others; all others are passed over.
         begins: When each row of `matched` began, in ns of the common clock.
     """
     first_ns = int(min(begins.min(), waits.end.min()))
@@ -53,13 +58,15 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
 def last_before(
     *, end_ranks: Rows, ends: Int64s, among: Rows, ranks: Rows, begins: Int64s
 ) -> Rows:
-    """Find the last end on the same rank that is not after each begin.
+    """Find for each begin the last end on the same rank that is not after it.
+
+    E.g. with the ends 3, 5 and 9 ns of one rank, the begin 7 ns gives the index 1.
 
     Args:
-        end_ranks: The rank of each end.
+        end_ranks: The index of the rank of each end.
         ends: The ends, in ns; none is below 0.
         among: Which ends to consider, as indices into `ends`.
-        ranks: The rank of each begin.
+        ranks: The index of the rank of each begin.
         begins: The begins, in ns; none is below 0.
 
     Returns:
@@ -68,7 +75,8 @@ def last_before(
     if not len(among):
         return np.full(len(begins), NO_ROW, dtype=np.intp)
 
-    # Lay all ranks on one axis, one after the other.
+    # Lay the times of all ranks on one axis, one rank after the other, so that one
+    # sorted array can be searched for all ranks at once.
     rank_span = int(max(ends.max(), begins.max())) + 1
     end_on_axis = end_ranks[among] * rank_span + ends[among]
     begin_on_axis = ranks * rank_span + begins
@@ -82,8 +90,11 @@ def last_before(
     return np.where(is_of_rank, last, NO_ROW)
 
 
-class Programs:
-    """Finds the rows of different ranks that are at the same place of the program."""
+class ProgramPositions:
+    """Finds the rows of different ranks that are at the same position of the program.
+
+    The position of a row is how many collectives of its kind its rank started before.
+    """
 
     def __init__(self, matched: Matched, starts: Int64s) -> None:
         """Number the collectives of each kind on each rank.
@@ -95,48 +106,59 @@ class Programs:
         self.kind_of_collective = _kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
-        self._kind = self.kind_of_collective[matched.of_row]
+        self._kind = self.kind_of_collective[matched.collective_of_row]
         self._kinds = int(self._kind.max(initial=0)) + 1
 
-        # Sort rows by rank and kind, then by start.
+        # Sort rows by rank and kind, then by start. `_first` says where the rows of
+        # each rank and kind begin in `_order`.
         rank_and_kind = matched.rank * self._kinds + self._kind
         self._order = np.lexsort((starts, rank_and_kind))
         every_rank_and_kind = np.arange(len(matched.ranks) * self._kinds + 1)
         self._first = np.searchsorted(rank_and_kind[self._order], every_rank_and_kind)
 
-        self.place = np.empty(len(rank_and_kind), dtype=np.intp)
-        """Of each row: how many collectives of its kind its rank started before."""
-        self.place[self._order] = ordinals(rank_and_kind[self._order])
+        self.position = np.empty(len(rank_and_kind), dtype=np.intp)
+        """For each row how many collectives of its kind its rank started before."""
+        self.position[self._order] = ordinals(rank_and_kind[self._order])
 
-    def is_same_place(self, rows: Rows, other_rows: Rows) -> Flags:
-        """Return for each pair of rows whether both are at the same place."""
-        same_kind = self._kind[rows] == self._kind[other_rows]
-        return np.asarray(same_kind & (self.place[rows] == self.place[other_rows]))
-
-    def row_on(self, ranks: Rows, rows: Rows) -> Rows:
-        """Find the rows at the same places of the program on other ranks.
+    def is_same_position(self, rows: Rows, other_rows: Rows) -> Flags:
+        """Mark the pairs of rows that are at the same position of the program.
 
         Args:
-            ranks: For each row the rank to look on.
+            rows: One row of each pair.
+            other_rows: The other row of each pair.
+        """
+        same_kind = self._kind[rows] == self._kind[other_rows]
+        same_position = self.position[rows] == self.position[other_rows]
+        return np.asarray(same_kind & same_position)
+
+    def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
+        """Find the rows that are at the same positions of the program on other ranks.
+
+        Args:
+            ranks: For each of `rows` the index of the rank to look on.
             rows: The rows.
 
         Returns:
             A row of each of `ranks`, NO_ROW where that rank does not get so far.
         """
         rank_and_kind = ranks * self._kinds + self._kind[rows]
-        position = self._first[rank_and_kind] + self.place[rows]
-        exists = position < self._first[rank_and_kind + 1]
-        row = self._order[np.where(exists, position, 0)]
+        index = self._first[rank_and_kind] + self.position[rows]
+        exists = index < self._first[rank_and_kind + 1]
+        row = self._order[np.where(exists, index, 0)]
         return np.where(exists, row, NO_ROW)
 
 
 def _kinds(matched: Matched) -> Rows:
-    """Number the collectives by name, size and number of ranks."""
+    """Number the kinds of collectives: those of one name, size and number of ranks.
+
+    Returns:
+        For each collective the number of its kind, from 0 in the order of occurrence.
+    """
     number_of_kind: dict[tuple[str, int, int], int] = {}
-    kinds = []
+    numbers = []
     for name, size_bytes, ranks in zip(
         matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True
     ):
         kind = (name, size_bytes, ranks)
-        kinds.append(number_of_kind.setdefault(kind, len(number_of_kind)))
-    return np.array(kinds, dtype=np.intp)
+        numbers.append(number_of_kind.setdefault(kind, len(number_of_kind)))
+    return np.array(numbers, dtype=np.intp)

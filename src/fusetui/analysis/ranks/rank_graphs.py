@@ -1,6 +1,8 @@
 """Builds the graphs of all ranks of a job, with changes and without.
 
-It also finds the nodes of the collectives in which the ranks meet.
+The graph of a rank has a node for each op, launch and kernel, and an edge for each
+dependency (replay/graph.py). This module also finds the nodes of the collectives, at
+which the graphs of the ranks are connected (joint_replay.py).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from fusetui.analysis.questions.collectives import collectives_of
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
-from fusetui.analysis.ranks.meeting import Meetings
+from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
@@ -44,11 +46,13 @@ Why = Literal[
 ]
 
 NOTES_OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
-"""Notes that do not hold where all ranks are replayed."""
+"""Notes of a replay of one rank alone. They do not hold where all ranks are replayed."""
+NO_NODE = 0
+"""What `Graph.node_of` has for a row of the trace that has no node."""
 
 
 class NoAnswerError(Exception):
-    """There is no answer, for a reason."""
+    """Raised where a job cannot be replayed; `why` has the reason, for users."""
 
     def __init__(self, why: Why) -> None:
         """Take the reason, one of the words of Why."""
@@ -56,30 +60,30 @@ class NoAnswerError(Exception):
 
 
 class RankChange(msgspec.Struct, frozen=True):
-    """A change of one rank, or of all."""
+    """A change that a user asks about, of one rank or of all."""
 
-    rank: int | None  # None: of all
-    text: str
+    rank: int | None  # None: of all ranks
+    text: str  # as the user wrote it
     change: Change
 
 
 class RankGraph(msgspec.Struct, frozen=True, eq=False):
-    """What is kept of the trace of a rank."""
+    """What is needed of the trace of a rank once its graph is built."""
 
-    graph: Graph  # whose collectives last as long as their transfers
-    changed_graph: Graph
+    graph: Graph  # as recorded, but collectives last as long as their transfers
+    changed_graph: Graph  # the same with the changes
     ends: StepEnds
-    epoch_ns: int
-    is_changed: bool
-    residual_share: float
-    is_certain: bool  # nothing in it was inferred, or is not understood
+    epoch_ns: int  # what has to be added to times of the trace to have ns since 1970
+    is_changed: bool  # whether some change applies to this rank
+    residual_share: float  # which share of the time of its device is not understood
+    is_certain: bool  # nothing in it was inferred, and everything is understood
 
 
 class JobGraphs(msgspec.Struct, frozen=True, eq=False):
-    """The graphs of all ranks of a job, and the collectives in which they meet."""
+    """The graphs of all ranks of a job, and the collectives that connect them."""
 
     ranks: tuple[RankGraph, ...]
-    meetings: Meetings
+    arrivals: CollectiveArrivals
     notes: tuple[str, ...]  # see Note
 
     @property
@@ -97,8 +101,8 @@ class _Changed(msgspec.Struct, frozen=True, eq=False):
     """The graph of a rank with the changes that apply to it."""
 
     graph: Graph
-    applied: frozenset[str]  # texts of changes
-    notes: tuple[str, ...]
+    applied: frozenset[str]  # the texts of the changes that apply
+    notes: tuple[str, ...]  # see Note
 
 
 def graphs_of(
@@ -106,11 +110,12 @@ def graphs_of(
 ) -> JobGraphs:
     """Build the graphs of all ranks, with and without changes.
 
-    The trace of each rank is opened, one after the other.
+    The trace of each rank is opened, one after the other, so that only one of them is
+    in memory.
 
     Args:
         facts: The facts of the job.
-        changes: The changes.
+        changes: The changes, of one rank or of all.
         cached: Whether to open traces through the cache.
 
     Raises:
@@ -118,71 +123,78 @@ def graphs_of(
         WrongChangeError: For a change that changes nothing on any rank.
     """
     matched = facts.matched
-    meetings = _unplaced_meetings(facts)
+    arrivals = _arrivals_without_nodes(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
-    missing: dict[str, NoMatchError] = {}
+    not_applied: dict[str, NoMatchError] = {}
     for index, summary in enumerate(matched.ranks):
         trace = open_trace(summary.path, cached=cached)
         recorded = graph_of(trace)
         rows = np.flatnonzero(matched.rank == index)
-        _place_meetings(facts, meetings, rows, trace, recorded)
-        nodes = meetings.node[rows]
-        graph = _with_transfers(recorded, nodes, meetings.transfer[rows])
+        _fill_in_nodes(facts, arrivals, rows, trace, recorded)
+        nodes = arrivals.node[rows]
+        graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
         _check_links(trace, graph, nodes)
 
         changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
-        with_changes = _changed(trace, graph, changes_of_rank, missing)
+        with_changes = _apply_changes(trace, graph, changes_of_rank, not_applied)
         applied |= with_changes.applied
         notes += with_changes.notes
         ranks.append(_rank_graph(trace, graph, with_changes))
 
-    for text in missing.keys() - applied:
-        raise missing[text]
-    shift = meetings.shift - meetings.shift.min()
+    # A change of all ranks has to apply to one of them at least.
+    for text in not_applied.keys() - applied:
+        raise not_applied[text]
+
+    # Shifts are made small, so that no time of a replay is below 0.
+    shift = arrivals.to_common_ns - arrivals.to_common_ns.min()
     distinct_notes = dict.fromkeys(notes)
     return JobGraphs(
         ranks=tuple(ranks),
-        meetings=msgspec.structs.replace(meetings, shift=shift),
+        arrivals=msgspec.structs.replace(arrivals, to_common_ns=shift),
         notes=tuple(note for note in distinct_notes if note not in NOTES_OF_ONE_RANK),
     )
 
 
-def _unplaced_meetings(facts: JobFacts) -> Meetings:
-    """Return the meetings of a job before its graphs are known.
+def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:
+    """Return the collectives of a job before the graphs of its ranks are built.
 
-    All nodes are 0, and `shift` leads from the clock of each rank's file to the clock
-    of the job.
+    `_fill_in_nodes` completes them rank by rank. Until then all nodes are NO_NODE, and
+    `to_common_ns` leads from the clock of each rank's file to the clock of the job.
     """
     matched = facts.matched
     start = facts.waits.start
     shift = start - matched.start
     last_start = np.maximum.reduceat(start, matched.first[:-1])
     end = matched.end + shift
-    return Meetings(
-        of_row=matched.of_row,
+    return CollectiveArrivals(
+        collective_of_row=matched.collective_of_row,
         rank=matched.rank,
-        node=np.zeros(len(matched.rank), dtype=np.intp),
-        shift=shift,
-        transfer=end - np.repeat(last_start, matched.counts),
+        node=np.full(len(matched.rank), NO_NODE, dtype=np.intp),
+        to_common_ns=shift,
+        transfer_ns=end - np.repeat(last_start, matched.counts),
     )
 
 
-def _place_meetings(
-    facts: JobFacts, meetings: Meetings, rows: Rows, trace: Trace, graph: Graph
+def _fill_in_nodes(
+    facts: JobFacts,
+    arrivals: CollectiveArrivals,
+    rows: Rows,
+    trace: Trace,
+    graph: Graph,
 ) -> None:
-    """Fill in the nodes of a rank's collectives, in place.
+    """Fill in the nodes of the collectives of one rank, in place.
 
-    Its `shift` is changed too: it then leads from the time of the graph to ns after the
-    first start of all collectives.
+    `to_common_ns` of these rows is changed too: it then leads from the time of the graph
+    to ns after the first start of all collectives.
 
     Args:
         facts: The facts of the job.
-        meetings: The meetings to fill in.
-        rows: The rows of `meetings` that are of this rank.
+        arrivals: The collectives of all ranks, some of whose nodes are not known yet.
+        rows: The rows of `arrivals` that are of this rank.
         trace: The trace of the rank.
         graph: Its graph.
 
@@ -193,21 +205,25 @@ def _place_meetings(
     start = facts.waits.start
     first_ns = int(start.min())
     nodes = _nodes_of_collectives(trace, graph, facts.matched.row[rows])
-    meetings.node[rows] = nodes
-    meetings.shift[rows] += graph.origin_ns + trace.epoch_ns - first_ns
+    arrivals.node[rows] = nodes
+    arrivals.to_common_ns[rows] += graph.origin_ns + trace.epoch_ns - first_ns
 
-    common_start = graph.began[nodes] + meetings.shift[rows]
-    if (common_start != start[rows] - first_ns).any():
+    # The graph has to give the starts that the summary has.
+    start_by_graph = graph.began[nodes] + arrivals.to_common_ns[rows]
+    if (start_by_graph != start[rows] - first_ns).any():
         raise NoAnswerError("not_replayed")
 
 
 def _with_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:
     """Return the graph of a rank whose collectives last as long as their transfers.
 
+    As recorded, a collective lasts from the arrival of its own rank on. The wait for
+    the other ranks follows from the replay, so only the transfer is kept.
+
     Args:
-        graph: The graph.
+        graph: The graph as recorded.
         collectives: The nodes of the collectives.
-        transfer_ns: The transfer of each; below 0 counts as 0.
+        transfer_ns: The transfer of each. Below 0 (clocks are wrong) it counts as 0.
     """
     dur = graph.dur.copy()
     dur[collectives] = np.maximum(transfer_ns, 0)
@@ -215,7 +231,12 @@ def _with_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Gra
 
 
 def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
-    """Check that the replay of a rank's collectives can be believed.
+    """Check that the replay of the collectives of a rank can be believed.
+
+    Args:
+        trace: The trace of the rank.
+        graph: Its graph, whose collectives last as long as their transfers.
+        collectives: The nodes of the collectives.
 
     Raises:
         NoAnswerError: If it was not recorded what waits for the collectives, or if
@@ -224,24 +245,27 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
     unexplained_ns = _unexplained_ns(graph, collectives)
     if unexplained_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
         raise NoAnswerError("not_linked")
+
+    # Even without a change, `changed` corrects the edges of overlapping work.
     unchanged, _ = changed(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
 
 
-def _changed(
+def _apply_changes(
     trace: Trace,
     graph: Graph,
     changes: Sequence[RankChange],
-    missing: dict[str, NoMatchError],
+    not_applied: dict[str, NoMatchError],
 ) -> _Changed:
-    """Apply the changes that have something to change in the graph of a rank.
+    """Apply those changes to the graph of a rank that have something to change in it.
 
     Args:
         trace: The trace of the rank.
         graph: Its graph.
-        changes: The changes.
-        missing: Where changes without a match are noted by their texts, in place.
+        changes: The changes of this rank, and those of all ranks.
+        not_applied: The errors of changes that have nothing to change, by their texts.
+            Those of this rank are added in place.
     """
     applied: list[Change] = []
     applied_texts: list[str] = []
@@ -249,7 +273,7 @@ def _changed(
         try:
             changed(trace, graph, [change_of_rank.change])
         except NoMatchError as reason:
-            missing[change_of_rank.text] = reason
+            not_applied[change_of_rank.text] = reason
         else:
             applied.append(change_of_rank.change)
             applied_texts.append(change_of_rank.text)
@@ -258,7 +282,13 @@ def _changed(
 
 
 def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph:
-    """Return what is kept of the trace of a rank; `graph` is without changes."""
+    """Collect what is needed of the trace of a rank after it is closed.
+
+    Args:
+        trace: The trace.
+        graph: Its graph without changes.
+        with_changes: Its graph with the changes.
+    """
     shares = [device.residual_share for device in residuals_of(trace)]
     residual_share = max(shares, default=0.0)
     return RankGraph(
@@ -278,32 +308,36 @@ def _nodes_of_collectives(trace: Trace, graph: Graph, collectives: Rows) -> Rows
     Args:
         trace: The trace of the rank.
         graph: Its graph.
-        collectives: Their indices in the order of issue.
+        collectives: The indices of the collectives, in the order of issue.
 
     Raises:
-        NoAnswerError: If one of them is no kernel.
+        NoAnswerError: If one of them is no kernel, so that it has no node.
     """
     rows = collectives_of(trace).rows[collectives]
     nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
-    all_have_nodes = nodes.all()  # 0 stands for no node
-    if not all_have_nodes:
+    if (nodes == NO_NODE).any():
         raise NoAnswerError("on_cpu")
     return nodes
 
 
 def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
-    """Measure how much of the time around collectives is not explained.
+    """Measure how much of the time around the collectives of a rank is not explained.
 
-    It is by how many ns in all the collectives begin later than is understood, plus the
-    same of everything that begins within LATE_NS after one has ended.
+    The unexplained delay of a node is by how many ns it began later than the graph
+    says. If it was not recorded what a collective waits for, or what waits for it, such
+    delays occur there. So two sums are added: the delays of the collectives, and the
+    delays of other nodes that begin within LATE_NS after a collective has ended.
 
     Args:
         graph: The graph of a rank.
         collectives: The nodes of its collectives.
+
+    Returns:
+        The sum, in ns.
     """
-    late_ns = graph.residual.max(axis=0)
+    delay_ns = graph.residual.max(axis=0)
     nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
-    late_nodes = nodes[late_ns[nodes] > LATE_NS]
+    late_nodes = nodes[delay_ns[nodes] > LATE_NS]
     others = np.setdiff1d(late_nodes, collectives)
 
     # The last end of a collective before each of the others begins. A time before all
@@ -314,13 +348,19 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     last_end = ends[np.searchsorted(ends, began, side="right") - 1]
     follows_collective = began - last_end <= LATE_NS
 
-    late_of_collectives = late_ns[collectives].sum()
-    late_of_others = late_ns[others[follows_collective]].sum()
-    return int(late_of_collectives + late_of_others)
+    delay_of_collectives = delay_ns[collectives].sum()
+    delay_of_others = delay_ns[others[follows_collective]].sum()
+    return int(delay_of_collectives + delay_of_others)
 
 
-def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
-    """Return the meetings that the changes leave.
+def arrivals_after_changes(
+    graphs: JobGraphs, *, has_changes_of_one: bool
+) -> CollectiveArrivals:
+    """Return the collectives that are left after the changes.
+
+    A collective runs on all of its ranks or on none, and its transfer has one length.
+    So a change has to remove it on all of its ranks, or to lengthen or shorten it on
+    all of them.
 
     Args:
         graphs: The graphs of all ranks.
@@ -329,28 +369,43 @@ def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetin
     Raises:
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    meetings = graphs.meetings
-    is_gone = np.zeros(len(meetings.node), dtype=np.bool_)
-    is_same = np.zeros(len(meetings.node), dtype=np.bool_)
+    arrivals = graphs.arrivals
+    is_removed = np.zeros(len(arrivals.node), dtype=np.bool_)
+    keeps_length = np.zeros(len(arrivals.node), dtype=np.bool_)
     for index, rank in enumerate(graphs.ranks):
-        is_of_rank = meetings.rank == index
-        node = meetings.node[is_of_rank]
-        is_gone[is_of_rank] = rank.changed_graph.gone[node]
+        is_of_rank = arrivals.rank == index
+        node = arrivals.node[is_of_rank]
+        is_removed[is_of_rank] = rank.changed_graph.gone[node]
+
+        # A transfer of 0 ns is as long after every change, which says nothing.
         recorded_ns = rank.graph.dur[node]
         is_as_long = rank.changed_graph.dur[node] == recorded_ns
-        is_same[is_of_rank] = is_as_long & (recorded_ns > 0)
+        keeps_length[is_of_rank] = is_as_long & (recorded_ns > 0)
 
-    is_changed = ~is_same & (meetings.transfer > 0)
-    is_partly_gone = (_on_any_rank(meetings, is_gone) & ~is_gone).any()
-    is_partly_changed = (_on_any_rank(meetings, is_changed) & is_same).any()
-    if is_partly_gone or (has_changes_of_one and is_partly_changed):
+    has_new_length = ~keeps_length & (arrivals.transfer_ns > 0)
+    is_removed_elsewhere = _is_on_any_rank(arrivals, is_removed)
+    has_new_length_elsewhere = _is_on_any_rank(arrivals, has_new_length)
+    is_partly_removed = (is_removed_elsewhere & ~is_removed).any()
+    is_partly_changed = (has_new_length_elsewhere & keeps_length).any()
+
+    # A change of all ranks may match the names of a collective on some ranks only. Its
+    # transfer is then changed there, as it was asked for.
+    if is_partly_removed or (has_changes_of_one and is_partly_changed):
         raise WrongChangeError(
             "A collective cannot be changed on some of its ranks alone."
         )
-    return meetings.take(~is_gone)
+    return arrivals.take(~is_removed)
 
 
-def _on_any_rank(meetings: Meetings, flags: Flags) -> Flags:
-    """Set the flag of each row if it is set on any rank of its collective."""
-    flag_of_collective = np.logical_or.reduceat(flags, meetings.first)
-    return np.asarray(flag_of_collective[meetings.of_row])
+def _is_on_any_rank(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
+    """Mark the rows of each collective of which some row is flagged.
+
+    E.g. if the flag of one rank is set, the result has those of all ranks that take
+    part in the same collective.
+
+    Args:
+        arrivals: The collectives, one row for each rank that takes part.
+        flags: One flag per row.
+    """
+    flag_of_collective = np.logical_or.reduceat(flags, arrivals.first_rows)
+    return np.asarray(flag_of_collective[arrivals.collective_of_row])

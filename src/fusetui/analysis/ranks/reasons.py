@@ -1,6 +1,6 @@
 """Finds out what a late rank did longer than the others while they waited.
 
-The account of its device, and the places of its program, are compared with the median
+The account of its device, and the regions of its program, are compared with the median
 of the other ranks before the same collective.
 
 A cause is reported only if it was recorded. It was not if the rank was late already
@@ -21,45 +21,46 @@ from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import (
     CLASSES,
+    CodeRegion,
     Excess,
     KernelRuns,
-    Place,
-    PlacesBefore,
     RankSummary,
     Reason,
+    RegionTimes,
     unpacked,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.quantiles import median, medians
 
 MAX_PEERS = 64
-"""Ranks whose median is compared with; of more, these are chosen evenly."""
+"""A late rank is compared with the median of at most so many others. Of more, some are
+chosen at equal distances."""
 MAX_SHARE_OF_DELAY = 1.1
-"""Work explains at most so many times the delay of its own collective. What takes
-longer than so many times the whole delay went on beside it, and is no reason at all."""
+"""Work explains at most so many times the delay at the collective that follows it. Work
+that takes longer than so many times all delays ran at the same time, and is no cause."""
 MIN_SHARE_OF_DELAY = 0.5
-"""What explains less of a delay is no cause of it."""
+"""Work that explains less than this share of a delay is no cause of it."""
 MAX_REASONS = 8
 COMPUTE = CLASSES.index("compute")
 NO_ROW = -1
 
 
 class _LateBegin(msgspec.Struct, frozen=True):
-    """A rank that was late already when its recording, or its step, began."""
+    """That a rank was late already when its recording, or its step, began."""
 
-    after_ns: int  # its begin after the earliest other's
-    after_rank: int
-    is_step: bool  # whether these are begins of steps
+    after_ns: int  # by how much its begin is later than the earliest of the other ranks
+    after_rank: int  # the rank with that earliest begin
+    is_step: bool  # whether these are begins of steps, and not of recordings
 
 
 class _Difference(msgspec.Struct, frozen=True):
-    """How much longer a rank was in a place, or in a class of its account, than others.
+    """How much longer a rank was in a code region than the median of other ranks.
 
-    It is compared with the median of the others.
+    The region may also be a class of the account of its device.
     """
 
-    what: Place
-    ns: int  # below 0 where it was shorter
+    region: CodeRegion
+    ns: int  # below 0 where the rank was there for a shorter time
 
 
 def reason_of(facts: JobFacts, rank: int) -> Reason:
@@ -80,7 +81,7 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     late_begin: _LateBegin | None = None
     first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
 
-    delays = facts.charges.own_delays
+    delays = facts.charged.own_delays
     is_of_rank = _in_late_steps(facts, rank)
     rows = delays.row[is_of_rank].tolist()
     delays_ns = delays.ns[is_of_rank].tolist()
@@ -107,7 +108,7 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
 
 
 class _SumsOfDelays:
-    """Adds up what a late rank did longer than the others, over all its delays."""
+    """Adds up what a late rank did longer than the other ranks, over all its delays."""
 
     def __init__(self, matched: Matched) -> None:
         """Begin without delays.
@@ -115,39 +116,40 @@ class _SumsOfDelays:
         Args:
             matched: The collectives of the job, of which `add` takes rows.
         """
-        self._meanwhile = _Meanwhile(matched)
-        self._longer_ns: Counter[Place] = Counter()
-        self._explained_ns: Counter[Place] = Counter()
+        self._work_before = _WorkBeforeCollectives(matched)
+        self._longer_ns: Counter[CodeRegion] = Counter()
+        self._explained_ns: Counter[CodeRegion] = Counter()
         self.delay_ns = 0
         """All delays together."""
 
     def add(self, row: int, others: Rows, delay_ns: int) -> None:
-        """Add the delay of a rank before a collective.
+        """Add the delay of a rank before one collective.
 
         Args:
-            row: The row of the rank in the collective.
-            others: The rows of the other ranks.
-            delay_ns: The delay.
+            row: The row of the late rank in the collective.
+            others: The rows of the other ranks in it.
+            delay_ns: By how many ns the rank was late by its own work.
         """
         self.delay_ns += delay_ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
-        peers = others[_evenly(len(others))].tolist()
-        for difference in self._meanwhile.differences(row, peers):
-            self._longer_ns[difference.what] += difference.ns
+        compared_rows = others[_evenly_spaced(len(others))].tolist()
+        for difference in self._work_before.differences(row, compared_rows):
+            self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
-            self._explained_ns[difference.what] += explained_ns
+            self._explained_ns[difference.region] += explained_ns
 
     def largest(self) -> tuple[Excess, ...]:
-        """Return the places that explain most of the delays, the largest first.
+        """Return the code regions that explain most of the delays, the largest first.
 
-        There are at most MAX_REASONS. A place that took longer by more than
-        MAX_SHARE_OF_DELAY of all delays went on beside them, and is left out.
+        There are at most MAX_REASONS. A region that took longer by more than
+        MAX_SHARE_OF_DELAY of all delays is left out: it cannot have delayed the rank
+        for all of that time.
         """
         max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
         reasons: list[Excess] = []
-        for place, ns in self._explained_ns.items():
-            if ns > 0 and self._longer_ns[place] <= max_ns:
-                kind, name = place
+        for region, ns in self._explained_ns.items():
+            if ns > 0 and self._longer_ns[region] <= max_ns:
+                kind, name = region
                 reasons.append(Excess(kind=kind, name=name, ns=ns))
         reasons.sort(key=lambda reason: -reason.ns)
         return tuple(reasons[:MAX_REASONS])
@@ -161,24 +163,24 @@ def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
         rank: The index of the rank.
 
     Returns:
-        One flag for each of `facts.charges.own_delays`.
+        One flag for each of `facts.charged.own_delays`.
     """
-    rows = facts.charges.own_delays.row
-    step = facts.steps.of_row[rows]
+    rows = facts.charged.own_delays.row
+    step = facts.steps.step_of_row[rows]
     has_step = step >= 0
-    is_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & has_step
+    is_late_step = facts.caused.is_late_in_step[rank][np.maximum(step, 0)] & has_step
     return np.asarray((facts.matched.rank[rows] == rank) & is_late_step)
 
 
 def _other_rows(matched: Matched, row: int) -> Rows:
     """Return the rows of the other ranks in the collective of a row."""
-    collective = matched.of_row[row]
+    collective = matched.collective_of_row[row]
     rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
     is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
     return rows[is_other]
 
 
-def _evenly(count: int) -> Rows:
+def _evenly_spaced(count: int) -> Rows:
     """Choose at most MAX_PEERS of the indices 0 to `count` - 1, at equal distances."""
     chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
     return chosen
@@ -245,7 +247,7 @@ def _steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
     return steps
 
 
-class _Meanwhile:
+class _WorkBeforeCollectives:
     """Looks up what ranks did before their collectives.
 
     The figures of each rank are unpacked once.
@@ -259,7 +261,7 @@ class _Meanwhile:
         """
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
-        self._places: dict[int, dict[int, PlacesBefore]] = {}
+        self._regions: dict[int, dict[int, RegionTimes]] = {}
         self._previous = _previous_rows(matched)
 
     def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
@@ -270,9 +272,9 @@ class _Meanwhile:
             others: The rows of the other ranks in it.
 
         Returns:
-            The differences of the classes of the account, then those of places.
+            The differences of the classes of the account, then those of regions.
         """
-        return [*self._of_accounts(row, others), *self._of_places(row, others)]
+        return [*self._of_accounts(row, others), *self._of_regions(row, others)]
 
     def _of_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
         """List the differences of the classes of the account.
@@ -294,37 +296,37 @@ class _Meanwhile:
         for name, ns in zip(CLASSES, longer_ns, strict=True):
             is_sum_of_others = name in ("span", "idle")
             if not is_sum_of_others:
-                differences.append(_Difference(what=("class", name), ns=ns))
+                differences.append(_Difference(region=("class", name), ns=ns))
         return differences
 
-    def _of_places(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """List the differences of the places of the program, as lower bounds.
+    def _of_regions(self, row: int, others: Sequence[int]) -> list[_Difference]:
+        """List the differences of the regions of the program, as lower bounds.
 
-        A place that was left out of a summary counts as 0 for the rank itself, and for
+        A region that was left out of a summary counts as 0 for the rank itself, and for
         the others as the most that it can have taken.
 
-        Returns none unless the places are known for all of these ranks; they are kept
+        Returns none unless the regions are known for all of these ranks; they are kept
         only for the longest stretches.
         """
-        places_of_others: list[PlacesBefore] = []
+        regions_of_others: list[RegionTimes] = []
         for other in others:
-            places_of_other = self._places_before(other)
-            if places_of_other is None:
+            regions_of_other = self._regions_before(other)
+            if regions_of_other is None:
                 return []
-            places_of_others.append(places_of_other)
-        own_places = self._places_before(row)
-        if own_places is None:
+            regions_of_others.append(regions_of_other)
+        own_regions = self._regions_before(row)
+        if own_regions is None:
             return []
 
-        all_places = dict.fromkeys(own_places.ns)  # each once, in a fixed order
-        for places in places_of_others:
-            all_places |= dict.fromkeys(places.ns)
+        all_regions = dict.fromkeys(own_regions.ns)  # each once, in a fixed order
+        for regions in regions_of_others:
+            all_regions |= dict.fromkeys(regions.ns)
 
         differences: list[_Difference] = []
-        for place in all_places:
-            most_ns = [places.at_most(place) for places in places_of_others]
-            ns = own_places.at_least(place) - median(most_ns)
-            differences.append(_Difference(what=place, ns=ns))
+        for region in all_regions:
+            most_ns = [regions.at_most(region) for regions in regions_of_others]
+            ns = own_regions.at_least(region) - median(most_ns)
+            differences.append(_Difference(region=region, ns=ns))
         return differences
 
     def _account(self, row: int) -> Int64s | None:
@@ -344,21 +346,21 @@ class _Meanwhile:
 
         # Compute counts from when the inputs of the collective before were ready, to
         # when the inputs of this one are.
-        before = self._previous[row]
-        if before != NO_ROW:
-            account[COMPUTE] += matched.covered[before] + matched.ahead[before]
+        previous = self._previous[row]
+        if previous != NO_ROW:
+            account[COMPUTE] += matched.covered[previous] + matched.ahead[previous]
             account[COMPUTE] -= matched.ahead[row]
         return account
 
-    def _places_before(self, row: int) -> PlacesBefore | None:
+    def _regions_before(self, row: int) -> RegionTimes | None:
         """Return where the issuing thread was before the collective of a row.
 
         Returns None if that is unknown.
         """
         rank = int(self._matched.rank[row])
-        if rank not in self._places:
-            self._places[rank] = self._matched.ranks[rank].places.before()
-        return self._places[rank].get(int(self._matched.row[row]))
+        if rank not in self._regions:
+            self._regions[rank] = self._matched.ranks[rank].regions.by_collective()
+        return self._regions[rank].get(int(self._matched.row[row]))
 
 
 def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float | None:
@@ -376,7 +378,7 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
         longer, or if no kernel can be compared.
     """
     kernels_of_others = []
-    for index in _evenly(len(others)).tolist():
+    for index in _evenly_spaced(len(others)).tolist():
         kernels_of_others.append(_computing_kernels(others[index]))
 
     own_ns = 0.0

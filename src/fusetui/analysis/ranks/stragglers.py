@@ -10,9 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
-from fusetui.analysis.ranks.chains import Uncharged
+from fusetui.analysis.ranks.chains import UnchargedReason
 from fusetui.analysis.ranks.facts import JobFacts
-from fusetui.analysis.ranks.ideal import if_all_ordinary, if_ordinary
+from fusetui.analysis.ranks.ideal import (
+    step_if_all_were_ordinary,
+    step_if_rank_were_ordinary,
+)
 from fusetui.analysis.ranks.model import (
     Excess,
     JobVerdict,
@@ -29,40 +32,43 @@ from fusetui.analysis.ranks.reasons import (
 )
 
 MAX_STRAGGLERS = 5
-WHY_UNTOLD = {
-    Uncharged.TRANSFER: "transfers of other collectives take longer on some of them",
-    Uncharged.UNTOLD: (
+UNCHARGED_TEXTS = {
+    UnchargedReason.LONGER_TRANSFER: "transfers of other collectives take longer on some of them",
+    UnchargedReason.UNDECIDED: (
         "clocks do not tell which of several ranks was last, or their work cannot be compared"
     ),
-    Uncharged.OUTSIDE: "it goes back to ranks that are not given",
-    Uncharged.BUBBLE: "it goes back to sends and receives of a pipeline",
+    UnchargedReason.RANK_NOT_GIVEN: "it goes back to ranks that are not given",
+    UnchargedReason.PIPELINE_BUBBLE: "it goes back to sends and receives of a pipeline",
 }
-"""Why waits go back to nobody: the rest of a sentence."""
+"""Why no rank is to blame for waits, as the rest of a sentence. EARLY_ARRIVAL and
+WAITING_RANK_ITSELF are missing, because they are not delays of another rank."""
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
     """Yield the ranks that hold up others, the worst first.
 
-    In a pipeline, the ranks and stages that compute longer than their like follow.
-    There are at most MAX_STRAGGLERS in all.
+    In a pipeline, waits do not show who is slow. So the ranks and stages that compute
+    longer than the other ranks of their stage, or than other stages, follow. There are
+    at most MAX_STRAGGLERS in all.
     """
-    worst_first = np.argsort(-facts.caused.total, kind="stable").tolist()
-    stragglers = [rank for rank in worst_first if facts.caused.straggles[rank]]
+    worst_first = np.argsort(-facts.caused.mean_ns, kind="stable").tolist()
+    stragglers = [rank for rank in worst_first if facts.caused.is_straggler[rank]]
     stragglers = stragglers[:MAX_STRAGGLERS]
     for rank in stragglers:
-        yield _held_up(facts, rank)
+        yield _straggler_waited_for(facts, rank)
 
     if facts.pipeline is None:
         return
     for slow in facts.pipeline.slow[: MAX_STRAGGLERS - len(stragglers)]:
         if slow.index not in stragglers:
-            yield _slow_straggler(facts, slow)
+            yield _slow_pipeline_rank(facts, slow)
 
 
-def _held_up(facts: JobFacts, rank: int) -> Straggler:
+def _straggler_waited_for(facts: JobFacts, rank: int) -> Straggler:
     """Describe a rank that others wait for.
 
-    It says how long they wait, why the rank is late, and in which steps.
+    The description says how long they wait, why the rank is late, in which steps, and
+    how long a step would take if it were not.
 
     Args:
         facts: The facts of the job.
@@ -75,21 +81,16 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
     if cause == "inside":
         others = [summary for summary in ranks if summary is not ranks[rank]]
         slower = slower_kernels(ranks[rank], others)
-
-    # A text in place of the replay says why there is none.
-    what_if = None
-    if not isinstance(facts.replay, str):
-        what_if = if_ordinary(facts.matched, facts.replay, rank)
     return Straggler(
         rank=ranks[rank].rank,
-        last_count=int(facts.sums.last[rank]),
+        last_count=int(facts.sums.last_count[rank]),
         of=int(facts.sums.collectives[rank]),
-        caused_ns=int(facts.caused.total[rank]),
-        waiters=int(facts.caused.waiters[rank]),
+        caused_ns=int(facts.caused.mean_ns[rank]),
+        waiters=int(facts.caused.waiter_count[rank]),
         cause=cause,
         stage=None,
         reason=reason,
-        what_if=what_if,
+        what_if=step_if_rank_were_ordinary(facts.matched, facts.replay, rank),
         slower=slower,
         late_steps=_late_steps(facts, rank),
     )
@@ -98,8 +99,10 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
 def _cause(reason: Reason) -> StragglerCause:
     """Return where the cause of a delay lies.
 
-    It is `outside` of the recording for more than half of the delay. It is `inside` if
-    what took longest explains MIN_SHARE_OF_DELAY of the rest; else it is `untold`.
+    Returns:
+        `outside` of the recording, if more than half of the delay was there before it
+        began. `inside`, if the work that took longest explains MIN_SHARE_OF_DELAY of
+        the rest. Else `untold`: what was recorded does not explain the delay.
     """
     if reason.outside_ns > reason.inside_ns:
         return "outside"
@@ -121,18 +124,19 @@ def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
     names = facts.steps.names
     if not names:
         return ()
-    caused_in_step = facts.caused.by_step[rank]
+    caused_in_step = facts.caused.mean_ns_by_step[rank]
     late_steps: list[LateStep] = []
-    for step in np.flatnonzero(facts.caused.is_late[rank]).tolist():
+    for step in np.flatnonzero(facts.caused.is_late_in_step[rank]).tolist():
         caused_ns = round(float(caused_in_step[step]))
         late_steps.append(LateStep(name=names[step], caused_ns=caused_ns))
     return tuple(late_steps)
 
 
-def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
-    """Describe a rank or a pipeline stage that computes longer than its like.
+def _slow_pipeline_rank(facts: JobFacts, slow: Slow) -> Straggler:
+    """Describe a slow rank, or a slow stage, of a pipeline.
 
-    A stage is represented by its first rank.
+    It computes longer than the other ranks of its stage, or than the other stages. A
+    stage is represented by its first rank.
     """
     rank = slow.index
     summary = facts.matched.ranks[rank]
@@ -148,10 +152,10 @@ def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
     )
     return Straggler(
         rank=summary.rank,
-        last_count=int(facts.sums.last[rank]),
+        last_count=int(facts.sums.last_count[rank]),
         of=int(facts.sums.collectives[rank]),
-        caused_ns=int(facts.caused.total[rank]),
-        waiters=int(facts.caused.waiters[rank]),
+        caused_ns=int(facts.caused.mean_ns[rank]),
+        waiters=int(facts.caused.waiter_count[rank]),
         cause="inside",
         stage=slow.stage,
         reason=reason,
@@ -162,38 +166,41 @@ def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
 def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
     """Say what fixing all stragglers would save, or who is late if there are none.
 
-    Without stragglers the kind of the verdict is `in turn` if ranks wait MIN_STEP_SHARE
-    of a step for whoever is late. It is `untold` if nobody is to blame for that much of
-    the waiting, else `nobody`. It has no kind if nothing was matched, or if clocks
-    cannot be compared.
+    Without stragglers, the verdict is of one of these kinds:
+
+    * `in turn`: ranks wait at least MIN_STEP_SHARE of a step, for another rank each
+      time.
+    * `untold`: they wait that long, but no rank is to blame.
+    * `nobody`: they do not wait that long.
+    * "": nothing was matched, or clocks cannot be compared, so it is not known.
     """
     stages = facts.pipeline.stages if facts.pipeline else None
     if stragglers:
-        if_all = if_all_ordinary(facts.matched, facts.replay, stragglers)
+        if_all = step_if_all_were_ordinary(facts.matched, facts.replay, stragglers)
         return JobVerdict(stages=stages, if_all=if_all)
     if not len(facts.matched) or facts.clocks.refused:
         return JobVerdict(stages=stages)
 
-    waits_of_step = facts.caused.every_step
+    wait_of_step_ns = facts.caused.mean_wait_of_step_ns
     min_ns = MIN_STEP_SHARE * facts.steps.length_ns
-    if waits_of_step.mean() >= min_ns:
-        is_late_somewhere = facts.caused.by_step.max(axis=1) >= min_ns
+    if wait_of_step_ns.mean() >= min_ns:
+        is_late_somewhere = facts.caused.mean_ns_by_step.max(axis=1) >= min_ns
         return JobVerdict(
             stages=stages,
             kind="in turn",
-            waits_ns=tuple(waits_of_step.tolist()),
+            waits_ns=tuple(wait_of_step_ns.tolist()),
             in_turn=int(is_late_somewhere.sum()),
         )
 
-    # The wait of a mean rank in a mean step, by the reason why nobody is charged.
+    # The wait of a mean rank in a mean step, by the reason why nobody is to blame.
     other_ranks = max(len(facts.matched.ranks) - 1, 1)
-    uncharged_ns = facts.charges.uncharged / (other_ranks * len(waits_of_step))
-    largest = max(WHY_UNTOLD, key=lambda reason: float(uncharged_ns[reason]))
+    uncharged_ns = facts.charged.uncharged_ns / (other_ranks * len(wait_of_step_ns))
+    largest = max(UNCHARGED_TEXTS, key=lambda reason: float(uncharged_ns[reason]))
     if uncharged_ns[largest] >= min_ns:
         return JobVerdict(
             stages=stages,
             kind="untold",
             waits_ns=(float(uncharged_ns[largest]),),
-            why=WHY_UNTOLD[largest],
+            why=UNCHARGED_TEXTS[largest],
         )
     return JobVerdict(stages=stages, kind="nobody")

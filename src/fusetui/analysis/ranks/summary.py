@@ -18,7 +18,7 @@ from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import rank_of
 from fusetui.analysis.ranks import model
-from fusetui.analysis.ranks.places import places_before
+from fusetui.analysis.ranks.code_regions import regions_before
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
@@ -128,7 +128,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         names=tuple(names),
         collectives=_columns(trace, issued, groups, names, device, ended_before),
         cut=_cut(issued),
-        places=places_before(trace, issued, ended_before),
+        regions=regions_before(trace, issued, ended_before),
         memory_peak=max(peaks, default=-1),
         note=note_of(trace),
         inferred=_inferred(issued),

@@ -22,37 +22,48 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.quantiles import median
 
-UNTOLD = -1  # in place of a rank or a time that clocks do not tell
+UNKNOWN = -1
+"""In place of a rank or a time that cannot be known, because clocks are imprecise."""
 NO_ROW = -1
+"""In place of a row of Matched, where there is none."""
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
     """The waits of all ranks. Times are ns of the common clock.
 
-    An array has one entry per row of `Matched` or one per collective, as noted.
+    An array has one entry per row of `Matched` (one rank's part in one collective) or
+    one entry per collective, as noted.
     """
 
     start: Int64s  # per row
     end: Int64s  # per row
     ready: Int64s  # per row: when its inputs were computed, as in Collectives
-    wait: Int64s  # per row, in ns; never longer than the collective itself
+    # per row: from its start to the last start, in ns; at most its own length
+    wait_ns: Int64s
     # per row: the part of the wait, in ns, in which the rank computes nothing and no
     # earlier collective makes it wait
-    alone: Int64s
-    latest: Rows  # per collective: the row that starts last
-    # per collective: the row in the middle of the others, the earlier one of two
-    usual: Rows
-    # per collective: index of the rank that starts last, UNTOLD if clocks do not tell
-    last: Rows
-    # per collective: ns from the last start to the median end, UNTOLD if not known
-    transfer: Int64s
+    idle_wait_ns: Int64s
+    last_row: Rows  # per collective: the row that starts last
+    # per collective: the row whose start is the median of all but the last one, the
+    # earlier one of two
+    median_row: Rows
+    # per collective: index of the rank that starts last, UNKNOWN if the clocks are too
+    # imprecise
+    last_rank: Rows
+    # per collective: ns from the last start to the median end, UNKNOWN if the clocks
+    # are too imprecise
+    transfer_ns: Int64s
 
 
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     """Compute how long each rank waits in each collective, and for which rank.
 
-    If the clocks are refused, times of two ranks cannot be compared, and nobody waits
-    for anybody.
+    If the clocks are refused, times of two ranks cannot be compared, and all waits are
+    0.
+
+    Args:
+        matched: The collectives of the job.
+        clocks: The clocks of all ranks.
     """
     start = clocks.common(matched.rank, matched.start)
     end = clocks.common(matched.rank, matched.end)
@@ -62,28 +73,29 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
 
     # Sort rows by collective, then by start: the last row of a collective starts last.
     # Every collective has at least two rows.
-    by_start = np.lexsort((start, matched.of_row))
-    latest = by_start[matched.first[1:] - 1]
-    second_latest = by_start[matched.first[1:] - 2]
-    middle_of_others = matched.first[:-1] + (matched.counts - 2) // 2
+    by_start = np.lexsort((start, matched.collective_of_row))
+    last_row = by_start[matched.first[1:] - 1]
+    second_last_row = by_start[matched.first[1:] - 2]
+    others = matched.counts - 1
+    middle_of_others = matched.first[:-1] + (others - 1) // 2
 
-    last_start = start[latest]
+    last_start = start[last_row]
     last_start_of_row = np.repeat(last_start, matched.counts)
-    wait = np.clip(last_start_of_row - start, 0, end - start)
+    wait_ns = np.clip(last_start_of_row - start, 0, end - start)
     if clocks.refused:
-        wait = np.zeros_like(wait)
+        wait_ns = np.zeros_like(wait_ns)
 
-    is_last_known = _is_last_known(matched, clocks, start, latest, second_latest)
+    is_last_known = _is_last_known(matched, clocks, start, last_row, second_last_row)
     return Waits(
         start=start,
         end=end,
         ready=ready,
-        wait=wait,
-        alone=_idle_waits(matched, latest, start, ready, end, wait),
-        latest=latest,
-        usual=by_start[middle_of_others],
-        last=np.where(is_last_known, matched.rank[latest], UNTOLD),
-        transfer=_transfer(matched, clocks, end, last_start),
+        wait_ns=wait_ns,
+        idle_wait_ns=_idle_waits(matched, last_row, start, ready, end, wait_ns),
+        last_row=last_row,
+        median_row=by_start[middle_of_others],
+        last_rank=np.where(is_last_known, matched.rank[last_row], UNKNOWN),
+        transfer_ns=_transfer_ns(matched, clocks, end, last_start),
     )
 
 
@@ -91,8 +103,8 @@ def _is_last_known(
     matched: Matched,
     clocks: Clocks,
     start: Int64s,
-    latest: Rows,
-    second_latest: Rows,
+    last_row: Rows,
+    second_last_row: Rows,
 ) -> Flags:
     """Decide for which collectives it is known which rank starts last.
 
@@ -103,15 +115,15 @@ def _is_last_known(
         matched: The collectives.
         clocks: The clocks of all ranks.
         start: The start of each row, on the common clock.
-        latest: Per collective the row that starts last.
-        second_latest: Per collective the row that starts last but one.
+        last_row: Per collective the row that starts last.
+        second_last_row: Per collective the row that starts last but one.
 
     Returns:
         One flag per collective.
     """
-    lead_ns = start[latest] - start[second_latest]
+    lead_ns = start[last_row] - start[second_last_row]
     resolution_ns = clocks.resolution_of(
-        matched.rank[latest], matched.rank[second_latest]
+        matched.rank[last_row], matched.rank[second_last_row]
     )
     is_comparable = ~matched.point_to_point & (not clocks.refused)
     return np.asarray((lead_ns > resolution_ns) & is_comparable)
@@ -124,59 +136,61 @@ def _no_waits(start: Int64s, end: Int64s) -> Waits:
         start=start,
         end=end,
         ready=start,
-        wait=start,
-        alone=start,
-        latest=no_rows,
-        usual=no_rows,
-        last=no_rows,
-        transfer=start,
+        wait_ns=start,
+        idle_wait_ns=start,
+        last_row=no_rows,
+        median_row=no_rows,
+        last_rank=no_rows,
+        transfer_ns=start,
     )
 
 
 def _idle_waits(
     matched: Matched,
-    latest: Rows,
+    last_row: Rows,
     start: Int64s,
     ready: Int64s,
     end: Int64s,
-    wait: Int64s,
+    wait_ns: Int64s,
 ) -> Int64s:
     """Compute how long each rank stands still because another rank starts late.
 
     A rank may compute while a collective waits, so not all of a wait is lost. Lost is
-    the time by which it stands still earlier than the rank that starts last does. If it
-    has nothing to compute, the loss is at most the time from when it was ready itself
-    to that last start. A moment in which several collectives wait counts for the one
-    that began to stand still first.
+    the time by which its compute stands still earlier than that of the rank that starts
+    last. If it has nothing to compute, the loss is at most the time from when it was
+    ready itself to that last start. A moment in which several collectives wait counts
+    for the one that began to stand still first.
 
     Args:
         matched: The collectives.
-        latest: Per collective the row that starts last.
-        start: The start of each row, on the common clock.
+        last_row: Per collective the row that starts last.
+        start: The start of each row, in ns of the common clock.
         ready: When the inputs of each row were computed.
         end: The end of each row.
-        wait: The wait of each row, in ns.
+        wait_ns: The wait of each row.
 
     Returns:
         The lost time of each row, in ns.
     """
+    # Compute stands still for the last `stalled` ns of a collective.
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
     still_since = end - stalled
 
-    last_still_since = np.repeat(still_since[latest], matched.counts)
-    last_start = np.repeat(start[latest], matched.counts)
+    last_still_since = np.repeat(still_since[last_row], matched.counts)
+    last_start = np.repeat(start[last_row], matched.counts)
     still_before_last = last_still_since - still_since
     ready_before_last = last_start - ready
 
     most_ns = np.minimum(still_before_last, ready_before_last)
-    lost_ns = np.where(wait > 0, np.clip(most_ns, 0, stalled), 0)
-    return _once_a_moment(matched.rank, still_since, lost_ns)
+    lost_ns = np.where(wait_ns > 0, np.clip(most_ns, 0, stalled), 0)
+    return _without_overlaps(matched.rank, still_since, lost_ns)
 
 
-def _once_a_moment(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
+def _without_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
     """Shorten overlapping intervals of a rank so that no moment counts twice.
 
-    A moment counts for the interval that began first.
+    A moment counts for the interval that began first. E.g. of the intervals from 0 to
+    10 and from 6 to 15 ns, the second keeps 5 ns.
 
     Args:
         rank: The index of the rank of each interval.
@@ -188,23 +202,25 @@ def _once_a_moment(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
     """
     order = np.lexsort((begin, rank))
 
-    # Lay all ranks on one axis, one after the other.
+    # Lay the times of all ranks on one axis, one rank after the other, so that
+    # intervals of different ranks do not overlap.
     first_ns = begin.min()
     rank_span = int((begin + length).max() - first_ns) + 1
     rank_begin = rank[order] * rank_span
-    since = rank_begin + begin[order] - first_ns
-    until = since + length[order]
+    interval_begin = rank_begin + begin[order] - first_ns
+    interval_end = interval_begin + length[order]
 
     # The latest end of all intervals before this one.
-    earlier_until = np.concatenate((rank_begin[:1], until[:-1]))
-    covered_until = np.maximum.accumulate(earlier_until)
+    end_before = np.concatenate((rank_begin[:1], interval_end[:-1]))
+    covered_until = np.maximum.accumulate(end_before)
 
     uncovered = np.empty_like(length)
-    uncovered[order] = np.maximum(until - np.maximum(since, covered_until), 0)
+    uncovered_begin = np.maximum(interval_begin, covered_until)
+    uncovered[order] = np.maximum(interval_end - uncovered_begin, 0)
     return uncovered
 
 
-def _transfer(
+def _transfer_ns(
     matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s
 ) -> Int64s:
     """Measure how long the data of each collective moves.
@@ -216,54 +232,63 @@ def _transfer(
     Args:
         matched: The collectives.
         clocks: The clocks of all ranks.
-        end: The end of each row, on the common clock.
+        end: The end of each row, in ns of the common clock.
         last_start: The last start of each collective.
 
     Returns:
-        ns per collective, UNTOLD where it is unknown.
+        ns per collective, UNKNOWN where it is unknown.
     """
     # The median end: rows sorted by collective and end, then the two in the middle.
-    by_end = end[np.lexsort((end, matched.of_row))]
+    by_end = end[np.lexsort((end, matched.collective_of_row))]
     first = matched.first[:-1]
     lower_middle = by_end[first + (matched.counts - 1) // 2]
     upper_middle = by_end[first + matched.counts // 2]
     transfer_ns = (lower_middle + upper_middle) // 2 - last_start
 
+    # A start and an end may each be off by the uncertainty of a clock.
     reference = np.full(len(matched.rank), clocks.reference)
     resolution_of_row = clocks.resolution_of(matched.rank, reference)
     resolution_ns = np.maximum.reduceat(resolution_of_row, first)
     is_precise = transfer_ns > 2 * resolution_ns
 
     is_known = matched.whole & is_precise & (not clocks.refused)
-    return np.where(is_known, transfer_ns, UNTOLD)
+    return np.where(is_known, transfer_ns, UNKNOWN)
 
 
 class SumsOfRanks(msgspec.Struct, frozen=True, eq=False):
     """Sums over the collectives of each rank; arrays have one entry per rank.
 
-    Sends and receives count in `bubble` only. Waits are those of `Waits.alone`, in ns.
+    Waits are those in which the rank stands still (`Waits.idle_wait_ns`). Sends and
+    receives count in `bubble_ns` only.
     """
 
     collectives: Int64s  # in how many it takes part
-    last: Int64s  # how often it is known to start last
-    waited: Int64s
-    bubble: Int64s  # how long it waited in sends and receives
-    # the row of its longest wait by Waits.wait, NO_ROW if it never waits
-    worst: Rows
+    last_count: Int64s  # in how many of them it is known to start last
+    waited_ns: Int64s  # how long it waited in them
+    bubble_ns: Int64s  # how long it waited in sends and receives
+    # the row of its longest wait by Waits.wait_ns, NO_ROW if it never waits
+    worst_row: Rows
 
 
 def sums_of_ranks(matched: Matched, waits: Waits) -> SumsOfRanks:
-    """Add up the collectives and the waits of each rank."""
+    """Add up the collectives and the waits of each rank.
+
+    Args:
+        matched: The collectives of the job.
+        waits: The waits in these collectives.
+    """
     ranks = len(matched.ranks)
-    is_send = matched.point_to_point[matched.of_row]
+    is_send = matched.point_to_point[matched.collective_of_row]
     is_collective = ~is_send
-    known_last_ranks = waits.last[waits.last != UNTOLD]
+    known_last_ranks = waits.last_rank[waits.last_rank != UNKNOWN]
     return SumsOfRanks(
         collectives=np.bincount(matched.rank[is_collective], minlength=ranks),
-        last=np.bincount(known_last_ranks, minlength=ranks),
-        waited=summed(matched.rank[is_collective], waits.alone[is_collective], ranks),
-        bubble=summed(matched.rank[is_send], waits.alone[is_send], ranks),
-        worst=_worst_rows(matched, waits, is_collective),
+        last_count=np.bincount(known_last_ranks, minlength=ranks),
+        waited_ns=summed(
+            matched.rank[is_collective], waits.idle_wait_ns[is_collective], ranks
+        ),
+        bubble_ns=summed(matched.rank[is_send], waits.idle_wait_ns[is_send], ranks),
+        worst_row=_worst_rows(matched, waits, is_collective),
     )
 
 
@@ -282,9 +307,9 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
     worst = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
 
     # Sort by wait; among equal waits put the first row last.
-    descending_row = -np.arange(len(waits.wait))
-    by_wait = np.lexsort((descending_row, waits.wait))
-    is_wait = (waits.wait > 0) & is_counted
+    descending_row = -np.arange(len(waits.wait_ns))
+    by_wait = np.lexsort((descending_row, waits.wait_ns))
+    is_wait = (waits.wait_ns > 0) & is_counted
     by_wait = by_wait[is_wait[by_wait]]
 
     # Each rank is assigned many times; its last assignment has the longest wait.
@@ -293,14 +318,18 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
 
 
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
-    """Group the collectives by name, process group and size.
+    """Summarize the collectives of each name, process group and size.
+
+    Args:
+        matched: The collectives of the job.
+        waits: The waits in these collectives.
 
     Returns:
-        The groups, those with the longest waits first.
+        The summaries, those with the longest waits first.
     """
     if not len(matched):
         return ()
-    wait_of_collective = np.add.reduceat(waits.wait, matched.first[:-1])
+    wait_of_collective = np.add.reduceat(waits.wait_ns, matched.first[:-1])
     mean_wait_of_rank = wait_of_collective // matched.counts
 
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
@@ -319,7 +348,7 @@ def _kind(
 
     Args:
         matched: All collectives.
-        waits: Their waits.
+        waits: The waits in them.
         collectives: The indices of those to summarize; at least one.
         wait_ns: The sum of their mean waits.
 
@@ -331,8 +360,8 @@ def _kind(
     group = matched.groups[first]
     size_bytes = int(matched.bytes[first])
 
-    transfers = waits.transfer[collectives]
-    known_transfers = transfers[transfers > 0]
+    transfers = waits.transfer_ns[collectives]
+    known_transfers = transfers[transfers > 0]  # an unknown one is UNKNOWN, below 0
     transfer_ns = median(known_transfers) if len(known_transfers) else None
 
     algorithm_rate = None

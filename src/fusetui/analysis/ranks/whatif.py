@@ -20,15 +20,19 @@ import numpy as np
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
+from fusetui.analysis.ranks.joint_replay import (
+    ChangedTimes,
+    CollectiveArrivals,
+    replay_job,
+)
 from fusetui.analysis.ranks.matching import step_keys
-from fusetui.analysis.ranks.meeting import ChangedTimes, Meetings, replayed
 from fusetui.analysis.ranks.rank_graphs import (
     JobGraphs,
     NoAnswerError,
     RankChange,
     Why,
+    arrivals_after_changes,
     graphs_of,
-    remaining_meetings,
 )
 from fusetui.analysis.replay.apply import is_range
 from fusetui.analysis.replay.changes import (
@@ -45,23 +49,25 @@ from fusetui.trace.model.arrays import Flags, Int64s, summed
 from fusetui.trace.model.quantiles import lower_median
 
 ALL_WAIT = SYNCHRONOUS | {"all_to_all"}
+"""Collectives that end on no rank before all ranks have arrived."""
 CHANGE_OF_RANK = re.compile(r"\s*(?P<rank>\d+)\s*:(?P<change>.+)", re.DOTALL)
+"""A change of one rank, such as `2:loader`."""
 
 Of = Literal["step", "span"]
 
 
 class RankThen(msgspec.Struct, frozen=True):
-    """A rank before and after the changes.
+    """How a rank arrives at collectives before and after the changes.
 
-    Waits are the sum of the times from its arrivals at collectives to the last
-    arrivals.
+    A wait is the time from the arrival of the rank at a collective to the last arrival
+    of any rank.
     """
 
     rank: int
     is_changed: bool
     last_before: int  # at how many collectives it arrives last
     last_after: int
-    waits_before_ns: int
+    waits_before_ns: int  # the sum of its waits
     waits_after_ns: int
 
 
@@ -86,11 +92,11 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]  # see Note
 
 
-class _Arrivals(msgspec.Struct, frozen=True, eq=False):
-    """How ranks arrive at collectives; one entry per rank."""
+class _ArrivalSums(msgspec.Struct, frozen=True, eq=False):
+    """How ranks arrive at collectives; arrays have one entry per rank."""
 
-    last: Int64s  # how often a rank arrives last, as far as clocks tell
-    waits_ns: Int64s  # of all its arrivals, until the last one
+    last_count: Int64s  # at how many it arrives last, as far as clocks can tell
+    waits_ns: Int64s  # the sum over all collectives from its arrival to the last one
 
 
 def job_whatif(
@@ -129,30 +135,35 @@ def job_whatif(
         notes=(),
     )
     try:
-        _check(facts)
+        _check_summaries(facts)
         return _answer(facts, changes, no_answer, cached)
     except NoAnswerError as reason:
         return msgspec.structs.replace(no_answer, why_not=reason.why)
 
 
 def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
-    """Parse changes; `2:loader` is a change of rank 2 only, `loader` one of all ranks.
+    """Parse changes: `2:loader` is a change of rank 2 only, `loader` one of all ranks.
 
     Args:
         texts: The changes, as the user wrote them.
         ranks: The ranks of the job.
 
     Raises:
-        WrongChangeError: For a text that is no change.
+        WrongChangeError: For a text that is no change, and for a change of the device,
+            whose effect is a range.
         NoMatchError: For a rank that is not in `ranks`.
     """
     changes: list[RankChange] = []
     for text in texts:
         match = CHANGE_OF_RANK.fullmatch(text)
-        rank = None if match is None else int(match["rank"])
+        rank = None
+        change_text = text
+        if match is not None:
+            rank = int(match["rank"])
+            change_text = match["change"]
         if rank is not None and rank not in ranks:
             raise NoMatchError(f"There is no rank {rank}.")
-        change = parse_change(text if match is None else match["change"])
+        change = parse_change(change_text)
         changes.append(RankChange(rank=rank, text=text, change=change))
 
     if is_range([change_of_rank.change for change_of_rank in changes]):
@@ -161,12 +172,13 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
     return tuple(changes)
 
 
-def _check(facts: JobFacts) -> None:
-    """Check what can be checked without opening traces.
+def _check_summaries(facts: JobFacts) -> None:
+    """Check all conditions of an answer that need no trace to be opened.
 
     Raises:
         NoAnswerError: If the summaries show that there cannot be an answer.
     """
+    # All ranks, and all of their collectives, must be known.
     job = facts.job
     matched = facts.matched
     clocks = facts.clocks
@@ -179,6 +191,9 @@ def _check(facts: JobFacts) -> None:
         raise NoAnswerError("no_collectives")
     if matched.no_group or not matched.whole.all():
         raise NoAnswerError("unmatched")
+
+    # The replay lets every rank of a collective wait for every other one. A broadcast
+    # lets its root go on.
     if not matched.named(ALL_WAIT).all():
         raise NoAnswerError("not_all_wait")
     if clocks.refused:
@@ -188,6 +203,7 @@ def _check(facts: JobFacts) -> None:
     if any(keys_of_rank != keys[0] for keys_of_rank in keys):
         raise NoAnswerError("steps")
 
+    # Ranks of one host share its clock, whatever its offset is.
     has_several_hosts = len(clocks.hosts.names) > 1
     if has_several_hosts and not np.isfinite(clocks.uncertainty).all():
         raise NoAnswerError("uncertain")
@@ -196,9 +212,10 @@ def _check(facts: JobFacts) -> None:
 
 
 def _uncertainty_ns(facts: JobFacts) -> float:
-    """Return by how many ns the uncertainty of clocks may shift the end of a step.
+    """Return by how many ns imprecise clocks may shift the end of a step.
 
-    At each collective on the path of the step, two clocks may be off.
+    A step passes through all of its collectives one after the other. At each of them,
+    two clocks may be off by the largest uncertainty.
     """
     steps = max(len(facts.steps.names), 1)
     collectives_per_step = len(facts.matched) / steps
@@ -225,7 +242,7 @@ def _answer(
         WrongChangeError: For a change that changes nothing.
     """
     graphs = graphs_of(facts, changes, cached=cached)
-    job = _replayed_job(graphs, changes)
+    job = _replay_before_and_after(graphs, changes)
     residual_share = max(
         *(rank.residual_share for rank in graphs.ranks),
         job.before.residual_share,
@@ -236,9 +253,9 @@ def _answer(
             no_answer, residual_share=residual_share, why_not="not_understood"
         )
 
-    lengths = _lengths(facts, graphs, job)
-    arrivals_before = _arrivals(facts, graphs.meetings, job.before.arrived)
-    arrivals_after = _arrivals(facts, job.remaining, job.after.arrived)
+    lengths = _step_lengths(facts, graphs, job)
+    arrivals_before = _arrival_sums(facts, graphs.arrivals, job.before.arrived)
+    arrivals_after = _arrival_sums(facts, job.remaining, job.after.arrived)
     uncertainty_ns = round(_uncertainty_ns(facts))
 
     # The result is a bound rather than an estimate if nothing in it is uncertain, or if
@@ -256,7 +273,9 @@ def _answer(
         steps=_step_effects(facts, lengths),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
-        ranks=_ranks_then(facts, graphs, before=arrivals_before, after=arrivals_after),
+        ranks=_rank_effects(
+            facts, graphs, before=arrivals_before, after=arrivals_after
+        ),
         inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
         uncertainty_ns=uncertainty_ns,
         certainty="bound" if is_bound else "estimate",
@@ -269,49 +288,65 @@ class _ReplayedJob(msgspec.Struct, frozen=True, eq=False):
 
     before: ChangedTimes
     after: ChangedTimes
-    remaining: Meetings  # the collectives that are left after the changes
+    remaining: CollectiveArrivals  # the collectives that are left after the changes
 
 
-def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _ReplayedJob:
+def _replay_before_and_after(
+    graphs: JobGraphs, changes: Sequence[RankChange]
+) -> _ReplayedJob:
     """Replay a job without and with changes.
 
+    Args:
+        graphs: The graphs of all ranks, without and with the changes.
+        changes: The changes.
+
     Raises:
-        NoAnswerError: If a replay ends in a circle, or if the replay without changes is
-            not the recording.
+        NoAnswerError: If collectives wait for each other in a circle, or if the replay
+            without changes does not give exactly the recorded times.
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    before = replayed(graphs.graphs, graphs.meetings)
+    before = replay_job(graphs.graphs, graphs.arrivals)
     recorded = [graph.recorded for graph in graphs.graphs]
     if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise NoAnswerError("not_replayed")
 
     has_changes_of_one = any(change.rank is not None for change in changes)
-    remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
-    after = replayed(graphs.changed_graphs, remaining)
+    remaining = arrivals_after_changes(graphs, has_changes_of_one=has_changes_of_one)
+    after = replay_job(graphs.changed_graphs, remaining)
     if after is None:
         raise NoAnswerError("not_replayed")
     return _ReplayedJob(before=before, after=after, remaining=remaining)
 
 
-class _Lengths(msgspec.Struct, frozen=True, eq=False):
+class _StepLengths(msgspec.Struct, frozen=True, eq=False):
     """The lengths of the steps of a job, in ns; arrays have one entry per step."""
 
     before: Int64s
     after: Int64s
     in_median: Flags  # which steps count in the medians
-    before_ns: int  # medians
-    after_ns: int
-    depend_on_batches: bool  # on when workers of a data loader have them
+    before_ns: int  # the median before the changes
+    after_ns: int  # the median after the changes
+    # whether the result differs if the workers of a data loader have their batches as
+    # late as the recording allows
+    depend_on_batches: bool
 
 
-def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
-    """Compute how long the steps of a job take before and after the changes."""
+def _step_lengths(
+    facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob
+) -> _StepLengths:
+    """Compute how long the steps of a job take before and after the changes.
+
+    Args:
+        facts: The facts of the job.
+        graphs: The graphs of all ranks.
+        job: The replays of the job without and with the changes.
+    """
     recorded = [graph.recorded for graph in graphs.graphs]
     ends_before = _ends_of_steps(facts, graphs, recorded, graphs.graphs)
     ends_after = _ends_of_steps(facts, graphs, job.after.times, graphs.changed_graphs)
     before = step_launched(ends_before)
     after = step_launched(ends_after)
-    with_late_batches = _latest_steps(facts, graphs, job.remaining, after)
+    with_late_batches = _steps_with_late_batches(facts, graphs, job.remaining, after)
 
     # The first step does not follow the end of another one, so it counts only if it is
     # the only one.
@@ -319,7 +354,7 @@ def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
     in_median[0] = len(before) == 1
     after_ns = lower_median(after[in_median])
     with_late_batches_ns = lower_median(with_late_batches[in_median])
-    return _Lengths(
+    return _StepLengths(
         before=before,
         after=after,
         in_median=in_median,
@@ -332,9 +367,10 @@ def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
 def _is_bound(
     changes: Sequence[RankChange], graphs: JobGraphs, *, is_exact: bool
 ) -> bool:
-    """Return whether no job with these changes can save more than the replay.
+    """Return whether no job with these changes can save more than the replay does.
 
-    That holds if the changes only remove waits, and if nothing was inferred.
+    That is so if the changes only remove waits and nothing was inferred. A removed wait
+    may bring other delays that the replay does not know of, but no further gain.
 
     Args:
         changes: The changes.
@@ -348,17 +384,23 @@ def _is_bound(
     return only_remove_waits and is_exact and all_are_certain
 
 
-def _latest_steps(
-    facts: JobFacts, graphs: JobGraphs, remaining: Meetings, steps_after: Int64s
+def _steps_with_late_batches(
+    facts: JobFacts,
+    graphs: JobGraphs,
+    remaining: CollectiveArrivals,
+    steps_after: Int64s,
 ) -> Int64s:
     """Compute how long steps would be if batches were ready as late as possible.
+
+    When the worker of a data loader has a batch ready is not recorded, only when the
+    batch was taken. The result is compared with that for batches as early as possible.
 
     Args:
         facts: The facts of the job.
         graphs: The graphs of all ranks.
         remaining: The collectives that are left after the changes.
-        steps_after: The lengths with batches as recorded; they are returned if no rank
-            loads any.
+        steps_after: The lengths of steps with batches as early as possible. They are
+            returned if no rank loads batches, or if the replay is circular.
 
     Returns:
         ns per step.
@@ -366,14 +408,18 @@ def _latest_steps(
     changed = graphs.changed_graphs
     if not any(len(graph.batches.node) for graph in changed):
         return steps_after
-    late = replayed(changed, remaining, late=True)
+    late = replay_job(changed, remaining, late=True)
     if late is None:
         return steps_after
     return step_launched(_ends_of_steps(facts, graphs, late.times, changed))
 
 
-def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
-    """List each step before and after; none in a job without steps."""
+def _step_effects(facts: JobFacts, lengths: _StepLengths) -> tuple[StepEffect, ...]:
+    """List the length of each step before and after the changes.
+
+    Returns none in a job without steps. All ranks have the same steps, so the names of
+    the first rank are used.
+    """
     names = labels_of(facts.matched.ranks[0].steps)
     if not names:
         return ()
@@ -392,24 +438,24 @@ def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
     return tuple(effects)
 
 
-def _ranks_then(
-    facts: JobFacts, graphs: JobGraphs, *, before: _Arrivals, after: _Arrivals
+def _rank_effects(
+    facts: JobFacts, graphs: JobGraphs, *, before: _ArrivalSums, after: _ArrivalSums
 ) -> tuple[RankThen, ...]:
     """Compare how each rank arrives at collectives before and after the changes."""
-    ranks: list[RankThen] = []
+    effects: list[RankThen] = []
     for index, (summary, rank) in enumerate(
         zip(facts.matched.ranks, graphs.ranks, strict=True)
     ):
-        then = RankThen(
+        effect = RankThen(
             rank=summary.rank,
             is_changed=rank.is_changed,
-            last_before=int(before.last[index]),
-            last_after=int(after.last[index]),
+            last_before=int(before.last_count[index]),
+            last_after=int(after.last_count[index]),
             waits_before_ns=int(before.waits_ns[index]),
             waits_after_ns=int(after.waits_ns[index]),
         )
-        ranks.append(then)
-    return tuple(ranks)
+        effects.append(effect)
+    return tuple(effects)
 
 
 def _ends_of_steps(
@@ -420,22 +466,24 @@ def _ends_of_steps(
 ) -> Int64s:
     """Return when the job begins its first step, and when it has ended each step.
 
-    See `steps.launched_bounds_of_job`.
+    The rule is that of `steps.launched_bounds_of_job`.
 
     Args:
         facts: The facts of the job.
         graphs: The graphs of all ranks.
         times: The replayed times of each rank.
-        replayed_graphs: The graph of each rank that these are times of.
+        replayed_graphs: The graph of each rank that these are times of: with the
+            changes or without.
 
     Returns:
-        One time more than steps, in ns.
+        The begin and the ends, one time more than steps, in ns.
     """
     bounds_of_ranks: list[Int64s] = []
     for index, (rank, own_times, graph) in enumerate(
         zip(graphs.ranks, times, replayed_graphs, strict=True)
     ):
-        # Recorded bounds are put on the common clock. Replayed ones are shifted alike.
+        # The drift of a clock is known at recorded times only. So the recorded bounds
+        # are put on the common clock, and the replayed ones are shifted by as much.
         recorded = bounds_of(rank.graph, rank.graph.recorded, rank.ends)
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
@@ -445,29 +493,35 @@ def _ends_of_steps(
     return launched_bounds_of_job(bounds_of_ranks)
 
 
-def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:
+def _arrival_sums(
+    facts: JobFacts, arrivals: CollectiveArrivals, arrived: Int64s
+) -> _ArrivalSums:
     """Count how often each rank arrives last, and add up its waits.
 
     Args:
         facts: The facts of the job.
-        meetings: The collectives.
-        arrived: When each row of `meetings` arrives, in ns on the clock of its graph.
+        arrivals: The collectives, one row for each rank that takes part.
+        arrived: When the rank of each row arrives, in ns on the clock of its graph.
     """
     ranks = len(facts.matched.ranks)
-    common = arrived + meetings.shift
-    waits_ns = meetings.last(arrived) - common
+    common = arrived + arrivals.to_common_ns
+    waits_ns = arrivals.last_arrival_ns(arrived) - common
 
     # Sort the rows of each collective by arrival; its last two rows arrive last.
-    by_arrival = np.lexsort((common, meetings.of_row))
-    first = meetings.first
-    next_first = np.append(first[1:], len(common))[: len(first)]
-    last = by_arrival[next_first - 1]
-    second_last = by_arrival[next_first - 2]
+    by_arrival = np.lexsort((common, arrivals.collective_of_row))
+    first_rows = arrivals.first_rows
+    next_first_rows = np.append(first_rows[1:], len(common))
+    next_first_rows = next_first_rows[: len(first_rows)]  # none without collectives
+    last_row = by_arrival[next_first_rows - 1]
+    second_last_row = by_arrival[next_first_rows - 2]
 
-    last_rank = meetings.rank[last]
-    resolution = facts.clocks.resolution_of(last_rank, meetings.rank[second_last])
-    is_known = common[last] - common[second_last] > resolution
-    return _Arrivals(
-        last=np.bincount(last_rank[is_known], minlength=ranks),
-        waits_ns=summed(meetings.rank, waits_ns, ranks),
+    # Which of the two is last is known if they are further apart than clocks are
+    # uncertain.
+    last_rank = arrivals.rank[last_row]
+    second_last_rank = arrivals.rank[second_last_row]
+    resolution_ns = facts.clocks.resolution_of(last_rank, second_last_rank)
+    is_known = common[last_row] - common[second_last_row] > resolution_ns
+    return _ArrivalSums(
+        last_count=np.bincount(last_rank[is_known], minlength=ranks),
+        waits_ns=summed(arrivals.rank, waits_ns, ranks),
     )

@@ -1,6 +1,6 @@
 """Where the issuing thread of a rank was before each collective.
 
-A *place* is an annotation, an op or a Python function.
+A *region* is an annotation, an op or a Python function.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NO_THREAD = -1
 MAX_NAME_CHARACTERS = 200
 
 
-def places_before(
+def regions_before(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
-) -> model.Places:
-    """Measure in which places the issuing thread spent the time before collectives.
+) -> model.PackedRegions:
+    """Measure in which regions the issuing thread spent the time before collectives.
 
     Args:
         trace: The trace.
@@ -39,12 +39,12 @@ def places_before(
             It ends with the issue of the collective.
 
     Returns:
-        The places in which the thread was longest. They are kept only for the
-        MAX_STRETCHES_WITH_PLACES collectives with the most time before them.
+        The regions in which the thread was longest. They are kept only for the
+        MAX_STRETCHES_WITH_REGIONS collectives with the most time before them.
     """
     thread_of_collective = _threads(trace, issued)
     tracks_of_thread = _tracks_of_threads(trace)
-    before: dict[int, model.PlacesBefore] = {}
+    before: dict[int, model.RegionTimes] = {}
     for collective in _longest(issued.issued - begin):
         thread = int(thread_of_collective[collective])
         times = _times_by_kind(
@@ -55,30 +55,30 @@ def places_before(
         )
         if any(times.values()):
             before[collective] = _with_most_time(times)
-    return model.places_of(before)
+    return model.packed_regions(before)
 
 
 def _longest(length_ns: Int64s) -> list[int]:
-    """Return the indices of the MAX_STRETCHES_WITH_PLACES longest lengths, ascending.
+    """Return the indices of the MAX_STRETCHES_WITH_REGIONS longest lengths, ascending.
 
     Lengths of 0 and below are left out.
     """
     longest_first = np.argsort(-length_ns, kind="stable")
-    longest = longest_first[: model.MAX_STRETCHES_WITH_PLACES]
+    longest = longest_first[: model.MAX_STRETCHES_WITH_REGIONS]
     has_time = length_ns[longest] > 0
     return [*np.sort(longest[has_time]).tolist()]
 
 
-def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
+def _with_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
     """Keep the MAX_NAMES_OF_A_KIND names with the most time of each kind.
 
     Of a kind with more names, the time of the longest name that is left out is kept
     too.
 
     Args:
-        times: For each kind of place the ns of each name.
+        times: For each kind of region the ns of each name.
     """
-    ns: dict[model.Place, int] = {}
+    ns: dict[model.CodeRegion, int] = {}
     left_out_ns: dict[str, int] = {}
     for kind, ns_of_names in times.items():
         longest_first = ns_of_names.most_common()
@@ -87,7 +87,7 @@ def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
         if len(longest_first) > model.MAX_NAMES_OF_A_KIND:
             _, longest_left_out_ns = longest_first[model.MAX_NAMES_OF_A_KIND]
             left_out_ns[kind] = longest_left_out_ns
-    return model.PlacesBefore(ns=ns, left_out_ns=left_out_ns)
+    return model.RegionTimes(ns=ns, left_out_ns=left_out_ns)
 
 
 def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
@@ -131,7 +131,7 @@ def _times_by_kind(
         end: Where it ends.
 
     Returns:
-        For each kind of place the ns of each name.
+        For each kind of region the ns of each name.
     """
     times: dict[str, Counter[str]] = {}
     for track in tracks:

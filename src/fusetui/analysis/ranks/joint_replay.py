@@ -1,0 +1,414 @@
+"""Joins the graphs of all ranks of a job into one graph, and replays it.
+
+The graph of a rank has a node for each op, launch and kernel, and an edge for each
+dependency (replay/graph.py). In the joined graph collectives wait for their last rank:
+a collective is two nodes of each rank. Its *arrival* waits for what the kernel waits
+for. The collective itself, whose length is the transfer, begins when all ranks have
+arrived; nodes of the kind JOIN bring the arrivals together.
+
+All times are on one clock, to which the times of each rank are shifted. If a clock
+drifts, edges to and from other ranks have the drift as a lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.replay.graph import (
+    NEVER,
+    Batches,
+    Graph,
+    Node,
+    Times,
+    in_order,
+    reordered,
+)
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.route import route_to
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, ordinals
+
+ORIGIN = 0
+"""The node at which the time of every graph begins, and that of the joined graph."""
+NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "gone")
+EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
+
+
+class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
+    """The collectives of a job: one row for each rank that arrives at one.
+
+    The rows of one collective are neighbors. Arrays have one entry per row.
+    """
+
+    collective_of_row: Rows  # the index of the collective
+    rank: Rows  # the index of the rank, and of its graph
+    node: Rows  # the node of the collective in that graph
+    # what has to be added to times of that graph, in ns, to have them on the clock that
+    # all ranks share; if the clock of the rank drifts, it is that of this moment
+    to_common_ns: Int64s
+    # from the last arrival to the end on this rank; below 0 if the end was recorded
+    # earlier, because the clocks are wrong by so much
+    transfer_ns: Int64s
+
+    @property
+    def first_rows(self) -> Rows:
+        """The first row of each collective."""
+        return np.flatnonzero(np.diff(self.collective_of_row, prepend=-1))
+
+    def last_arrival_ns(self, arrival_ns: Int64s) -> Int64s:
+        """Return for each row when the last rank arrives at its collective.
+
+        Args:
+            arrival_ns: When the rank of each row arrives, in ns on the clock of its
+                graph.
+
+        Returns:
+            ns for each row, on the clock that all ranks share.
+        """
+        if not len(arrival_ns):
+            return arrival_ns
+        first_rows = self.first_rows
+        common_ns = arrival_ns + self.to_common_ns
+        last_of_collective = np.maximum.reduceat(common_ns, first_rows)
+        rows_of_collective = np.diff(np.append(first_rows, len(arrival_ns)))
+        return np.repeat(last_of_collective, rows_of_collective)
+
+    def take(self, rows: Flags) -> CollectiveArrivals:
+        """Return the arrivals at the collectives whose rows are flagged.
+
+        Args:
+            rows: One flag per row. Those of one collective must be equal.
+        """
+        return CollectiveArrivals(
+            collective_of_row=self.collective_of_row[rows],
+            rank=self.rank[rows],
+            node=self.node[rows],
+            to_common_ns=self.to_common_ns[rows],
+            transfer_ns=self.transfer_ns[rows],
+        )
+
+
+class ChangedTimes(msgspec.Struct, frozen=True, eq=False):
+    """When everything happens in a replay, in ns on the clock of each rank's graph."""
+
+    times: tuple[Times, ...]  # the begins and ends of the nodes of each rank
+    arrived: Int64s  # when the rank of each row of CollectiveArrivals arrives
+    # which share of the critical path to the last end is not understood
+    residual_share: float
+
+
+class _NodeLayout(msgspec.Struct, frozen=True, eq=False):
+    """Which nodes of the joined graph stand for what.
+
+    The nodes are, in this order: the origin, the nodes of each rank but its origin, an
+    arrival for each row of CollectiveArrivals, and the JOINs.
+    """
+
+    begins: Rows  # the first node of each rank but its origin; and the end of the last
+    item: Rows  # for each row of CollectiveArrivals the node of the collective itself
+    arrival: Rows  # for each row of CollectiveArrivals the node of the arrival
+    # the rows that have a JOIN: all but the first one of each collective
+    joined: Rows
+    # for each of these rows the node at which its rank and those of the rows before it
+    # have arrived
+    join: Rows
+
+    def nodes_of_rank(self, rank: int) -> Rows:
+        """Return for each node of a rank's graph its node in the joined graph."""
+        return np.append(ORIGIN, np.arange(self.begins[rank], self.begins[rank + 1]))
+
+
+def replay_job(
+    graphs: Sequence[Graph], arrivals: CollectiveArrivals, *, late: bool = False
+) -> ChangedTimes | None:
+    """Replay all ranks of a job at once.
+
+    Every collective ends on all of its ranks when the last of them has arrived, plus
+    the transfer.
+
+    Args:
+        graphs: The graph of each rank, in which collectives last as long as their
+            transfers.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        late: Whether batches of data loaders are ready as late as possible; see
+            `replay`.
+
+    Returns:
+        When everything would happen; None if the collectives wait for each other in a
+        circle.
+    """
+    # Join the graphs of the ranks on the clock that they share.
+    layout = _lay_out_nodes(graphs, arrivals)
+    shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
+    shift_of_rank[arrivals.rank] = arrivals.to_common_ns
+    ordered = _sources_first(_join_graphs(graphs, arrivals, layout, shift_of_rank))
+    if ordered is None:
+        return None
+
+    times = replay(ordered.graph, late=late)
+    begin = times.begin[ordered.new_node]
+    end = times.end[ordered.new_node]
+    # For its rank, a collective begins when the rank arrives.
+    begin[layout.item] = begin[layout.arrival]
+
+    # Take the times of each rank apart again, on its own clock. The time of the origin
+    # is 0 on every clock.
+    times_of_ranks: list[Times] = []
+    for rank in range(len(graphs)):
+        nodes = layout.nodes_of_rank(rank)
+        shift = np.where(nodes != ORIGIN, shift_of_rank[rank], 0)
+        times_of_ranks.append(Times(begin=begin[nodes] - shift, end=end[nodes] - shift))
+    return ChangedTimes(
+        times=tuple(times_of_ranks),
+        arrived=end[layout.arrival] - shift_of_rank[arrivals.rank],
+        residual_share=route_to(ordered.graph, times).unknown_share,
+    )
+
+
+class _SourcesFirst(msgspec.Struct, frozen=True, eq=False):
+    """A graph whose nodes are in an order in which sources come before their targets."""
+
+    graph: Graph
+    new_node: Int32s  # the new index of each node, by its old one
+
+
+def _sources_first(whole: Graph) -> _SourcesFirst | None:
+    """Put the nodes of a graph into an order in which sources come first.
+
+    A replay computes node after node, so it needs the times of the sources of a node
+    before those of the node. The nodes are sorted by their recorded times.
+
+    Returns:
+        The sorted graph; None if there is no such order, because nodes wait for each
+        other in a circle.
+    """
+    file_order = np.arange(float(len(whole)))
+    order = in_order(whole.began, whole.ended, file_order, whole.source)
+    new_node = np.empty(len(order), dtype=np.int32)
+    new_node[order] = np.arange(len(order))
+
+    sources = new_node[whole.source[:, order]]
+    is_not_after_source = sources >= np.arange(len(order))
+    without_origin = is_not_after_source[:, 1:]  # the origin is its own source
+    if without_origin.any():
+        return None
+
+    graph = msgspec.structs.replace(
+        whole,
+        kind=whole.kind[order],
+        source=sources,
+        lag=whole.lag[:, order],
+        residual=whole.residual[:, order],
+        began=whole.began[order],
+        dur=whole.dur[order],
+        unexplained=whole.unexplained[order],
+        gone=whole.gone[order],
+        batches=reordered(whole.batches, new_node),
+    )
+    return _SourcesFirst(graph=graph, new_node=new_node)
+
+
+def _lay_out_nodes(
+    graphs: Sequence[Graph], arrivals: CollectiveArrivals
+) -> _NodeLayout:
+    """Decide which node of the joined graph stands for what.
+
+    Args:
+        graphs: The graph of each rank.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+    """
+    nodes_of_ranks = [len(graph) - 1 for graph in graphs]  # without their origins
+    begins = np.cumsum([1, *nodes_of_ranks])
+    rows = np.arange(len(arrivals.collective_of_row))
+    joined = rows[ordinals(arrivals.collective_of_row) > 0]
+    first_join = begins[-1] + len(rows)
+    return _NodeLayout(
+        begins=begins,
+        item=begins[arrivals.rank] + arrivals.node - 1,
+        arrival=begins[-1] + rows,
+        joined=joined,
+        join=first_join + np.arange(len(joined)),
+    )
+
+
+def _join_graphs(
+    graphs: Sequence[Graph],
+    arrivals: CollectiveArrivals,
+    layout: _NodeLayout,
+    shift_of_rank: Int64s,
+) -> Graph:
+    """Join the graphs of all ranks into one.
+
+    Args:
+        graphs: The graph of each rank.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
+        shift_of_rank: What has to be added to times of each rank's graph, in ns, to
+            have them on the clock that all ranks share.
+
+    Returns:
+        The joined graph. Its nodes are laid out as `layout` says, and not yet in the
+        order that a replay needs.
+    """
+    added = len(layout.arrival) + len(layout.join)
+    columns = {}
+    for name in (*NODE_COLUMNS, *EDGE_COLUMNS):
+        columns[name] = _column(graphs, name, added)
+    batches = _batches(graphs, layout)
+    whole = msgspec.structs.replace(graphs[0], batches=batches, **columns)
+
+    # The columns are new arrays, so the following may change them in place.
+    _fill_in_rank_nodes(whole, graphs, layout, shift_of_rank)
+    drift = arrivals.to_common_ns - shift_of_rank[arrivals.rank]
+    _connect_collectives(whole, arrivals, layout, drift)
+    _time_collectives(whole, arrivals, layout)
+    return whole
+
+
+def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
+    """Concatenate a column of the graphs of all ranks, for the joined graph.
+
+    Args:
+        graphs: The graph of each rank.
+        name: The name of the column.
+        added: How many nodes the joined graph has besides those of the ranks.
+
+    Returns:
+        The value of the origin once, those of all other nodes, and 0 for each of the
+        added nodes.
+    """
+    origin = getattr(graphs[0], name)[..., :1]
+    nodes_of_ranks = [getattr(graph, name)[..., 1:] for graph in graphs]
+    added_nodes = np.zeros((*origin.shape[:-1], added), dtype=origin.dtype)
+    return np.concatenate((origin, *nodes_of_ranks, added_nodes), axis=-1)
+
+
+def _fill_in_rank_nodes(
+    whole: Graph, graphs: Sequence[Graph], layout: _NodeLayout, shift_of_rank: Int64s
+) -> None:
+    """Fill in the sources and times of the nodes of each rank, in place.
+
+    Edges within a rank keep their lags, because both of their ends are on the same
+    clock. Only an edge from the origin leads from the common clock to that of a rank;
+    the shift between the two is added to its lag.
+
+    Args:
+        whole: The joined graph.
+        graphs: The graph of each rank.
+        layout: Which nodes of the joined graph stand for what.
+        shift_of_rank: The ns from the time of each rank's graph to the common clock.
+    """
+    for rank, graph in enumerate(graphs):
+        shift = shift_of_rank[rank]
+        nodes = slice(layout.begins[rank], layout.begins[rank + 1])
+        joined_node = layout.nodes_of_rank(rank)
+        source = joined_node[graph.source[:, 1:]]
+        whole.source[:, nodes] = source
+        whole.began[nodes] += shift
+
+        lag = whole.lag[:, nodes]  # a view: what is added to it is added to `whole`
+        is_edge = lag != NEVER
+        is_from_origin = is_edge & (source == ORIGIN)
+        lag[is_from_origin] += shift
+
+
+def _connect_collectives(
+    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout, drift: Int64s
+) -> None:
+    """Connect the nodes that were added to the joined graph, in place.
+
+    A node has at most two sources. So a collective waits for all of its ranks through a
+    row of JOIN nodes: the first JOIN waits for the arrivals of the first two ranks, and
+    each further JOIN for the one before it and for one more arrival. The kernel of each
+    rank waits for its own arrival and for the last JOIN. An arrival waits for what the
+    kernel waited for as recorded.
+
+    Args:
+        whole: The joined graph.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
+        drift: For each row of `arrivals` how many ns the clock of its rank is from the
+            shift of that rank at this moment.
+    """
+    item = layout.item
+    arrival = layout.arrival
+    join = layout.join
+
+    # Arrivals take over the sources of the kernels.
+    for edges in (whole.source, whole.lag, whole.residual):
+        edges[:, arrival] = edges[:, item]
+    whole.residual[:, item] = 0
+
+    # Kernels wait for their arrival and for the last JOIN of their collective.
+    collective_of_join = arrivals.collective_of_row[layout.joined]
+    first_join = join[np.searchsorted(collective_of_join, arrivals.collective_of_row)]
+    joins_of_collective = np.bincount(collective_of_join)[arrivals.collective_of_row]
+    last_join = first_join + joins_of_collective - 1
+    whole.source[0, item] = arrival
+    whole.source[1, item] = last_join
+    whole.lag[0, item] = 0
+    whole.lag[1, item] = np.minimum(arrivals.transfer_ns, 0) - drift
+
+    # Each JOIN waits for the JOIN before it, the first one for the first arrival.
+    is_first_join = ordinals(collective_of_join) == 0
+    row_before = layout.joined - 1  # of a first JOIN: the first row of its collective
+    whole.source[0, join] = np.where(is_first_join, arrival[row_before], join - 1)
+    whole.source[1, join] = arrival[layout.joined]
+    whole.lag[0, join] = np.where(is_first_join, drift[row_before], 0)
+    whole.lag[1, join] = drift[layout.joined]
+
+    whole.kind[arrival] = Node.JOIN
+    whole.kind[join] = Node.JOIN
+
+
+def _time_collectives(
+    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout
+) -> None:
+    """Fill in the recorded times of collectives and of their added nodes, in place.
+
+    A rank arrives when its kernel was recorded to begin. In the joined graph the kernel
+    begins when the last rank arrives, and it ends as recorded.
+
+    Args:
+        whole: The joined graph.
+        arrivals: The collectives, with the nodes of each rank that takes part.
+        layout: Which nodes of the joined graph stand for what.
+    """
+    item = layout.item
+    arrived = whole.began[item]
+    ended = arrived + whole.lasted[item]
+    last_arrival = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
+
+    whole.began[layout.arrival] = arrived
+    whole.began[layout.join] = last_arrival[layout.joined]
+    whole.began[item] = last_arrival
+    whole.lasted[item] = np.maximum(ended - last_arrival, 0)
+
+
+def _batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:
+    """Concatenate the batches that the data loaders of all ranks load.
+
+    Each rank numbers its loaders from 0, so the numbers of loaders are made different.
+
+    Args:
+        graphs: The graph of each rank, which has its batches.
+        layout: Which nodes of the joined graph stand for what.
+    """
+    batches_of_ranks = [graph.batches for graph in graphs]
+    loaders_per_rank = 1
+    for batches in batches_of_ranks:
+        loaders_per_rank = max(loaders_per_rank, 1 + batches.loader.max(initial=0))
+
+    nodes: list[Rows] = []
+    loaders: list[Int32s] = []
+    for rank, batches in enumerate(batches_of_ranks):
+        nodes.append(batches.node + layout.begins[rank] - 1)
+        loaders.append(batches.loader + rank * int(loaders_per_rank))
+    return Batches(
+        node=np.concatenate(nodes),
+        waited=np.concatenate([batches.waited for batches in batches_of_ranks]),
+        unsure=np.concatenate([batches.unsure for batches in batches_of_ranks]),
+        loader=np.concatenate(loaders),
+    )
