@@ -40,7 +40,7 @@ ADD = (
 def bounded(trace: Trace, given: dict[str, float] | None = None) -> Kernels:
     """The kernels of a trace, on devices with these figures."""
     found = Kernels(trace, trace.rows_of(Role.KERNEL), trace.begin_ns, trace.end_ns)
-    found.jobs = jobs(trace, given=given or {})
+    found.jobs = jobs(trace, overrides=given or {})
     return found
 
 
