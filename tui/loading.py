@@ -496,8 +496,9 @@ def replay(
 
 
 def named(state: State, asked: str) -> str:
-    """The whole change where only an amount was given: that of what is selected, or of
-    a finding, whatever the amount; "" for nothing."""
+    """The whole change where only an amount was given: of what is selected or in the
+    row under the cursor, or the change of a finding, whatever the amount; "" for
+    nothing."""
     from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
 
     if not re.fullmatch(AMOUNT, asked):
@@ -506,6 +507,9 @@ def named(state: State, asked: str) -> str:
     change = page.change(state)
     if change:
         return change
+    part = page.changed_part(state)
+    if part is not None:
+        return f"{part} {asked}" if part else ""
     row = state.view.selected if state.page == TIMELINE else page.subject(state)
     if row < 0:
         return ""

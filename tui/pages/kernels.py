@@ -65,6 +65,8 @@ NAME = "kernels"
 MIN_CELLS_WITH_DECODED = 150  # of a screen that shows what a name says in columns
 MIN_CELLS_WITH_ALL = 180  # of a screen that shows both durations and WORK
 BAR_CELLS = 10
+CHANGED_BY = {"kind": "kind", "library": "family"}
+"""The groups that a change of `whatif` names, with the field that has its value."""
 DECODED_COLUMNS = tuple(
     ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
     for title, cells in (
@@ -132,6 +134,18 @@ class KernelsPage(ListPage):
         """The longest of the group under the cursor; -1 for none."""
         group = self.group(state)
         return shown_table(state).longest(group) if group >= 0 else -1
+
+    def changed_part(self, state: State) -> str | None:
+        """The kind or library of a group. Other groups than those of kernels by name
+        are not the kernels of one change."""
+        table = shown_table(state)
+        group = self.group(state)
+        if table.role is not Role.KERNEL or table.by == "name" or group < 0:
+            return None
+        if table.by not in CHANGED_BY:
+            return ""
+        value = table.fields(int(table.numbers[group])).get(CHANGED_BY[table.by])
+        return f"{table.by}:{value}" if value else ""
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """How many groups of how many slices are listed, of which groups alone, and

@@ -123,6 +123,12 @@ class Page(ABC):
         none."""
         return ""
 
+    def changed_part(self, state: State) -> str | None:
+        """What a change of `whatif` would name for the row under the cursor, such as
+        `kind:gemm`; "" where no change names it, and None where the slice that the row
+        is about decides."""
+        return None
+
     def described(self, state: State) -> Overlay | str:
         """Everything about what the page describes, or a sentence where there is no
         more."""

@@ -24,6 +24,7 @@ from fusetui.trace.program.functions import function_times
 from fusetui.trace.program.origin import origins
 from fusetui.tui.background_results import answers
 from fusetui.tui.layout.answer import WORTH
+from fusetui.tui.layout.kernel_table import BYS
 from fusetui.tui.loading import named
 from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
@@ -124,6 +125,22 @@ def test_an_amount_is_about_what_is_selected(lesson: State) -> None:
     name = kernel.side.trace.name_of(kernel.view.selected)
     assert named(kernel, "40us") == f"kernel:{name} 40us"
     assert named(kernel, "loader") == "loader"
+
+
+def test_an_amount_is_about_the_group_of_kernels_under_the_cursor(
+    lesson: State,
+) -> None:
+    page = after(lesson, *do("kernels"))
+    of_kind = after(page, *do(*["group-by"] * BYS.index("kind")))
+    assert named(of_kind, "x0.5") == "kind:gemm x0.5"
+    of_library = after(page, *do(*["group-by"] * BYS.index("library")))
+    assert named(of_library, "x0.5").startswith("library:")
+    assert named(page, "x0.5").startswith("kernel:")
+
+
+def test_an_amount_is_no_change_of_a_group_that_none_names(lesson: State) -> None:
+    of_stream = after(lesson, *do("kernels", *["group-by"] * BYS.index("stream")))
+    assert named(of_stream, "x0.5") == ""
 
 
 def test_a_finding_has_its_own_change() -> None:
