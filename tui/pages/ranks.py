@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec.structs import replace
 
+from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import Unit, count, duration, plural, unit_of
 from fusetui.text.printable import printable
+from fusetui.trace.model.categories import Role
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import (
     Rows,
@@ -22,7 +25,7 @@ from fusetui.tui.drawing.picture import (
 )
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
-from fusetui.tui.layout.moves import over
+from fusetui.tui.layout.moves import over, select
 from fusetui.tui.layout.text_layout import ListColumn, room, titles
 from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state.action import action, on
@@ -155,6 +158,7 @@ def arrived(state: State) -> State:
     if state.job.window is None or not are_wanted(state):
         return replace(state, job=job)
     views = _views_of_one_moment(state, state.job.window)
+    views[0] = _with_wait_selected(state.session.sides[0], views[0], state.job.window)
     if state.job.only_streams:
         views = _only_streams(state.session.sides, views)
     hint = ""
@@ -184,6 +188,27 @@ def _view_with_margin(side: Side, view: View, window: tuple[int, int]) -> View:
     end = side.begin + window[1]
     margin = (end - begin) // MARGIN_PART
     return over(side, view, begin - margin, end + margin)
+
+
+def _with_wait_selected(side: Side, view: View, window: tuple[int, int]) -> View:
+    """A view with the collective of a wait selected: the kernel of a collective that
+    runs longest in the window of the wait, if any does. The window is in ns from the
+    begin of the side."""
+    trace = side.trace
+    first_ns = side.origin + side.begin
+    kernels = trace.rows_of(Role.KERNEL)
+    ends = np.minimum(trace.end[kernels], first_ns + window[1])
+    begins = np.maximum(trace.start[kernels], first_ns + window[0])
+    ns_in_window = ends - begins
+    longest_ns = 0
+    longest = -1
+    for place in np.flatnonzero(ns_in_window > 0).tolist():
+        row = int(kernels[place])
+        is_longer = ns_in_window[place] > longest_ns
+        if is_longer and is_collective(trace.name_of(row)):
+            longest_ns = int(ns_in_window[place])
+            longest = row
+    return select(side, view, longest) if longest >= 0 else view
 
 
 def _zeros_by_one_clock(state: State) -> list[int]:

@@ -15,6 +15,7 @@ from tests.tui.prepared import after, do, drawn, opened
 from fusetui import sample_traces
 from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.executors import summarize
+from fusetui.gpu.kinds import is_collective
 from fusetui.report.ranks_words import clocks_text, headline
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
@@ -90,7 +91,9 @@ def test_enter_opens_a_rank_at_its_longest_wait(
     assert isinstance(asked, tuple)
     assert asked[1] == Read((paths[1],))
     sides = make_sides([open_trace(paths[1])], ["rank1"])
-    view = after(asked[0], partial(arrived, sides=sides)).view
+    there = after(asked[0], partial(arrived, sides=sides))
+    view = there.view
+    assert is_collective(there.side.trace.name_of(view.selected))
     assert (view.begin + view.end) // 2 == pytest.approx(310_000, abs=2_000)
     assert 400_000 < view.span < 1_200_000
 
