@@ -1,7 +1,4 @@
-"""Describes the ranks that hold up the job; if there are none, who is late otherwise.
-
-caused.py decides which ranks hold up the job.
-"""
+"""Describes the ranks that hold up the job, which caused.py decides; or who is late."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Account for the time of devices, several at a time on one line of time.
+"""Find the gaps in which a device runs nothing, and divide each among its reasons.
 
-Whatever is asked about each device is computed for all devices of a line together. The
-file also finds the gaps, in which a device runs nothing, and divides each gap among the
-reasons why it lasted.
+Several devices lie on one line of time: whatever is asked about each of them is
+computed for all devices of a line together.
 """
 
 from __future__ import annotations

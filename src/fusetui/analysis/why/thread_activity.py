@@ -1,4 +1,4 @@
-"""Say what the threads that launch were doing at each moment.
+"""Say what the threads that launch did at each moment: wait, call, run ops or Python.
 
 At each moment, the innermost slice of a thread counts, by its kind. A runtime or driver
 call counts before ops and Python frames, and these before an annotation. Of an op and a
