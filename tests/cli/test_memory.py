@@ -274,7 +274,7 @@ def test_memory_of_a_trace_reports_its_peak(fusetui: Run, tmp_path: Path) -> Non
     out = fusetui("memory", path).out
     said = "1.536 kB allocated at 3 us (event 0), and at most 4.096 kB reserved."
     assert out.splitlines()[3].startswith(f"Peak: {said}")
-    assert "A snapshot would also have stacks," in " ".join(out.split())
+    assert "A memory snapshot also has stacks," in " ".join(out.split())
     found = fusetui("memory", path, "--json", "--at", "2us").json["devices"][0]
     assert (found["at_index"], found["by_op"][0]["bytes"]) == (-1, 1024)
     rows = fusetui("memory", path, "--format", "json").json

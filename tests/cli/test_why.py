@@ -105,7 +105,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of the span; only communication runs for 130 us.",
+            "The GPU is busy 95 % of the span; for 130 us of that, nothing but communication runs.",
         ),
         (185, "The GPU is busy 95 % of the span."),
     ):

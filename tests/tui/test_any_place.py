@@ -58,12 +58,13 @@ async def obeyed(app: FusetuiApp, pilot: Pilot[int], value: str | None = None) -
 def test_what_lies_over_a_page_takes_the_keys_of_all_pages(
     mlp: Trace, over: str
 ) -> None:
-    state = after(opened(mlp, paths=("a.json",)), *OVER[over])
+    state = after(opened(mlp, paths=("a.json", "b.json")), *OVER[over])
     assert state.overlay is not None
     kernels = pressed(state, "3")
     assert (kernels.page, kernels.overlay) == ("kernels", None)
     command = pressed(state, "colon")
-    assert (command.prompt, command.overlay) == (Prompt.COMMAND, None)
+    kept = state.overlay if isinstance(state.overlay, HitList) else None
+    assert (command.prompt, command.overlay) == (Prompt.COMMAND, kept)
     narrowing = pressed(state, "slash")
     expected = Prompt.FILTER if over == "help" else Prompt.SEARCH
     assert narrowing.prompt is expected

@@ -26,6 +26,7 @@ SYMBOLS = {
     "question_mark": "?",
     "number_sign": "#",
     "percent_sign": "%",
+    "ampersand": "&",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "less_than_sign": "<",

@@ -142,7 +142,9 @@ def to_text(diff: Diff, width: int = 118) -> str:
     for line in (*shown, *closing(diff)):
         body += _row(line, width)
     if any(not line.counts for line in (*changes.shown, *changes.rest)):
-        beside = "( ) runs beside the rest and is not part of the total"
+        beside = (
+            "Values in parentheses overlap other work and are not part of the total."
+        )
         body += _wrapped(beside, width, "")
     return "\n".join(body) + "\n"
 

@@ -17,8 +17,9 @@ PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)
 """A place in the code; its group begins with the folder of the file."""
 
 MORE = (
-    "GPU sizes are allocator blocks (rounded up). A snapshot would also have stacks, kinds of "
-    "allocations, segments, and why memory ran out: docs/memory.md explains how to record one."
+    "GPU sizes are allocator blocks (rounded up). A memory snapshot also has stacks, allocation "
+    "kinds, segments and the cause of an out-of-memory error. docs/memory.md explains how to record "
+    "one."
 )
 """What a trace does not have; shown below its memory."""
 

@@ -80,7 +80,7 @@ NOTES = {
     "events_unknown": "Work may start too early in this replay: the trace does not record which "
     "events streams wait for.",
     "late_unexplained": "Some GPU events start late for no recorded reason. The replay keeps "
-    "these delays, which is wrong if they wait for what the change affects.",
+    "these delays, which is wrong if the events wait for work that the change affects.",
     "batches_unknown": "Workers load the batches, and the trace does not show when each would be "
     "ready after the change. At best, a call that returned at once never waits, and the workers "
     "begin a batch as soon as the thread takes an earlier one.",
@@ -300,6 +300,11 @@ def _would_take(
     gain = gain_text(before_ns, after_ns)
     before = duration(before_ns)
     after = duration(after_ns)
+    if before == after:
+        return (
+            f"{_capitalized(whole)} would still take {after} with"
+            f" {_changes_made(answer)} ({certainty}: {gain})."
+        )
     return (
         f"{_capitalized(whole)} would take {after} instead of {before} with"
         f" {_changes_made(answer)} ({certainty}: {gain})."

@@ -276,7 +276,8 @@ def _busy(why: Why, sums: Sums) -> str:
         text = f"{gpus} busy {share} of {whole}"
     if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
         return f"{text}."
-    return f"{text}; only communication runs for {duration(sums['exposed_comm'])}."
+    only_comm = duration(sums["exposed_comm"])
+    return f"{text}; for {only_comm} of that, nothing but communication runs."
 
 
 def _whole(why: Why) -> str:

@@ -141,7 +141,7 @@ def test_memory_is_listed_by_op_and_by_annotation(state: State) -> None:
     assert "100 bytes (100 bytes) at 0x1, aten::mm" in said
     assert "from 5 us to 30 us, for 25 us" in said
     assert "freed in no op" in said
-    assert "A snapshot would also have stacks" in said
+    assert "A memory snapshot also has stacks" in said
     assert "nothing to open" in after(state, *do("memory-turn")).hint
 
 

@@ -557,4 +557,4 @@ def _note_of_interruptions(items: WorkItems, share: float) -> str:
     if share <= MIN_NOTED_SHARE:
         return ""
     interrupted = f"its steps were interrupted for {percent(share, 1)} of the time"
-    return _of_side(items, f"{interrupted}, which the interval leaves out")
+    return _of_side(items, f"{interrupted}; the confidence interval excludes that")

@@ -1,9 +1,10 @@
 """Follows the allocations of a device, and the pools that they are in, to the byte.
 
 It reads the events of a snapshot, finds which allocations lived from when to when, by
-their addresses, and adds them up. The recorder keeps only the last events, so what was there before the first one is
-worked out backwards. It is what the blocks of the segments hold at the end although no
-event names it, and what is freed without having been allocated.
+their addresses, and adds them up. The recorder keeps only the last events, so what was
+there before the first one is worked out backwards. It is what the blocks of the
+segments hold at the end although no event names it, and what is freed without having
+been allocated.
 """
 
 from __future__ import annotations

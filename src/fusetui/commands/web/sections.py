@@ -240,7 +240,7 @@ def _changes(diff: Diff, max_rows: int) -> str:
         )
         last.insert(0, rest)
     return table(
-        "Changes of a step, which add up; in parentheses what runs beside the rest",
+        "Changes of a step, which add up; values in parentheses overlap other work",
         [
             ColumnHead("A"),
             ColumnHead("B"),

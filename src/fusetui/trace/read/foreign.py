@@ -251,12 +251,14 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ),
     ForeignFormat(
         "an export of Nsight Systems",
-        "fusetui convert IN OUT.json.gz makes JSON of it, which this takes",
+        "convert it first: fusetui convert IN OUT.json.gz",
         is_export_of_nsys,
     ),
     ForeignFormat("a SQLite database", RECORD, _starts(SQLITE)),
     ForeignFormat(
-        "a memory snapshot of PyTorch", "fusetui memory FILE reads it", is_snapshot
+        "a memory snapshot of PyTorch",
+        "open it with: fusetui memory FILE",
+        is_snapshot,
     ),
     ForeignFormat(
         "a dump of the flight recorder of torch.distributed",

@@ -65,7 +65,7 @@ def test_where_tf32_is_no_faster_it_is_no_advice(found: Ask) -> None:
     """An A10G multiplies bfloat16 twice as fast as float32 and TF32."""
     a10g = {"deviceProperties": [{"id": 0, "name": "NVIDIA A10G", "numSms": 80}]}
     (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **a10g)
-    assert "multiplies bfloat16 2 times as fast" in finding.text
+    assert "multiplies bfloat16 twice as fast" in finding.text
     assert finding.try_ is not None
     assert "autocast to bfloat16" in finding.try_
     assert "TF32" not in finding.try_

@@ -67,8 +67,8 @@ Expert parallelism, sharded embeddings and pipelines have them.
 """
 EXCHANGED: Final = (
     "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
-    "compute. Larger gradient buckets do not help: most of it is exchanges. To shorten waits for "
-    "another rank, compare the ranks."
+    "compute. Larger gradient buckets do not help: most of it is exchanges. To find the rank "
+    "that is late, run fusetui ranks on all traces of the job."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
@@ -81,7 +81,7 @@ MAY_MOVE_MORE: Final = (
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates. In tensor parallelism: an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. To shorten waits for another rank, compare the ranks.",
+    "ranks}. To find the rank that is late, run fusetui ranks on all traces of the job.",
     thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
@@ -547,8 +547,8 @@ LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has 
 @Rule(
     without_gpu=True,
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. To shorten waits for "
-    "another rank, compare the ranks.",
+    "keep barriers, object collectives and tensors on the CPU out of the step. To find the rank "
+    "that is late, run fusetui ranks on all traces of the job.",
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:

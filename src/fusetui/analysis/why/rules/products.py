@@ -128,8 +128,14 @@ HALF: Final = (
     "overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
-BFLOAT16: Final = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
+BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
 """The remedy where TF32 is no faster."""
+
+
+def _as_fast(ratio: float) -> str:
+    """Write how many times as fast something is: `twice as fast`, `8 times as fast`."""
+    times = round(ratio)
+    return "twice as fast" if times == 2 else f"{times} times as fast"
 
 
 @Rule(
@@ -167,7 +173,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} "
             f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores. This device "
-            f"multiplies {name} {1 / ratio:.0f} times as fast.",
+            f"multiplies {name} {_as_fast(1 / ratio)}.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
@@ -287,7 +293,7 @@ def _slow_attention(
     yield Claim(
         text=f"{takes} "
         f"{share_of_work(facts, kernels.total_ns(attention))} {how}. This device multiplies "
-        f"{faster.name} {1 / ratio:.0f} times as fast.",
+        f"{faster.name} {_as_fast(1 / ratio)}.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
         kernels=attention,
