@@ -38,6 +38,7 @@ from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import WORTH, inside, working
 from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import (
@@ -140,10 +141,12 @@ class WhyPage(ListPage):
                 return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
-        """The next slice of the evidence of a finding, or a gap; a sentence for other
-        rows."""
+        """The next slice of the evidence of a finding, or, where it has none, all of its
+        text; a gap; a sentence for other rows."""
         entry = self.under_cursor(state, _entries(state.side))
-        if isinstance(entry, Finding) and entry.evidence:
+        if isinstance(entry, Finding):
+            if not entry.evidence:
+                return _whole_finding(state, entry)
             return Details(state.side, _evidence(state, entry).row)
         if isinstance(entry, Gap):
             at = jumping.place_of_gap(state.side, entry)
@@ -344,17 +347,15 @@ def _about_finding(
 ) -> list[Said]:
     """A finding: its text, what it is worth, why it is only likely, and what to try.
     Where there is little room, its text and the doubt are cut; the rest stays."""
-    from fusetui.report.worth import worth_text
 
     def wrapped(sentence: str, token: str) -> list[Said]:
         return _folded(sentence, width, token) if sentence else []
 
-    text_lines = wrapped(finding.text, "plain")
-    worth = wrapped(worth_text(why, finding), "strong")
-    doubt = []
-    if finding.why_likely:
-        doubt = wrapped(f"Likely, not certain: {finding.why_likely}", "faint")
-    remedy = wrapped(f"Try: {finding.try_}", "good") if finding.try_ else []
+    paragraphs = _paragraphs(why, finding)
+    text_lines = wrapped(paragraphs.text, "plain")
+    worth = wrapped(paragraphs.worth, "strong")
+    doubt = wrapped(paragraphs.doubt, "faint")
+    remedy = wrapped(paragraphs.remedy, "good")
     lines = [*text_lines, *worth, *doubt, *remedy]
     if len(lines) <= height:
         return lines
@@ -362,6 +363,38 @@ def _about_finding(
     room = height - len(worth) - len(short_doubt) - len(remedy)
     short_text = cut(text_lines, max(1, room), ellipsis)
     return [*short_text, *worth, *short_doubt, *remedy]
+
+
+class _Paragraphs(NamedTuple):
+    """All that is said about a finding; "" for what is not."""
+
+    text: str
+    worth: str
+    doubt: str  # why it is only likely
+    remedy: str
+
+
+def _paragraphs(why: Why, finding: Finding) -> _Paragraphs:
+    """What is said about a finding, each part in one line."""
+    from fusetui.report.worth import worth_text
+
+    return _Paragraphs(
+        text=finding.text,
+        worth=worth_text(why, finding),
+        doubt=f"Likely, not certain: {finding.why_likely}"
+        if finding.why_likely
+        else "",
+        remedy=f"Try: {finding.try_}" if finding.try_ else "",
+    )
+
+
+def _whole_finding(state: State, finding: Finding) -> OverlayLines | str:
+    """All that is said about a finding, to read over the page."""
+    why = _why(state.side)
+    if why is None:
+        return NO_MORE
+    lines = tuple(printable(part) for part in _paragraphs(why, finding) if part)
+    return OverlayLines("finding", lines)
 
 
 class _Cells(NamedTuple):

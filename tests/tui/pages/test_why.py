@@ -19,6 +19,7 @@ from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
 from fusetui.tui.background_results import pieces
 from fusetui.tui.layout.answer import WORTH, Insight
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.pages.why import WhyPage, entries_of
 from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
@@ -52,6 +53,19 @@ def test_why_page_takes_keys_before_the_answer(waiting: Trace) -> None:
     assert "Computing" in drawn(state)
     assert after(state, *do("row-down", "show")).page == "why"
     assert "for the data loader" in drawn(after(state, explained))
+
+
+def test_all_of_a_finding_without_evidence_is_read_over_the_page(
+    waiting: Trace,
+) -> None:
+    state = after(opened(waiting, size=Size(80, 24)), explained, *do("why"))
+    answer = with_worth(waiting, why(waiting))
+    finding = replace(answer.findings[0], evidence=())
+    keep_result(waiting, WORTH, replace(answer, findings=(finding,)))
+    overlay = after(state, *do("details")).overlay
+    assert isinstance(overlay, OverlayLines)
+    assert overlay.lines[0] == finding.text
+    assert overlay.lines[-1] == f"Try: {finding.try_}"
 
 
 def test_enter_goes_from_one_row_of_the_evidence_to_the_next(waiting: Trace) -> None:
