@@ -67,7 +67,7 @@ def test_where_tf32_is_no_faster_it_is_no_advice(found: Ask) -> None:
     (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **a10g)
     assert "multiplies bfloat16 twice as fast" in finding.text
     assert finding.try_ is not None
-    assert "autocast to bfloat16" in finding.try_
+    assert "autocast with bfloat16" in finding.try_
     assert "TF32" not in finding.try_
 
 
