@@ -370,8 +370,9 @@ class FusetuiApp(Ending):
             self.do(partial(replace, size=size))
 
     def action_command_palette(self) -> None:
-        """Opens the palette, unless it is open."""
-        if not isinstance(self.screen, Palette):
+        """Opens the palette, unless it is open, be it under what was laid over it."""
+        is_open = any(isinstance(screen, Palette) for screen in self.screen_stack)
+        if not is_open:
             self.push_screen(Palette(id=PALETTE_ID))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

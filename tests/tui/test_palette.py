@@ -7,8 +7,10 @@ import asyncio
 import pytest
 from tests.tui.driving import opened
 from textual.events import Key
+from textual.screen import Screen
 
 from fusetui.tui.app import FusetuiApp
+from fusetui.tui.palette import Palette
 from fusetui.tui.state.action import Action
 
 
@@ -52,3 +54,13 @@ async def test_two_quick_enters_run_a_command_once(
         pressed_at_once(app, "enter", "enter", "enter")
         await pilot.pause(0.2)
         assert len(performed) == 1
+
+
+async def test_a_palette_under_an_overlay_is_not_opened_again(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await app.push_screen(Screen())
+        app.action_command_palette()
+        await pilot.pause()
+        palettes = [one for one in app.screen_stack if isinstance(one, Palette)]
+        assert len(palettes) == 1

@@ -388,7 +388,8 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         if isinstance(overlay, ShownCommand):
             hints.insert(0, COPIES)
-        width = overlay_size(state).width - EDGE_CELLS
+        # on a screen narrower than the edge nothing can be read, but nothing fails
+        width = max(1, overlay_size(state).width - EDGE_CELLS)
         keys_text = hints_text(hints, state)
         if isinstance(overlay, ShownCommand):
             keys_text = _said_over(state) or keys_text
@@ -602,13 +603,12 @@ def _details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
 
 
 def _wrapped(lines: Iterable[str], width: int) -> list[Said]:
-    """Lines of at most `width` cells, or of one cell in an overlay that is narrower than
-    its edge; what follows the first part of a long line is indented."""
-    cells = max(1, width)
+    """Lines of at most `width` cells; what follows the first part of a long line is
+    indented."""
     wrapped: list[Said] = []
     for line in lines:
         parts = wrap(
-            line, cells, subsequent_indent="      ", break_on_hyphens=False
+            line, width, subsequent_indent="      ", break_on_hyphens=False
         ) or [""]
         wrapped += [Said(part, "plain") for part in parts]
     return wrapped
