@@ -9,6 +9,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, at, do, explained, opened
 
 from fusetui.trace import Trace
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.state.state import TIMELINE, Details, State
 
@@ -26,10 +27,14 @@ def shown_by_enter(state: State, enter: str) -> int | GapAt | None:
 
 
 def shown_by_i(state: State) -> int | GapAt | None:
+    """The slice or gap; None for a sentence, or the text of what has no slice."""
     state = after(state, *do("details"))
     match state.overlay:
         case Details(_, int() | GapAt() as about):
             return about
+        case OverlayLines(lines=lines):
+            assert lines
+            return None
     assert state.hint
     return None
 
