@@ -72,6 +72,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """The exit code: 1 if an input failed, else 0."""
     args = parser().parse_args()
+    # hostile files are none that the user of this machine opened recently
+    os.environ["FUSETUI_KEPT"] = "off"
     import_from_the_root()
 
     from importlib import import_module

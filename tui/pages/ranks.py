@@ -196,19 +196,13 @@ def _with_wait_selected(side: Side, view: View, window: tuple[int, int]) -> View
     begin of the side."""
     trace = side.trace
     first_ns = side.origin + side.begin
-    kernels = trace.rows_of(Role.KERNEL)
-    ends = np.minimum(trace.end[kernels], first_ns + window[1])
-    begins = np.maximum(trace.start[kernels], first_ns + window[0])
+    collectives = trace.rows_named(is_collective, Role.KERNEL)
+    begins = np.maximum(trace.start[collectives], first_ns + window[0])
+    ends = np.minimum(trace.end[collectives], first_ns + window[1])
     ns_in_window = ends - begins
-    longest_ns = 0
-    longest = -1
-    for place in np.flatnonzero(ns_in_window > 0).tolist():
-        row = int(kernels[place])
-        is_longer = ns_in_window[place] > longest_ns
-        if is_longer and is_collective(trace.name_of(row)):
-            longest_ns = int(ns_in_window[place])
-            longest = row
-    return select(side, view, longest) if longest >= 0 else view
+    if ns_in_window.max(initial=0) <= 0:
+        return view
+    return select(side, view, int(collectives[ns_in_window.argmax()]))
 
 
 def _zeros_by_one_clock(state: State) -> list[int]:

@@ -274,8 +274,9 @@ def follow(recording: Recording) -> None:
 
 
 def _is_news(job: AttachedProcess, told: _Told | None) -> bool:
-    """Whether a process is another way than was said last, or its file grows since
-    long."""
+    """Whether there is something to say about a process: its phase or the reason for it
+    is not the one that was said last, or its file has been growing for GROWTH_SECONDS
+    since then."""
     if told is None or (job.phase, job.why) != (told.phase, told.why):
         return True
     return job.phase is RecordingPhase.WRITING and now() - told.at > GROWTH_SECONDS

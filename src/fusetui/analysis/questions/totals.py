@@ -267,9 +267,15 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """For each row, whether it lies, at any depth, inside another one of its name; rows
-    are sorted. Of rows with one name, in order, those lie inside an earlier one that
-    come before the end of its subtree."""
+    """Return for each row whether it lies, at any depth, inside another of its name.
+
+    Rows of a trace are in the order of their tree, so a row lies inside an earlier one
+    if it comes before the end of that one's subtree.
+
+    Args:
+        trace: The trace.
+        rows: Rows of it, ascending.
+    """
     by_name = np.argsort(trace.name[rows], kind="stable")
     sorted_rows = rows[by_name]
     # names lie one behind the other on one line of rows, so that one pass serves all

@@ -152,8 +152,8 @@ class Draft:
         still_waits = np.ones(len(taken), dtype=np.bool_)
         for chain, cover in covers.items():
             of_chain = np.flatnonzero(self.graph.chain[batches.node] == chain)
-            asked = taken[of_chain] - batches.waited[of_chain]
-            interval = cover.place_of(asked)
+            wait_begins = taken[of_chain] - batches.waited[of_chain]
+            interval = cover.place_of(wait_begins)
             is_outside = (interval < 0) | (taken[of_chain] > cover.end[interval])
             still_waits[of_chain] = is_outside
         self.batches = Batches(

@@ -55,7 +55,7 @@ class Heading(NamedTuple):
 
 
 def heading(place: Heading) -> str:
-    """The heading itself."""
+    """The HTML of a heading, with the anchor that links lead to."""
     tag = f"h{place.level}"
     return f'<{tag} id="{text(place.anchor)}">{text(place.title)}</{tag}>'
 
