@@ -55,7 +55,7 @@ HEAD = """# Reference
 
 This page is generated from the code by `make reference`.
 
-Results go to stdout, messages to stderr; an error is reported as one sentence.
+Results go to stdout and messages to stderr. fusetui reports an error in one sentence.
 
 ## Exit codes
 
@@ -166,15 +166,15 @@ def _columns(name: str) -> str:
 
 
 def _changes(columns: Sequence[ColumnSpec], columns_by: Sequence[ColumnSpec]) -> str:
-    """`there is `op` (the op) instead of what a name says.`: the columns that are new
-    with a `--by`, and whether any is gone."""
+    """`the table has the column `op` (the op) instead of those derived from the name.`:
+    the columns that are new with a `--by`, and whether any is gone."""
     new = [column for column in columns_by if column not in columns]
     listed = ", ".join(f"`{column.name}` ({column.meaning})" for column in new)
     names = {column.name for column in columns_by}
     is_any_gone = any(column.name not in names for column in columns)
-    instead = " instead of what a name says" if is_any_gone else ""
-    verb = "is" if len(new) == 1 else "are"
-    return f"there {verb} {listed}{instead}."
+    instead = " instead of those derived from the name" if is_any_gone else ""
+    noun = "column" if len(new) == 1 else "columns"
+    return f"the table has the {noun} {listed}{instead}."
 
 
 def tour() -> str:
