@@ -379,14 +379,14 @@ FlamePage.actions = (
     ),
     _action(
         name="flame-left",
-        title="NodeCells at the left",
+        title="Block at the left",
         written="left h",
         help="of the same level",
         run=partial(beside, by=-1),
     ),
     _action(
         name="flame-right",
-        title="NodeCells at the right",
+        title="Block at the right",
         written="right l",
         help="of the same level",
         run=partial(beside, by=1),

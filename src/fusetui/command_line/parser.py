@@ -13,7 +13,7 @@ from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
 DEBUG = "--debug"
-OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
+OURS = "Shows where your PyTorch program spends its GPU time, in the terminal."
 
 
 WORDS = (
@@ -159,14 +159,14 @@ def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Pa
         "--version",
         action="version",
         version=f"fusetui {__version__}",
-        help="Print the version; with --verbose also those of its libraries, and whether the "
-        "compiled parts are in use.",
+        help="Print the version; with --verbose, also print the versions of its libraries, and "
+        "whether the compiled parts are in use.",
     )
     top.add_argument(
         DEBUG,
         action="store_true",
-        help="Say on stderr which way was taken: cache, reader, compiled parts, processes. "
-        "It may stand behind the command too.",
+        help="Log on stderr how fusetui reads a trace: cache, reader, compiled parts, "
+        "processes. This option may also follow the command.",
     )
     subparsers = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"
