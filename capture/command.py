@@ -1,5 +1,5 @@
-"""`fusetui capture`: one run, or with `--sweep` one for each point and a table, a chart,
-JSON and CSV of all of them. Importing this does not need torch.
+"""`fusetui capture`: runs one capture, or with `--sweep` one per point, with a table, a
+chart, JSON and CSV of all of them. Importing this does not need torch.
 
 The points of a sweep are run folders inside the folder of the sweep. Each appears when
 it is complete, so the same command with the same `--out` continues after Ctrl-C: points

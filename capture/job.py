@@ -1,5 +1,5 @@
-"""What a capture runs: the variants of a workload, or functions of the user's own code,
-`my_file.py:build` or `my_module:build`.
+"""The code that a capture runs: the variants of a workload, or functions in the user's
+own code, `my_file.py:build` or `my_module:build`.
 
 `build` returns a function or a dict of functions; each is a function without arguments,
 or a pair of a function and a tuple of arguments. The parameters of `build` with an

@@ -1,4 +1,4 @@
-"""Memory snapshots of what runs on a GPU: at the end, and when memory runs out."""
+"""Takes memory snapshots on a GPU: at the end of a run, and when memory runs out."""
 
 from __future__ import annotations
 

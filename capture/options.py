@@ -101,7 +101,9 @@ class Options:
     )
     shapes: Sequence[str] = option_field("", "Sizes by name, such as --batch 32.", ())
     backward: bool = option_field(
-        "--backward", "Measure the forward and backward pass, without an optimizer.", False
+        "--backward",
+        "Measure the forward and backward pass, without an optimizer.",
+        False,
     )
     mode: str | None = option_field(
         "--mode M", "The mode of torch.compile, such as reduce-overhead."

@@ -1,5 +1,5 @@
-"""Where and how a run was made: the device with its clocks and driver, the user's
-commit, the command.
+"""The origin of a run: the device with its clocks and driver, the user's commit, the
+command.
 
 What is private in the record or the trace of a run is removed here too, by means of
 `fusetui.trace.scrub`.

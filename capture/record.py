@@ -1,4 +1,5 @@
-"""The record of a run: the content of run.json, as frozen data, and how it is read.
+"""The record of a run: the content of run.json, as frozen data, and the code to read
+it.
 
 Durations are integer ns. Whatever is read may come from anybody, so nothing in it is
 trusted. A record holds the user's guesses too, such as `kernels=5 gemm=3`, with what a

@@ -1,4 +1,4 @@
-"""fusetui in Python: `import fusetui as ft; t = ft.open("trace.json.gz")`.
+"""The Python API of fusetui: `import fusetui as ft; t = ft.open("trace.json.gz")`.
 
 docs/python.md describes it, and docs/stability.md says what of it may change when.
 """

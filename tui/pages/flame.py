@@ -1,5 +1,5 @@
-"""The flame page: the ops, modules or Python frames of the program, as wide as their
-time."""
+"""The flame page: ops, modules or Python frames of the program, with widths
+proportional to their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a path to sides on the screen: how each message of the threads changes the
+"""From a path to sides on the screen: how each message from the threads changes the
 state. A part of a trace is never compared, because it would differ in what was not
 read."""
 

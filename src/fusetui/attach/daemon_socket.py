@@ -1,6 +1,5 @@
-"""The daemon's end of the sockets at which processes ask: who asked, and the answers;
-and the datagrams between libkineto and its daemon, by pure functions from bytes to
-values and back.
+"""The daemon's end of the sockets on which processes poll, and the datagrams between
+libkineto and its daemon, as pure functions from bytes to values and back.
 
 Each begins with the size of its body (8 bytes, of this machine's order) and a type of
 32 bytes that ends with zeros. A process registers each GPU with `ctxt`, and asks with

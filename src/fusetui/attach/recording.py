@@ -1,7 +1,7 @@
-"""One recording of some processes: whom to tell what, how far the trace of each is, and
-when to record again. A trace without operations, one that shows how the program starts
-or compiles, one that the program's own profiler cancelled, and one of a group that a
-process missed are recorded again, a limited number of times."""
+"""One recording of some processes: which process gets which request, the progress of
+each trace, and when to record again. A trace without operations, one that shows how the
+program starts or compiles, one that the program's own profiler cancelled, and one of a
+group that a process missed are recorded again, a limited number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Internal errors: the traceback goes into a file that only the user can read. Never
+"""Internal errors: writes the traceback to a file that only the user can read. Never
 raises."""
 
 from __future__ import annotations

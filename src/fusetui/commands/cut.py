@@ -1,7 +1,6 @@
-"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened
-there; `convert`, `scrub`: a whole trace written anew, as the JSON of torch.profiler, or
-as a copy that can be shared. They raise TraceError or CommandError; OUT is not written
-then."""
+"""`cut` and `perfetto` write a part of a trace to a new file; `convert` and `scrub`
+write a whole trace, as the JSON of torch.profiler or as a copy without private data.
+They raise TraceError or CommandError; OUT is not written then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`diff`: what one trace, or run folder, does differently from another."""
+"""`diff`: what changed from one trace or run folder to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`record --dumps` and `run --dumps`: dumps of the flight recorder of a job that runs."""
+"""`record --dumps` and `run --dumps`: take flight-recorder dumps of a running job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda, or by what a
-trace says."""
+"""`memory`: what holds GPU memory, from snapshots of torch.cuda or the memory events of
+a trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`open`, `tutor`: the app in this terminal, with what the user names or chooses;
-`watch`: with each new trace of a folder. A report of Nsight Systems is exported by
-nsys, if it is there and the user wants it, into the folder of the cache, where the
-export is found again."""
+"""`open` and `tutor` start the app in this terminal with the traces that the user
+selects; `watch` opens each new trace of a folder. A report of Nsight Systems is
+exported by nsys, if it is there and the user wants it, into the folder of the cache,
+where the export is found again."""
 
 from __future__ import annotations
 

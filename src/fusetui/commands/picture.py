@@ -1,5 +1,5 @@
-"""`picture`, `report`: what the app shows, as files that others open; `stacks`: its
-flame graphs as files of other tools. None is written where one of them raises
+"""`picture` and `report` write pages of the app to files; `stacks` writes its flame
+graphs in the formats of other tools. None is written where one of them raises
 CommandError, or what it says beside that."""
 
 from __future__ import annotations

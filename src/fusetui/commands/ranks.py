@@ -1,4 +1,4 @@
-"""`ranks`: many traces of one job, and who waits for whom."""
+"""`ranks`: compares many traces of one job, and shows which rank waits for which."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`record`: traces of programs that run, started with their door open, and on to the
-app; and what `run` does the same way. `capture`: a run folder."""
+"""`record`: records traces of running programs that accept on-demand profiling, and
+opens them in the app; `run` shares this code. `capture`: a run folder."""
 
 from __future__ import annotations
 

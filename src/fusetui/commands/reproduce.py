@@ -1,4 +1,4 @@
-"""`reproduce`: scripts that make the calls of a trace again."""
+"""`reproduce`: writes scripts that reproduce the calls of a trace."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`run`: starts a program with on-demand profiling switched on, and records all of its
-processes that have torch while they compute."""
+"""`run`: starts a program with on-demand profiling enabled, and records all of its
+processes that use torch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds the files behind what a user names: paths, samples, lessons, run folders, other
-folders."""
+"""Finds the files for the user's arguments: paths, samples, lessons, run folders and
+other folders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Answers as tables: `--format`, `--output`, `--columns`, `--sort`, `--top`, `--where`,
-and several traces at once; `sql`: SQL over them, from the command line, a pipe or a
+and several traces at once; `sql` runs SQL queries from the command line, a pipe or a
 prompt."""
 
 from __future__ import annotations

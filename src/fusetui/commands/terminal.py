@@ -1,4 +1,4 @@
-"""What the terminal can do: how many colors, which background, which characters. All of
+"""Detects the capabilities of the terminal: colors, background and characters. All of
 it is known before Textual is imported, which reads its environment then. And what a
 person has chosen for every run, in config.toml in the user's config folder:
 

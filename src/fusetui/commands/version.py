@@ -1,4 +1,4 @@
-"""`fusetui --version --verbose`: what this installation consists of."""
+"""`fusetui --version --verbose`: shows the components of this installation."""
 
 from __future__ import annotations
 

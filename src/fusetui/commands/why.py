@@ -1,6 +1,6 @@
 """`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times;
-`whatif`: what a change would be worth; `path`: the critical path and what has time to
-spare."""
+`whatif`: the estimated gain of a change; `path`: the critical path and the slack of
+other work."""
 
 from __future__ import annotations
 

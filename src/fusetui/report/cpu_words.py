@@ -1,4 +1,4 @@
-"""What the time of CPU threads goes to, in words: the breakdown of a trace without GPU
+"""Describes the time of CPU threads in words: the breakdown of a trace without GPU
 events."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one
-kind, are one line."""
+"""Turns rows into the lines of a table; repeated rows, and dispatch of one kind, form
+one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `memory` prints of snapshots: text, documents, and rows of tables."""
+"""The output of `memory` for snapshots: text, documents, and rows of tables."""
 
 from __future__ import annotations
 

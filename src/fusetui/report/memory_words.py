@@ -1,4 +1,4 @@
-"""What `memory` says in sentences: findings, and why memory ran out."""
+"""The sentences of `memory`: findings, and why memory ran out."""
 
 from __future__ import annotations
 

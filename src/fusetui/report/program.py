@@ -1,4 +1,4 @@
-"""The tables of `modules` and `lines`: the parts of the program, with their times."""
+"""The tables of `modules` and `lines`, with the time of each part of the program."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The answers about a job in words: each function makes one sentence, or those that
-follow one another about one thing."""
+"""The answers about a job in words: each function writes one or several sentences about
+one subject."""
 
 from __future__ import annotations
 

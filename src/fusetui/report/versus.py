@@ -1,4 +1,4 @@
-"""What `why A B` prints: what changed in each class of time, as text, Markdown and
+"""The output of `why A B`: the change in each class of time, as text, Markdown and
 JSON."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `why` and `gaps` print of one trace: text, Markdown and JSON."""
+"""The output of `why` and `gaps` for one trace: text, Markdown and JSON."""
 
 from __future__ import annotations
 

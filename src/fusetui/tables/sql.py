@@ -1,5 +1,5 @@
-"""SQL over the tables of traces, by DuckDB: SELECT alone, and no file, extension,
-setting or variable of Python is in its reach."""
+"""SQL over the tables of traces, with DuckDB: only SELECT, and no access to files,
+extensions, settings or Python variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of a table a query holds for, in the grammar of the search of the app.
+"""Finds the rows of a table that match a query, in the grammar of the app's search.
 
 A field is a column; `dur` and others stand for what a table has of them. A word is
 looked for in all texts.

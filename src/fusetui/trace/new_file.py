@@ -1,4 +1,4 @@
-"""New files, which appear under their name once they are complete.
+"""Creates new files, which appear under their name when they are complete.
 
 Every writer of fusetui creates its files here. A file is written under a temporary
 name that nobody can predict, and is created exclusively and without following links:

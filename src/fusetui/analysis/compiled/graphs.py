@@ -1,4 +1,4 @@
-"""Finds the graph of the log that each call of a compiled graph is of."""
+"""Finds the graph in the log for each call of a compiled graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two traces: how much longer a step takes, how sure that is, and why.
+"""Compares two traces: how much longer a step takes, with which certainty, and why.
 
 The change of the step is the sum of the changes of its rows, of idle time, and of a few
 smaller terms. The sum closes exactly (`Accounting`).

@@ -1,4 +1,4 @@
-"""Compares what the CPU does around the work of a step.
+"""Compares the CPU work around the work of a step.
 
 *Dispatch* is everything on the CPU that is not work itself: ops that compute nothing,
 guards of torch.compile, runtime calls. In a trace with a GPU it overlaps the work, so

@@ -1,4 +1,5 @@
-"""Turns groups of work into the rows of a diff, in the words of the user's program."""
+"""Turns groups of work into the rows of a diff, with the names of the user's
+program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the ops whose work a fused kernel does, by the name of the kernel.
+"""Finds the ops whose work a fused kernel does, from the name of the kernel.
 
 A compiler lists the ops that it fused in the name of a kernel, as in
 `triton_poi_fused_gelu_mul_3`. Names of hand-written kernels imply ops, as `swiglu`

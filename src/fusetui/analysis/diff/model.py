@@ -1,4 +1,5 @@
-"""The records of a diff: its rows, the change of the step, and a sum that closes."""
+"""The records of a diff: its rows, the change of the step, and terms that add up to
+it."""
 
 from __future__ import annotations
 

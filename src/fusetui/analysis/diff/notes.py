@@ -1,4 +1,4 @@
-"""Writes what a reader should know about a diff beside its rows.
+"""Writes the notes of a diff, which explain its rows.
 
 What else differs between the traces comes first, then how certain the result is.
 """

@@ -1,4 +1,5 @@
-"""Groups what no rule has paired, by the sort of work in one part of the program.
+"""Groups work that no other rule has paired, by kind of work in one part of the
+program.
 
 Kernels of a CUDA graph or of compiled code often have no op. Where a side does not say
 which op its kernels come from, its open GEMMs of a module, say, are taken for those of

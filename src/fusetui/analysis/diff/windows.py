@@ -1,4 +1,4 @@
-"""Finds the steps of a trace that are compared, or takes all of it as one step.
+"""Finds the steps of a trace to compare, or treats the whole trace as one step.
 
 A *window* is the stretch of time that one step takes.
 """

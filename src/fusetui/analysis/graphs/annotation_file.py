@@ -1,5 +1,5 @@
-"""Reads the files in which torch.cuda.graph_annotations is kept: a pickle of a mapping
-from (graph id << 32) | node id to what was annotated, or the same as JSON.
+"""Reads the files of torch.cuda.graph_annotations: a pickle with a mapping from (graph
+id << 32) | node id to annotations, or the same as JSON.
 
 A pickle is a program. Of its operations only those are carried out here that build
 plain values: none of them imports, looks up or calls anything.

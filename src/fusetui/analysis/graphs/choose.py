@@ -1,4 +1,4 @@
-"""Chooses for each replay of a graph the capture that it replays.
+"""Selects the capture of each graph replay.
 
 The nodes of a replay must be the calls of the capture: one for one, in order. Launch
 calls of HIP record the name of their kernel, which must be that of the node. Those of

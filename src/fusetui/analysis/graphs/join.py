@@ -1,6 +1,6 @@
-"""Joins the graph replays of a trace with the capture of their graphs: every replayed
-kernel then has the op, the module, the Python frame and the shapes of the call that was
-captured."""
+"""Joins the graph replays of a trace with the captures of their graphs: every replayed
+kernel then has the op, the module, the Python frame and the shapes of the captured
+call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins a trace that is opened with captures that a user named or that are found.
+"""Joins a trace with captures when it is opened, from the user's options or by search.
 
 Captures are searched only for a trace with graph replays that have no op. They are
 recognized by their contents. The files of the folder of the trace, and of folders in it

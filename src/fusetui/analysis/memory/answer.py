@@ -1,4 +1,4 @@
-"""Reports on the memory of a snapshot: all that `fusetui memory` prints."""
+"""Builds the whole answer of `fusetui memory` about a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace's notes about its own origin, which every user of its figures must see."""
+"""The notes of a trace about its origin, which must accompany its figures."""
 
 from __future__ import annotations
 

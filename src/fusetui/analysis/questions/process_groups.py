@@ -1,5 +1,4 @@
-"""Which rank of a distributed job a trace is of, and the process groups, as it recorded
-them."""
+"""The rank and the process groups of a distributed job, as a trace records them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/
--memset`.
+"""Search queries: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/ -memset`.
 
 A word is looked for in names, short names, libraries and decoded fields, then in args
 and shapes, a value in its field; after `=` and `!=` the value is all of it. `<`, `>`,

@@ -1,4 +1,4 @@
-"""The text of a query, as terms that are joined by `and`, `or`, `not` and parentheses.
+"""Parses the text of a query into terms joined by `and`, `or`, `not` and parentheses.
 
     query  = all (or all)*
     all    = one ([and] one)*

@@ -1,4 +1,4 @@
-"""Finds out which ranks share a clock, and how far the clocks of hosts are apart.
+"""Determines which ranks share a clock, and the offsets between the clocks of hosts.
 
 Ranks of one host share its clock, unless their collectives contradict that.
 

@@ -1,4 +1,4 @@
-"""Summaries of many ranks at once: processes of this machine, or any executor.
+"""Summarizes many ranks at once, in processes on this machine or with any executor.
 
 A task is a pure function of a path, so it can run anywhere, and again when the process
 that ran it died.

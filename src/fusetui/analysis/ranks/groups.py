@@ -1,5 +1,5 @@
-"""Infers the process group of collectives, and the peer of sends and receives, where
-their args do not say it.
+"""Infers the process group of collectives, and the peer of sends and receives, if their
+args lack them.
 
 Collectives of gloo, and those of NCCL in old files, name no process group. The file
 only lists the groups to which its rank belongs. Every rank runs the same program, so

@@ -1,4 +1,5 @@
-"""Decides which files are ranks of one job, and matches the collectives of the ranks.
+"""Determines which files are ranks of one job, and matches the collectives of the
+ranks.
 
 The n-th collective of a name in a process group is the same one on all ranks of the
 group, as long as all ranks have equally many. If they do not, the recorded sequence

@@ -1,4 +1,4 @@
-"""Describes the ranks that hold up the job, which caused.py decides; or who is late."""
+"""Describes the ranks that delay the job, according to caused.py, or that are late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates what changes would be worth to a job.
+"""Estimates the gain of changes for a job.
 
 The trace of each rank is replayed with the changes. Each collective ends for all of its
 ranks when the last of them has arrived, plus its transfer.

@@ -1,4 +1,4 @@
-"""Applies changes to a graph: what each kind of change does to its nodes and edges.
+"""Applies changes to a graph: the effect of each kind of change on nodes and edges.
 
 The words node, item, edge, lag and residual are defined in graph.py; a *draft* is a
 graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches

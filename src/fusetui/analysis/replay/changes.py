@@ -1,5 +1,5 @@
-"""The changes that a user may ask for, such as `kernel:gemm x0.5` or
-`loader:workers=4`, and how they are parsed. docs/whatif.md lists them all.
+"""The changes that a user may request, such as `kernel:gemm x0.5` or
+`loader:workers=4`, and their parser. docs/whatif.md lists them all.
 """
 
 from __future__ import annotations

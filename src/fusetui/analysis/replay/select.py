@@ -1,4 +1,5 @@
-"""Finds what a change is about in a trace and its graph: GPU work, and times of threads.
+"""Finds the target of a change in a trace and its graph: GPU work, and times of
+threads.
 
 The words node, item and chain are defined in graph.py. *Covers* say when threads do
 something: for each thread, the intervals in which it does.

@@ -1,4 +1,4 @@
-"""Estimates what a change would be worth, by replaying the trace with it.
+"""Estimates the gain of a change by replaying the trace with it.
 
 The answer has each step before and after the change, and what limits the steps then:
 the critical path of the replay (see route.py). docs/whatif.md explains the accuracy.

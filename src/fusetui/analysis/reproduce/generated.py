@@ -1,4 +1,4 @@
-"""The code that torch.compile generated for a call, as the log of the compiler has it.
+"""The code that torch.compile generated for a call, from the compile log.
 
 Nothing of it is run or judged here: it is taken as bytes, and names in it are only
 compared.

@@ -1,5 +1,5 @@
-"""Which calls of a trace are asked for: by op, by kernel, by row, by module, or the most
-expensive ones. The calls with the largest total come first."""
+"""Selects calls of a trace: by op, by kernel, by row, by module, or the most expensive
+ones. The calls with the largest total come first."""
 
 from __future__ import annotations
 

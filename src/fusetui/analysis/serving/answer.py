@@ -1,5 +1,5 @@
-"""Answers what a trace tells about an inference server: its steps, their times and
-limits by phase, and the time between passes of the model."""
+"""Answers questions about an inference server: its steps, their times and limits by
+phase, and the time between model passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes how many bytes of keys and values attention reads for a token.
+"""Computes how many bytes of keys and values attention reads per token.
 
 The shapes of the inputs of attention tell it exactly: its cache is two tensors [blocks,
 tokens of a block, heads, depth], or one of [2, blocks, tokens of a block, heads,

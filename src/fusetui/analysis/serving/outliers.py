@@ -1,5 +1,5 @@
-"""Explains the steps that took much longer than others of their phase: what is unusual
-about them, and where on the device their time went."""
+"""Explains the steps that took much longer than others in their phase: their
+differences, and where the time on the device went."""
 
 from __future__ import annotations
 

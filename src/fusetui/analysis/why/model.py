@@ -1,4 +1,4 @@
-"""Records of what is known about a trace.
+"""Records of the facts about a trace.
 
 Text, Markdown and JSON are made from these. Ids of devices, processes and threads are
 representable in JSON (see `exact_id`).

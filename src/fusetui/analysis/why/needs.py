@@ -1,4 +1,4 @@
-"""List what rules need of a recording, and which option records what a trace lacks."""
+"""List the data that rules need, and the option that records missing data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Define a rule: a question with its thresholds, its needs, and a function that
-answers.
+"""Define a rule: a question with thresholds, required data, and a function that answers
+it.
 
 Also how rules ask each other, and how their texts write shares of time.
 """

@@ -1,4 +1,4 @@
-"""Select the part of a trace that is asked about, and account for its time.
+"""Select a part of a trace, and compute the breakdown of its time.
 
 The account and the longest gaps need no look at any kernel, so they are quick.
 """

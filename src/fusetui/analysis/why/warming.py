@@ -1,4 +1,4 @@
-"""Find what a program does only once, such as loading kernels and compiling.
+"""Find one-time work of a program, such as loading kernels and compiling.
 
 A measurement of the steady state should not contain it. The rule warm-up reports how
 long the GPU waits for it, and other rules leave that time out.

@@ -1,6 +1,5 @@
-"""The answers to calls: of each the head, and what there may be much of, of which as
-much is given as a budget allows, and a cursor for the rest. What is wrong is an Error
-with one plain sentence.
+"""Builds the answers to tool calls: a heading, as many rows as the budget allows, and a
+cursor for the rest. What is wrong is an Error with one plain sentence.
 
 A cursor holds all that is known about it: where to go on, and a hash of the question.
 It is good for the same question, as long as the files of its traces have not changed.

@@ -1,5 +1,5 @@
-"""The files that agents may ask about, which lie in the folders of a server once all
-links are followed; and their traces, which are kept as long as they are in use."""
+"""The files that agents may open, which must lie in the folders of the server after all
+links are followed; and their traces, which stay open while they are in use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The text of a script that makes calls again: the recorded part, in a template that is
-the same for all."""
+"""The text of a script that reproduces calls: the recorded data, in a fixed
+template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about calls that can, or cannot, be made again."""
+"""Sentences about calls that can, or cannot, be reproduced."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is kept of one file: its trace, what was worked out from the document later, and
-small records about files, of any size and on any machine, and about folders.
+"""The cached data of one file: its trace, later results from the document, and small
+records about files and folders.
 
 A file in the cache holds one record. Its arrays are columns, each aligned for memory
 mapping; the rest is a header:

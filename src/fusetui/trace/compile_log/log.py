@@ -1,4 +1,4 @@
-"""Graphs, compilations and graph breaks, as the logs of torch.compile tell them.
+"""Graphs, compilations and graph breaks, from the logs of torch.compile.
 
 The records of one graph follow each other: its generated code, its provenance, then its
 `fx_graph_cache_*` with the key; so they do on cache hits. Forward and backward of a

@@ -1,4 +1,4 @@
-"""Dumps of torch's flight recorder, taken from the debug server of a job that runs
+"""Takes dumps of torch's flight recorder from the debug server of a running job
 (`torch.distributed.debug`).
 
 Format of what it shows: `torch/distributed/debug/_frontend.py` of torch 2.13.

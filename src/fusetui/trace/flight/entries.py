@@ -1,4 +1,4 @@
-"""The plain values of dumps -> columns, one dump after the other."""
+"""Converts the plain values of dumps to columns, one dump after another."""
 
 from __future__ import annotations
 

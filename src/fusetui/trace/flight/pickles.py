@@ -1,4 +1,4 @@
-"""A pickle of plain values -> dicts, lists, tuples, texts and numbers."""
+"""Reads a pickle of plain values into dicts, lists, tuples, strings and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files -> the dumps of a job."""
+"""Reads files into the dumps of a job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What happened while a file was read: no loss is silent; and how to record what a
-trace lacks, in the words of what recorded it."""
+"""The report of how a file was read, so that no loss is silent; and how to record
+missing data, in the terms of the recording tool."""
 
 from __future__ import annotations
 

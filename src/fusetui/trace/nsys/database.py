@@ -1,7 +1,6 @@
-"""A SQLite database that is only read, whatever is in it: tables alone are asked, no
-view or trigger; what is not of the type that a column should have is missing; no
-statement runs for longer than a sound database of its size could take, and no text is
-larger than MAX_TEXT_BYTES.
+"""A hostile SQLite database, opened read-only: only tables are queried, values of the
+wrong type count as missing, and the time of each statement and the size of each text
+are limited.
 
 Immutable: neither a lock nor a journal beside the file is looked at or made.
 """

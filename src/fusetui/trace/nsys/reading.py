@@ -1,5 +1,5 @@
-"""An export of Nsight Systems -> its columns, in the order of its stretches; the text
-behind them is written on demand (writing.py)."""
+"""Reads an export of Nsight Systems into columns; writing.py writes the text of events
+on demand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The whole document: its pieces joined, begins and ends paired, and divided into
-stretches."""
+"""Indexes the whole document: joins its chunks, pairs begins and ends, and divides it
+into ranges of events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Names the files of other programs by their content, and says what to do instead of
-opening them.
+"""Recognizes the files of other programs by their content, and suggests what to do
+instead of opening them.
 
 Sources of the signatures: sqlite.org/fileformat.html; Nsight Compute,
 extras/FileFormat; pickle protocols 2 to 5 (pickletools); perfetto trace.proto (packets

@@ -1,4 +1,4 @@
-"""The columns of one chunk from its decoded events, with string tables of its own."""
+"""The columns of one chunk from its decoded events, with its own string tables."""
 
 from __future__ import annotations
 

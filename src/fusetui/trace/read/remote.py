@@ -1,4 +1,4 @@
-"""Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and
+"""Traces behind URLs, with the drivers of fsspec: s3://, gs://, https://, ssh:// and
 others.
 
 A file is read in order, once, and kept in memory. When a connection breaks, reading

@@ -1,4 +1,4 @@
-"""Calls the compiled scanner (scan.c), where there is one. What it does not accept is
+"""Calls the compiled scanner (scan.c), if it is available. What it does not accept is
 left to Python."""
 
 from __future__ import annotations

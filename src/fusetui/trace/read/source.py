@@ -1,4 +1,4 @@
-"""Paths, compressed files, pipes, URLs and standard input -> one document.
+"""Opens paths, compressed files, pipes, URLs and standard input as one document.
 
 The format is recognized by content; the name does not matter.
 """

@@ -1,6 +1,6 @@
-"""Secrets that a name stands before: `HF_TOKEN=...`, `--password ...`, `"api_key":
-"..."`; tokens of known forms, whatever stands before them; and the warning of what
-looks like a secret in a trace, without its value.
+"""Detects secrets after a name (`HF_TOKEN=...`, `--password ...`, `"api_key": "..."`)
+and tokens of known forms, and warns about secrets in a trace without printing their
+values.
 
 The warning examines only what occurs once per trace: the keys around the events, and
 the names of events and lanes. That takes no longer than searching them for a few words.

@@ -1,4 +1,4 @@
-"""A whole document -> the same without private data, in a file of its own.
+"""Writes a copy of a whole document without private data to a new file.
 
 The text is processed three times: to split it, to learn names, which may occur
 anywhere, and to remove them. A string is examined once, however often it occurs. Events

@@ -1,6 +1,6 @@
-"""What is the name of a secret, and what may be its value; tokens of known forms:
-detect.py. And what removed text is replaced by: `dir1`, `<user2>`, ... numbered in
-order of appearance.
+"""Recognizes the names of secrets and their possible values; detect.py recognizes
+tokens of known forms. And what removed text is replaced by: `dir1`, `<user2>`, ...
+numbered in order of appearance.
 
 Equal texts get equal placeholders, different texts different ones. A placeholder that
 already occurs in a file is kept, and its number is not reused, so scrubbing twice

@@ -1,6 +1,6 @@
-"""One text of a trace -> the same without private data. A text is any string of the
-JSON, decoded; its context does not matter. What the value of a key is is judged by the
-name of the key.
+"""Removes private data from one text of a trace. A text is any string of the JSON,
+decoded; its context does not matter. What the value of a key is is judged by the name
+of the key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The opcodes of a pickle, those that data alone needs: nothing is imported or called.
+"""The opcodes of a pickle that plain data needs; no opcode imports or calls anything.
 
 Source: pickletools of Python, protocols 2 to 5. What an opcode does is one method of
 `PickleMachine`.

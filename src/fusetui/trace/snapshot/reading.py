@@ -1,4 +1,4 @@
-"""A file -> a Snapshot."""
+"""Reads a file into a Snapshot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The dicts of a snapshot -> rows of columns, each as soon as it is complete, so that
-no dict is kept; and what the pickle refers to by number, and how much its objects may
-take."""
+"""Converts the dicts of a snapshot to rows of columns as soon as each is complete, so
+that no dict is kept; and limits the objects and memo entries of the pickle."""
 
 from __future__ import annotations
 

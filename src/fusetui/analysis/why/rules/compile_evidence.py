@@ -1,4 +1,4 @@
-"""Add what the log of torch.compile proves about compilations and graph breaks."""
+"""Add evidence about compilations and graph breaks from the torch.compile log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for traces without GPU events: what the threads of the CPU spend their time on."""
+"""Rules for traces without GPU events: where the CPU threads spend their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what memory costs.
+"""Rules about the cost of memory.
 
 They report forward work that is done twice, memory that is reserved and never used, and
 tensors that are copied, cast or transposed for other kernels to use.

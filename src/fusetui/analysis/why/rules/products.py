@@ -1,4 +1,5 @@
-"""Rules about slow products and convolutions whose cause names and launches tell."""
+"""Rules about slow products and convolutions whose cause is visible in names and
+launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rules about compilation: the GPU waits for it, and graph breaks divide its results."""
+"""Rules about compilation: the GPU waits for it, or graph breaks split compiled
+code."""
 
 from __future__ import annotations
 

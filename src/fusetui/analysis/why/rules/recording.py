@@ -1,4 +1,4 @@
-"""The rule recording: what makes the trace itself misleading."""
+"""The rule recording: recordings with misleading figures."""
 
 from __future__ import annotations
 

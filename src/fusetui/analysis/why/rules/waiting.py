@@ -1,4 +1,4 @@
-"""Rules about the GPU waiting for the data loader, or for memory to be allocated."""
+"""Rules about the GPU waiting for the data loader, or for memory allocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule warm-up: how long the GPU waits for what a program does only once."""
+"""The rule warm-up: how long the GPU waits for one-time work of a program."""
 
 from __future__ import annotations
 
