@@ -119,9 +119,9 @@ NO_CACHE = flag(
 )
 CAPTURED_BY = argument(
     "--captured-by CAPTURE*",
-    "The trace of the graph capture, or a folder of such traces. Replayed kernels get their "
-    "ops and modules from it. May be repeated; by default, fusetui searches the folder of the "
-    "trace.",
+    "Take the ops and modules of replayed kernels from this trace of the graph capture, or "
+    "from a folder of such traces. May be repeated; by default, fusetui searches the folder of "
+    "the trace.",
 )
 # names files of annotations among captures (analysis/graphs)
 BY_ANNOTATIONS = "annotations:"
@@ -129,8 +129,8 @@ GRAPHS = (
     CAPTURED_BY,
     argument(
         "--annotations FILE",
-        "A pickle of torch.cuda.graph_annotations. Replayed kernels get their modules from it. "
-        "May be repeated; the default is TRACE.annotations.pkl next to TRACE.json.gz.",
+        "Take the modules of replayed kernels from this pickle of torch.cuda.graph_annotations. May "
+        "be repeated; the default is TRACE.annotations.pkl next to TRACE.json.gz.",
         dest="captured_by",  # one list: what tells where nodes of graphs come from
         action="append",
         type=(BY_ANNOTATIONS + "{}").format,

@@ -52,7 +52,7 @@ COMMANDS = (
             ),
             argument(
                 "--memory SNAPSHOT*",
-                "A memory snapshot of the same run, to show beside the trace.",
+                "A memory snapshot of the same run, to show with the trace.",
             ),
             *(*LOOK, *GRAPHS, COMPILE_LOG, NO_CACHE),
         ),
@@ -122,7 +122,7 @@ COMMANDS = (
             PART[0],
             argument(
                 "--steps",
-                "With all, also list every step.",
+                "Report only the median step, or, with all, also every step.",
                 choices=("median", "all"),
                 default="median",
             ),

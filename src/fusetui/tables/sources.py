@@ -75,7 +75,7 @@ def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
         ColumnSpec(
             name=f"idle_{reason}_ns",
             kind="int",
-            meaning=f"the part of {whole} with the reason `{reason}`: {words.sentence}",
+            meaning=f"the part of {whole} with the reason `{reason}` ({words.sentence})",
             optional=optional,
         )
         for reason, words in IDLE.items()
