@@ -6,6 +6,7 @@ import os
 import re
 from argparse import Action, ArgumentError, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any, NoReturn
 
 from fusetui import Error, __version__
@@ -63,13 +64,18 @@ class Parser(ArgumentParser):
 
 
 class _Help(HelpFormatter):
-    """Keeps the paragraphs of the description apart."""
+    """Keeps the paragraphs of the description apart, and breaks no option at its
+    hyphens."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = []
         for paragraph in text.split("\n\n"):
-            paragraphs.append(super()._fill_text(paragraph, width, indent))
+            lines = self._split_lines(paragraph, width - len(indent))
+            paragraphs.append("\n".join(indent + line for line in lines))
         return "\n\n".join(paragraphs)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
