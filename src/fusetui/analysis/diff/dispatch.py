@@ -1,4 +1,5 @@
-"""Compares the CPU work around the work of a step.
+"""Compares the dispatch of a step: the ops that compute nothing, launch calls, guards
+and syncs.
 
 *Dispatch* is everything on the CPU that is not work itself: ops that compute nothing,
 guards of torch.compile, runtime calls. In a trace with a GPU it overlaps the work, so
