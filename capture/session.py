@@ -1,5 +1,5 @@
-"""`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at
-its end.
+"""The context manager `with fusetui.capture.profile("runs/x") as p:` for a training
+loop that calls `p.step()` at its end.
 
 The first steps are skipped, the next are recorded, and the rest run with the profiler
 off and are timed. Importing this does not need torch; entering the block does.

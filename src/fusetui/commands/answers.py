@@ -1,5 +1,5 @@
-"""The commands that answer one question about a trace with a table: `summary`,
-`kernels`, ...
+"""The commands that answer a question about a trace with a table: `summary`, `kernels`,
+...
 
 Each imports what it needs when it runs.
 """

@@ -1,4 +1,4 @@
-"""Opens a trace with a progress bar, and reports what could not be read."""
+"""Opens a trace with a progress bar, and reports the parts that could not be read."""
 
 from __future__ import annotations
 

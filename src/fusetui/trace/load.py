@@ -1,4 +1,4 @@
-"""From a file to a Trace: read, lay out, nest, link."""
+"""Loads a file into a Trace: reads, lays out, nests and links its slices."""
 
 from __future__ import annotations
 

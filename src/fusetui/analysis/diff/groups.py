@@ -1,4 +1,4 @@
-"""Groups pieces of work of A and B that belong together.
+"""Groups corresponding pieces of work of A and B.
 
 The rules of `rules.py` start from two aligned lanes (`Alignment`): some items are
 paired already, the others are *open* in the gaps between the pairs. The rules turn

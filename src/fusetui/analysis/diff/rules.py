@@ -1,4 +1,4 @@
-"""The rules that group work beyond equal names.
+"""The rules that group work with different names.
 
 They go by epilogues of GEMMs, by counts of ops, by the ops around the work, and by its
 position. `groups_of_lanes` applies all rules to two aligned lanes, the most reliable

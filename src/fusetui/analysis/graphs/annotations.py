@@ -1,4 +1,4 @@
-"""Gives the nodes of replayed graphs the modules that their annotations name.
+"""Assigns the modules in node annotations to the nodes of replayed graphs.
 
 torch.cuda.graph_annotations marks kernels while a graph is captured. What it noted of a
 node stands in the args of its kernels, or in a file of its own (see

@@ -1,4 +1,4 @@
-"""Makes the summary of a rank from its trace.
+"""Creates the summary of a rank from its trace.
 
 A summary is a pure function of what lies at a path or URL.
 """

@@ -1,4 +1,4 @@
-"""Rules about the clocks and the power at which kernels ran.
+"""Rules about the clocks and the power of the GPU while kernels ran.
 
 They are silent unless counters were recorded.
 """

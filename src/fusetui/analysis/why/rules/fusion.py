@@ -1,4 +1,4 @@
-"""The rule fusable-run: pointwise kernels whose work one kernel could do."""
+"""The rule fusable-run: pointwise kernels that a single kernel could replace."""
 
 from __future__ import annotations
 
