@@ -233,8 +233,9 @@ SHARING = (
         "cut",
         "Write a part of a trace to a new file.",
         (TRACE, OUT, RANGE, *CUT),
-        "GPU events are kept in full, with their launch calls and everything around these; CPU "
-        "slices are clipped. Figures are the same as in the whole trace for that time.",
+        "The new file has whole GPU events, with their launch calls and everything around "
+        "these, and clipped CPU slices. Figures are the same as in the whole trace for that "
+        "time.",
     ),
     Command(
         "perfetto",
