@@ -36,7 +36,7 @@ def toured(lesson: Trace, title: str, *kept: str) -> State:
     ("title", "before", "other", "wanted"),
     [
         ("Zoom", [], "zoom-out", ["zoom-in", "zoom-in"]),
-        ("Move between lanes", [], "lane-down", ["lane-down"] * 5),
+        ("Walk through the lanes", [], "lane-down", ["lane-down"] * 5),
         ("The module", [], "tree", ["modules"]),
         ("The longest gap", [], "zoom-in", ["next-gap"]),
         ("The tree", [], "modules", ["tree"]),
