@@ -267,10 +267,3 @@ def test_without_the_scanner_python_reads(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(scanned, "scan", None)
     assert scan(KNOWN[0].encode()) is None
     assert by_python(KNOWN[0].encode(), monkeypatch) is not None
-
-
-def test_a_compiled_scanner_is_used() -> None:
-    folder = Path(scanned.__file__).parent
-    if not any(folder.glob("scan.*.so")) and not any(folder.glob("scan*.pyd")):
-        pytest.skip("there is no compiled scanner")
-    assert scanned.scan is not None
