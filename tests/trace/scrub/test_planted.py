@@ -106,6 +106,10 @@ FORMS: dict[str, tuple[str, str]] = {
         "f(GITHUB_PAT=o8nPt%5c9_FqlsWhHik7)",
         "o8nPt FqlsWh",
     ),
+    "an encoded semicolon": (
+        "--WANDB_API_KEY=e69b1cK%3B_F2GRWdzFg+Ru7",
+        "e69b1cK F2GRWdzFg",
+    ),
     "a subscript": ("os.environ['DB_PASSWORD'] = 'hunter2'", "hunter2"),
     "a server in JSON": (
         json.dumps({"path": "\\\\own-nas\\share\\adal.txt"}),

@@ -179,6 +179,7 @@ def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
     "text",
     [
         'f("auth": "jcKH72KaffKdfSISKGyyAAMaggYFBiEukxeEBVE3")',
+        '"auth": "LXyxLUuOXqBUMQBHHshbXoHtUFZMKC07373iqiGo"',
         "step --auth=caaXnBRXhxwSCTPQySGLOYaaJPIHOHgYJRT66F1p done",
     ],
 )

@@ -147,15 +147,17 @@ MAX_DECODINGS = 4  # of a text that was encoded again and again
 
 def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
     """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once
-    they are decoded. A run in which it changes something stays decoded."""
+    they are decoded. A run in which it then changes something stays decoded."""
 
     def shorten(match: re.Match[str]) -> str:
-        """The run as it was if `scrub` changes nothing, else decoded and scrubbed."""
-        decoded = match[0]
+        """The run scrubbed as it is written, and decoded if that reveals more."""
+        # first as written, because a decoded `;` or quote would end a value
+        as_written = scrub(match[0])
+        decoded = as_written
         for _ in range(MAX_DECODINGS):
             decoded = unquote(decoded)
         scrubbed = scrub(decoded)
-        return match[0] if scrubbed == decoded else scrubbed
+        return as_written if scrubbed == decoded else scrubbed
 
     if "%" not in text:
         return text
