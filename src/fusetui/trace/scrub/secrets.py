@@ -72,8 +72,10 @@ SEPARATORS = lazy_pattern(r"[_.~+/=:%-]")
 RUN_OF_A_KIND = lazy_pattern(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 MIN_RUNS_A_CHAR = 0.3
 """How often the kind of character changes, for each character, in what is drawn at
-random."""
-MIN_RUNS_A_CHAR_WITHOUT_DIGITS = 0.45  # more than in words joined like ThisOne2
+random and has three numbers."""
+MIN_RUNS_A_CHAR_IF_SHORT = 0.45  # more than in words joined like ThisOne2
+MIN_RUNS_A_CHAR_IF_LONG = 0.35  # a long value varies less around its average of 0.6
+MIN_LONG_CHARS = 32
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
@@ -169,7 +171,9 @@ def is_random(value: str) -> bool:
         return False
     runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
     numbers = len(re.findall(r"\d+", value))
-    is_mixed = runs_a_char > MIN_RUNS_A_CHAR_WITHOUT_DIGITS or (
+    is_long = len(value) >= MIN_LONG_CHARS
+    min_runs_a_char = MIN_RUNS_A_CHAR_IF_LONG if is_long else MIN_RUNS_A_CHAR_IF_SHORT
+    is_mixed = runs_a_char > min_runs_a_char or (
         runs_a_char > MIN_RUNS_A_CHAR and numbers > 2
     )
     return is_mixed and is_no_word(value) and not UUID.fullmatch(value)
