@@ -106,6 +106,10 @@ FORMS: dict[str, tuple[str, str]] = {
         "f(GITHUB_PAT=o8nPt%5c9_FqlsWhHik7)",
         "o8nPt FqlsWh",
     ),
+    "an encoded byte before an escape": (
+        '{"note": "x=auth_key => \\"l8e^%E6_hY$~5jaqg7\\""}',
+        "l8e^ jaqg7",
+    ),
     "an encoded semicolon": (
         "--WANDB_API_KEY=e69b1cK%3B_F2GRWdzFg+Ru7",
         "e69b1cK F2GRWdzFg",

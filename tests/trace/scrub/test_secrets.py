@@ -180,6 +180,7 @@ def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
     [
         'f("auth": "jcKH72KaffKdfSISKGyyAAMaggYFBiEukxeEBVE3")',
         '"auth": "LXyxLUuOXqBUMQBHHshbXoHtUFZMKC07373iqiGo"',
+        'auth="eUTxpyqprFZFACSQAc74O6MYYlaECweyGObmdzzi"',
         "step --auth=caaXnBRXhxwSCTPQySGLOYaaJPIHOHgYJRT66F1p done",
     ],
 )

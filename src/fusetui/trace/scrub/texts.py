@@ -145,22 +145,18 @@ ENCODED = lazy_pattern(
 MAX_DECODINGS = 4  # of a text that was encoded again and again
 
 
-def scrub_encoded(text: str, names: Names, scrub: Callable[[str], str]) -> str:
+def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
     """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once
-    they are decoded. A run in which it then changes something stays decoded."""
+    they are decoded. A run in which it changes something stays decoded."""
 
     def shorten(match: re.Match[str]) -> str:
-        """The run without its secrets, and decoded and scrubbed if that hides more."""
-        # Secrets come first, because a decoded `;` or quote would end their values.
-        as_written = scrub_secrets(match[0], names)
-        decoded = as_written
+        """The run as it was if `scrub` changes nothing, else decoded and scrubbed."""
+        decoded = match[0]
         for _ in range(MAX_DECODINGS):
             decoded = unquote(decoded)
         scrubbed = scrub(decoded)
-        return as_written if scrubbed == decoded else scrubbed
+        return match[0] if scrubbed == decoded else scrubbed
 
-    if "%" not in text:
-        return text
     return ENCODED.sub(shorten, text)
 
 
@@ -309,9 +305,12 @@ class Texts:
         return self.given.give("mail", account) if "<" in account else account
 
     def _by_form(self, text: str) -> str:
-        return self._by_decoded_form(
-            scrub_encoded(text, self.names, self._by_decoded_form)
-        )
+        """A text without what its form reveals, also where a URL encodes it."""
+        if "%" in text:
+            # Secrets come first, because a decoded quote would end them.
+            text = scrub_secrets(text, self.names)
+            text = scrub_encoded(text, self._by_decoded_form)
+        return self._by_decoded_form(text)
 
     def _by_decoded_form(self, text: str) -> str:
         """A text without what its form reveals: URLs, secrets, settings, commands,
