@@ -72,11 +72,12 @@ TOUR_HEAD = """# The tour
 fusetui tutor
 ```
 
-opens a lesson, a trace of an MLP on a GPU, and takes you through the steps below: it shows one
-instruction at a time, and goes on when you have done it. `>` skips a step, `<` goes back. It takes
-five minutes. The lessons are reconstructed from published measurements, not recorded.
+opens a lesson, a GPU trace of an MLP, and guides you through the steps below. The tour shows one
+instruction at a time, and continues when you have followed it. `>` skips a step, and `<` goes back.
+The tour takes five minutes. The lessons were not recorded but reconstructed from published
+measurements.
 
-This page is generated from the steps by `make reference`.
+`make reference` generates this page from the steps of the tour.
 """
 
 

@@ -8,7 +8,6 @@ nobody else who may write to the folder can place a file or a link there first.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -74,7 +73,7 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
     The block renames the file to keep it. `mode` holds its permissions, of which the
     umask takes some away. Raises OSError.
     """
-    random_part = secrets.token_hex(4)
+    random_part = os.urandom(4).hex()
     temporary = place.with_name(f"{place.name}.{random_part}{TEMPORARY_SUFFIX}")
     file = os.fdopen(os.open(temporary, _CREATE | _SAFELY, mode), "w+b")
     try:

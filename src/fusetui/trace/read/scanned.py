@@ -148,4 +148,4 @@ def _reach(phases: Mapping[str, int], first_ns: int, last_ns: int) -> tuple[int,
         return EVERYWHERE
     if first_ns > last_ns:
         return NOWHERE
-    return reach(first_ns / 1000, last_ns / 1000)
+    return reach(first_ns, last_ns)
