@@ -217,4 +217,4 @@ def _print_result(
             print_message(line)
     print_message(f"Open it with: fusetui open {out}")
     if any(out.glob("*.pickle")):
-        print_message(f"Who held memory: fusetui memory {out}")
+        print_message(f"See what held memory: fusetui memory {out}")

@@ -88,7 +88,9 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         fake.ask()
         found.turn(1)
         assert only(found).phase is RecordingPhase.WHOLE
-        assert only(found).why == "It has no stack: this torch does not record that."
+        assert only(found).why == (
+            "It has no stack, because this torch version does not record that."
+        )
         assert fake.answers() == [""]
 
 
@@ -375,7 +377,7 @@ def test_a_program_that_always_compiles_is_recorded_with_a_remark(
             found.turn(0)
     assert attempts == recording.MAX_COMPILING
     assert only(found).phase is RecordingPhase.WHOLE
-    assert "It covers torch.compile at work." in only(found).why
+    assert "It covers a compilation by torch.compile." in only(found).why
     assert len(list(tmp_path.iterdir())) == 1
 
 

@@ -70,7 +70,7 @@ def test_cut_scrub_writes_nothing_private(
     ("arguments", "says"),
     [
         ((), "Say which part: --step N, --from T --to T, --around ROW or --steady."),
-        (("--step", 2, "--steady"), "Say one part only"),
+        (("--step", 2, "--steady"), "Specify only one part"),
         (("--step", 99), "has no step 99"),
         (("--around", 10**9), "There is no row"),
         (("--from", "10s"), "There is nothing between these times"),

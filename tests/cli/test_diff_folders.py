@@ -56,7 +56,7 @@ def test_diff_step_by_takes_matching_annotations_as_steps(
     assert found["steps"] == {"a": 2, "b": 2}
     missing = fusetui("diff", run_folder, "--step-by", "decode")
     assert (missing.code, missing.out) == (2, "")
-    assert missing.sentence == "eager has no annotation like decode."
+    assert missing.sentence == "eager has no annotation that matches decode."
 
 
 def test_two_folders_are_paired_by_name(

@@ -579,7 +579,9 @@ async def test_a_link_within_the_folders_is_followed(client: Any, folder: Path) 
 BAD_CALLS: Mapping[str, dict[str, Any]] = {
     "kernels: Object contains unknown field `topp`.": {"topp": 3},
     "kernels: Expected `int` >= 500 - at `$.max_tokens`.": {"max_tokens": 5},
-    'where: a ( is not closed: "(" in quotes looks for one.': {"where": "(a or b"},
+    'where: unclosed (: to search for the character, quote it: "(".': {
+        "where": "(a or b"
+    },
     "kernels has no column total_us: did you mean total_ns?": {"sort": "total_us"},
     "kernels has no column nothing, only name, ": {"columns": "short,nothing"},
     "There is no tool nothing, only traces, ": {},

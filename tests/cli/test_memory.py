@@ -167,7 +167,7 @@ def test_memory_text_does_not_advise_expandable_segments_that_are_on(
         machine.free(address)
     assert machine.alloc(40 * MB) is None
     said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
-    assert "Segments are expandable already." in said
+    assert "Segments are already expandable." in said
     assert "in pages of 2 MB" not in said
 
 
@@ -243,7 +243,7 @@ def test_memory_of_a_folder_lists_the_odd_rank_first(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--at", "oom"), "it has no event of memory that ran out."),
+        (("--at", "oom"), "it has no out-of-memory event."),
         (("--at", "noon"), "--at takes peak, end, oom or a time"),
         (("gone.pickle",), "no such file"),
     ],
@@ -291,7 +291,7 @@ def test_a_cpu_has_no_snapshot_to_recommend(
     out = fusetui(
         "memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))
     ).out
-    assert "CPU: allocations while torch recorded" in out
+    assert "CPU: allocations during the recording" in out
     assert "A snapshot would" not in out
     assert " reserved" not in out
 

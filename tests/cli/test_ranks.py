@@ -206,7 +206,7 @@ def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
         (["-"], "ranks reads files, folders and URLs, not standard input."),
         (
             ["RANKS", "--on", "somewhere"],
-            "somewhere is no place to run: use dask://HOST:PORT.",
+            "somewhere is not a valid executor: use dask://HOST:PORT.",
         ),
         (
             ["RANKS", "--csv", "--top", "1", "--sort", "rank"],

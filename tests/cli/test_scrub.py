@@ -60,8 +60,7 @@ def test_a_file_that_exists_is_wrong_use(fusetui: Run, private: Path) -> None:
     found = fusetui("scrub", private, private)
     assert found.code == 2
     assert (
-        found.sentence
-        == f"{private} exists already: give another name, or move it away."
+        found.sentence == f"{private} already exists: choose another name, or move it."
     )
     assert private.read_text() == before
 
@@ -76,7 +75,7 @@ def test_unreadable_events_are_left_out_of_a_scrubbed_trace_and_told(
     found = fusetui("scrub", path, out)
     assert found.code == 0
     assert found.err.splitlines() == [
-        f"{path} ends early: what could be read is written.",
+        f"{path} ends early: the readable part was written.",
         f"{path}: 2 events could not be read and are left out; the first is at byte 43 "
         "(Expecting ':' delimiter).",
     ]

@@ -93,7 +93,13 @@ def test_a_factor_of_one_changes_nothing(fusetui: Run) -> None:
     [
         ("kernel:nowhere x0.5", "No kernel matches kernel:nowhere."),
         ("faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
-        ("loader", "No thread that launches work loads data."),
+        (
+            "loader",
+            (
+                "No thread that launches work loads data, so there is nothing to speed "
+                "up."
+            ),
+        ),
     ],
 )
 def test_a_wrong_change(fusetui: Run, change: str, sentence: str) -> None:
@@ -108,9 +114,9 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 
 def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader "
-        "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
-        "71 % of the critical path is work of CPU threads. Most of"
+        "A step (launched) would take 80 us instead of 100 us with loader (estimate: "
+        "20.0 % less). After the change the CPU is the bottleneck: 71 % of the "
+        "critical path is CPU thread work. Most of"
     )
 
 
@@ -146,7 +152,7 @@ def test_names_of_a_trace_are_printable() -> None:
     [
         ([100, 100, 200], 0.5, "No further gain below x0.5."),
         ([100, 150, 200], None, "The gain continues down to the smallest factor."),
-        ([200, 200, 200], None, "No factor changes that."),
+        ([200, 200, 200], None, "No factor changes this."),
     ],
 )
 def test_whatif_sweep_says_from_where_on_it_no_longer_helps(

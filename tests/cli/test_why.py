@@ -346,7 +346,7 @@ def test_why_without_a_gpu_accounts_for_cpu_threads(
     assert found["cpu"][0]["op_ns"] == 5_000
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
-    assert "No GPU events were recorded. This is the breakdown of 1 CPU thread." in text
+    assert "No GPU events were recorded. The breakdown covers 1 CPU thread." in text
     assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
@@ -380,7 +380,7 @@ def test_a_file_that_ends_early_may_hold_the_rest(
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
     assert (
-        "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
+        "The file ends before the first GPU event. The breakdown covers 1 CPU thread."
     ) in found.out
     assert (
         "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"

@@ -162,9 +162,9 @@ def database_of(name: str) -> list[str]:
         ("select nowhere from steps", 'SQL: Referenced column "nowhere" not found'),
         ("selec 1", 'SQL: syntax error at or near "selec".'),
         ("select * from kernel", 'does not exist! Did you mean "kernels"?'),
-        ("", "SQL: one query is needed, not none."),
-        ("-- nothing", "SQL: one query is needed, not none."),
-        ("select 1; select 2", "SQL: one query is needed, not 2."),
+        ("", "SQL: pass one query, not none."),
+        ("-- nothing", "SQL: pass one query, not none."),
+        ("select 1; select 2", "SQL: pass one query, not 2."),
         ("select 'a'::int", "SQL: Could not convert string 'a' to INT32."),
         ("select '\udc80'", "SQL: the query is not valid UTF-8."),
         (

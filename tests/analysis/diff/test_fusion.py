@@ -148,7 +148,7 @@ def test_relu_in_the_epilogue_of_a_gemm_is_fused(build: Build, work: Work) -> No
     row = fused(
         work(diff(build(a), build([("aten::_addmm_activation", with_relu, 9.0)])))
     )
-    assert row.why == "the GEMM's epilogue names relu"
+    assert row.why == "the GEMM's epilogue includes relu"
 
 
 def test_a_kernel_of_no_known_op_in_the_place_of_several(

@@ -202,7 +202,7 @@ def test_reduction_after_a_product_joins_it_without_recorded_ops(
     b = build([("", SPLIT, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
     row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
     assert (row.kind, row.b) == (RowKind.SPLIT, (SPLIT, REDUCE))
-    assert row.why == "plus the kernel that sums its parts"
+    assert row.why == "plus the kernel that combines its partial results"
 
 
 def test_reduction_after_the_same_product_joins_it_without_recorded_ops(

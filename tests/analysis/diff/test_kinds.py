@@ -53,7 +53,7 @@ def test_an_op_at_another_place_is_moved(build: Build, work: Work) -> None:
     ]
     (row,) = [row for row in work(found) if row.kind is RowKind.MOVED]
     assert (row.op, row.change_ns) == ("aten::cat", 0)
-    assert row.why == "the same kernel; at another place or on another stream"
+    assert row.why == "the same kernel; in another place or on another stream"
     assert found.story.endswith("; 1 kernel moved (aten::cat)")
 
 

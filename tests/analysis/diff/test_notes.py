@@ -60,7 +60,7 @@ def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     path.write_text(text[:-40])
     notes = diff(open_trace(str(path)), build(mm())).notes
-    assert "cut: the file was cut short" in notes
+    assert "cut: the file is truncated" in notes
 
 
 def test_a_run_that_drifts(build: Build) -> None:
@@ -112,8 +112,8 @@ def test_different_programs_are_noted_with_their_common_time(
     b = build([("aten::cumsum", "scan_kernel", 30.0), common])
     (note,) = little_in_common(a, b)
     assert note == (
-        "little work in common: 10 % of A's time and 25 % of B's are in the same "
-        "kernels or ops; the rest is paired by kind or position, if at all"
+        "little work in common: only 10 % of A's time and 25 % of B's is in kernels "
+        "or ops that both have; the rest is paired by kind or position, or not at all"
     )
 
 

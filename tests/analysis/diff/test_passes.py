@@ -36,7 +36,8 @@ def test_a_step_lasts_from_the_end_of_the_one_before(tmp_path: Path) -> None:
     assert found.step.length_a is StepLength.LAUNCHED
     assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
     assert any(
-        "each server step with a model pass, from the end of the step before," in note
+        "each server step with a model pass, measured from the end of the previous "
+        "step," in note
         for note in found.notes
     )
     assert any(

@@ -116,7 +116,7 @@ def test_steps_that_take_turns_are_compared_with_their_neighbors(
     assert found.verdict.answer is Answer.SLOWER
     assert found.step.ratio == pytest.approx(1.05, abs=0.001)
     assert (
-        "the steps alternated, so each is compared with the one next to it;"
+        "steps of A and B alternate, so each is compared with its neighbor;"
         in found.notes[0]
     )
     assert "became" in found.notes[0]

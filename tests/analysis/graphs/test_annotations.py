@@ -115,8 +115,8 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
     )
     assert figures(trace) == {"a": 2000, "outside": 4000}
     assert trace.notes == (
-        f"1 events of 1 of 1 graph replays have the module that their annotation in"
-        f" {tmp_path / 'a.json'} names; 2 are named by none, and belong to no module.",
+        "1 events of 1 of 1 graph replays take their module from annotations in "
+        f"{tmp_path / 'a.json'}; 2 have no annotation and thus no module.",
     )
 
 
@@ -264,7 +264,7 @@ def test_annotation_file_of_another_graph_changes_nothing(tmp_path: Path) -> Non
     after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert after is trace
     assert join_sentences(joins) == [
-        f"{file} names no node of the graphs that {tmp_path / 'a.json'} replays."
+        f"{file} annotates no node of the graphs that {tmp_path / 'a.json'} replays."
     ]
 
 

@@ -83,7 +83,7 @@ def test_ranks_of_one_machine_have_one_clock() -> None:
     """Then the order of starts is known, however long the collectives are."""
     a, b = rank(0, [(0, 900)], host="node1"), rank(1, [(400, 901)], host="node1")
     clocks = clocks_of(match([a, b]))
-    assert clocks.shared == "all ranks ran on one host"
+    assert clocks.shared == "all ranks ran on one machine"
     assert clocks.offset.tolist() == [0, 0]
     assert clocks.resolution == 2 * US  # although the ends are 1 us apart
 
@@ -97,9 +97,9 @@ def test_who_is_last_on_one_host_is_decided_above_two_microseconds(
     answer = answer_of(ranks)
     assert answer.clocks.on_one_host_ns == 2 * US
     assert answer.untold == (0 if is_decided else 1)
-    assert "Differences of up to 2 us do not decide who arrives last." in clocks_text(
-        answer
-    )
+    assert (
+        "Differences of up to 2 us are too small to show which rank arrives last."
+    ) in clocks_text(answer)
 
 
 def test_times_that_contradict_each_other_a_little_decide_less() -> None:
@@ -125,7 +125,8 @@ def test_no_limit_of_one_host_where_each_rank_has_its_own() -> None:
 
 def test_with_several_hosts_the_limit_is_that_of_one_host() -> None:
     assert (
-        "Differences of up to 2 us on one machine do not decide who arrives last."
+        "Differences of up to 2 us on one machine are too small to show which rank "
+        "arrives last."
     ) in clocks_text(answer_of(two_hosts(5000)))
 
 

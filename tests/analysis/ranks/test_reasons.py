@@ -359,7 +359,7 @@ def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
         ({"damage": ("cut",)}, "not every collective could be matched"),
         (
             {"steps": [(0, 110)]},
-            "collectives overlap other work or the borders of steps",
+            "collectives overlap other work or step boundaries",
         ),
         ({"steps": []}, "the ranks do not have the same steps"),
     ],

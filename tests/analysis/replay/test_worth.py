@@ -364,9 +364,8 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     assert found.worth_before_ns == 250_000
     assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
     assert worth_text(found, one) == (
-        "Upper bound 1 us. Estimated gain 50 us "
-        "of the span (20 %). The gain exceeds "
-        "the bound because later work would also start earlier."
+        "Upper bound 1 us. Estimated gain 50 us of the span (20 %). The gain exceeds "
+        "the upper bound because later work would also start earlier."
     )
 
 

@@ -52,8 +52,8 @@ def test_a_page_that_escapes_its_text_is_read_too() -> None:
             RankAnswer("ConnectionError", 503),
             "it did not answer the debug server (status 503)",
         ),
-        (RankAnswer("[]"), "what the debug server shows of it is no dump"),
-        (RankAnswer("{"), "what the debug server shows of it is no dump"),
+        (RankAnswer("[]"), "the debug server shows no dump for it"),
+        (RankAnswer("{"), "the debug server shows no dump for it"),
     ],
 )
 def test_a_rank_without_a_dump_says_why(answer: RankAnswer, why: str) -> None:

@@ -142,7 +142,7 @@ def test_files_of_other_programs_are_named_with_what_to_do_instead(
 
 def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> None:
     (tmp_path / "a.nsys-rep").write_bytes(bytes(range(256)))
-    assert "a report of Nsight Systems" in message(tmp_path / "a.nsys-rep")
+    assert "an Nsight Systems report" in message(tmp_path / "a.nsys-rep")
     (tmp_path / "b.nsys-rep").write_bytes(TRACE)
     assert len(open_trace(str(tmp_path / "b.nsys-rep")))
 

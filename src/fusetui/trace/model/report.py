@@ -91,8 +91,8 @@ class Report(msgspec.Struct, frozen=True):
         if self.too_damaged >= 0:
             return f"too damaged to be read beyond byte {self.too_damaged}"
         if self.pending:
-            return "changes in a file beside it are not read"
-        return "" if self.complete else "the file was cut short"
+            return "changes in a file next to it are not read"
+        return "" if self.complete else "the file is truncated"
 
     @property
     def whole(self) -> bool:

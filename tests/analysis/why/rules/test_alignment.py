@@ -45,8 +45,8 @@ def test_without_shapes_it_is_a_note(found: Ask) -> None:
     (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000)), **A100)
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "1 matrix product takes 1 ms (100 % of the span) in kernels for "
-        "tensors not aligned to 16 bytes."
+        "1 matrix product takes 1 ms (100 % of the span) in kernels for tensors that "
+        "are not 16-byte aligned."
     )
 
 

@@ -146,8 +146,8 @@ def test_cpu_hot_names_op_and_function_with_most_own_time(
     op, function = found("cpu-hot", events)
     assert (op.at_stake_ns, function.at_stake_ns) == (100_000, 60_000)
     assert op.text == (
-        "aten::mm takes 100 us (50 % of the 200 us from first start to last "
-        "end) in 2 calls, excluding what it calls."
+        "aten::mm takes 100 us (50 % of the 200 us from first start to last end) in "
+        "2 calls, excluding nested calls."
     )
     assert function.text.startswith(
         "work (a.py:3) takes 60 us (30 % of the 200 us from first start to last end) in 1 "
@@ -360,4 +360,6 @@ def test_tensors_that_are_joined_again_and_again(
 ) -> None:
     """Many calls of any length."""
     (remedy,) = remedies(found, [event(name, 10 * n, 10) for n in range(20)])
-    assert remedy.startswith("Write into slices of one buffer instead of torch.cat")
+    assert remedy.startswith(
+        "Write into slices of one buffer instead of calling torch.cat"
+    )

@@ -28,9 +28,8 @@ def test_exposed_communication_reports_time_without_compute(found: Ask) -> None:
 
 def test_where_nothing_computes_there_is_nothing_to_overlap(found: Ask) -> None:
     (finding,) = found("exposed-communication", [reduce(0, 50)])
-    assert (
-        finding.try_
-        == "Compare the ranks: the trace has no other work to overlap it with."
+    assert finding.try_ == (
+        "Compare the ranks: this trace has no other work to overlap with communication."
     )
 
 
@@ -75,8 +74,8 @@ def test_both_measures_of_waiting_are_named(found: Ask) -> None:
         of_sizes((10, 1_000), (12, 1_000), (15, 1_000), (900, 2_000)),
     )
     assert (
-        "measured by the fastest of equal transfers and what the bytes of a "
-        "transfer explain. One all_reduce alone takes 900"
+        "measured by the fastest transfer of each size and the time that the bytes "
+        "of a transfer explain. One all_reduce alone takes 900"
     ) in finding.text
 
 
@@ -114,7 +113,7 @@ def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -
     events = of_sizes((10, 1_000), (12, 1_000), (15, 1_500), (900, 2_000))
     (finding,) = found("exposed-communication", events)
     assert (
-        "measured by what the bytes of a transfer explain. One all_reduce "
+        "measured by the time that the bytes of a transfer explain. One all_reduce "
         "alone takes 900"
     ) in finding.text
     assert finding.text.endswith(

@@ -23,7 +23,9 @@ def test_fusable_run_reports_pointwise_kernels_of_one_module(found: Ask) -> None
     events = [*work(*THREE, args=ROWS), module("Norm_3", 0, 40)]
     (finding,) = found("fusable-run", events, **A100)
     assert finding.at_stake_ns == 60_000 - 6_171
-    assert "1 run of pointwise kernels (3 in all) takes 60 us" in finding.text
+    assert (
+        "1 run of consecutive pointwise kernels (3 kernels) takes 60 us"
+    ) in finding.text
     assert "most of it in Norm." in finding.text
 
 

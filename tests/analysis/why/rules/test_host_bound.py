@@ -186,7 +186,7 @@ def test_time_before_the_first_kernel_is_set_up(
     kernels = [*launched(3, 1_012, 1_020), *launched(4, 1_105, 1_110)]
     (finding,) = found("host-bound", [*sets, *kernels])
     assert finding.at_stake_ns == 75_000
-    assert "next kernel, excluding the set-up before the first kernel. " in finding.text
+    assert "next kernel, excluding setup before the first kernel. " in finding.text
     assert found("host-bound", [*sets, *launched(3, 1_012, 1_020)]) == []
 
 

@@ -215,8 +215,9 @@ def test_no_tensor_cores_reports_float32_attention_in_three_tf32_parts(
     (finding,) = found("no-tensor-cores", work_, **A100)
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
-        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, which multiply "
-        "float32 as 3 products of TF32. This device multiplies bfloat16 6 times as fast."
+        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, "
+        "which compute each float32 product as 3 TF32 products. This device "
+        "multiplies bfloat16 6 times as fast."
     )
     assert finding.try_ is not None
     assert "scaled_dot_product_attention can also use FlashAttention" in finding.try_

@@ -36,11 +36,12 @@ LEAST_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Record later steps to measure the steady state: "
-    "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. To shorten the start: "
-    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
-    "one run of each shape beforehand.",
+    remedy="Record later steps to measure the steady state: {nsys:nsys profile "
+    "--capture-range=cudaProfilerApi and torch.cuda.profiler.start() before "
+    "them|:torch.profiler.schedule(wait=..., warmup=..., active=...)}. To "
+    "shorten startup, {nvidia:set CUDA_MODULE_LOADING=EAGER, |amd:set "
+    "HIP_ENABLE_DEFERRED_LOADING=0, }cache compiled code, and run each shape "
+    "once beforehand.",
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
@@ -125,7 +126,9 @@ def _why_likely(facts: Facts) -> str | None:
         return None
 
     first = printable(facts.steps.names[0])
-    return f"Earlier steps may have done the same: the recording begins with {first}."
+    return (
+        f"Earlier steps may include the same work: the recording begins with {first}."
+    )
 
 
 def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
