@@ -99,7 +99,7 @@ def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -
         ("dur > x", "dur needs a number: dur > 50us"),
         ("share >", "share needs a number: share > 0.5"),
         ("causal = yes", "causal is true or false"),
-        ("/(/", "/(/ is no regular expression"),
+        ("/(/", "/(/ is not a valid regular expression"),
     ],
 )
 def test_wrong_where_query_is_one_sentence(query: str, sentence: str) -> None:

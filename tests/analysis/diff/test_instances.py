@@ -105,9 +105,9 @@ def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
         (row,) = work(found)
         assert row.kind is RowKind.REPLACED
         assert row.why.startswith(
-            "another algorithm: 3 kernels -> 1"
+            "different algorithm: 3 kernels -> 1"
             if row.a_count == 3
-            else "another algorithm: 1 kernel -> 3"
+            else "different algorithm: 1 kernel -> 3"
         )
         (line,) = [line for line in lines(found) if line.kind == "replaced"]
         assert kernels in line.what
@@ -120,7 +120,7 @@ def test_product_that_becomes_split_k_with_its_reduction_is_split(
     b = trace_of_op("aten::mm", [(SPLIT, 12.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
     assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (SPLIT, REDUCE))
-    assert row.why == "all of aten::mm"
+    assert row.why == "all kernels of aten::mm"
     (back,) = work(diff(b, a))
     assert (back.kind, back.change_ns) == (RowKind.FUSED, -row.change_ns)
 

@@ -80,7 +80,8 @@ def test_two_ranks_of_one_job_are_noted_with_the_ranks_command(build: Build) -> 
         "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
     )
     assert any(
-        "fusetui ranks shows who waits" in note for note in diff(rank(0), rank(3)).notes
+        "fusetui ranks shows which rank waits" in note
+        for note in diff(rank(0), rank(3)).notes
     )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 
@@ -91,9 +92,9 @@ def test_figures_of_few_of_many_steps_are_said(build: Build) -> None:
     usual = [("aten::mm", "gemm", 20.0)]
     odd = {n: [(f"aten::op{n}", f"kernel_{n}", 20.0)] for n in range(1, 6)}
     found = diff(build(usual, (1.0,) * 6, odd=odd), build(usual, (1.0,) * 6))
-    assert any("its figures are of 1 of 6 steps" in note for note in found.notes)
+    assert any("figures cover 1 of 6 steps" in note for note in found.notes)
     assert not any(
-        "its figures are of" in note for note in diff(build(usual), build(usual)).notes
+        "figures cover" in note for note in diff(build(usual), build(usual)).notes
     )
 
 

@@ -94,7 +94,7 @@ def test_pickle_of_annotations_executes_nothing(
     protocol: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "holds no annotations" in refused(
+    assert "contains no graph annotations" in refused(
         tmp_path, pickle.dumps({KEY: [value]}, protocol)
     )
     assert os.listdir(tmp_path) == ["x.pkl"]

@@ -274,7 +274,7 @@ def test_empty_annotation_file_leaves_args_in_force(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert figures(trace) == {"a": 1000}
     (sentence,) = join_sentences(joins)
-    assert "names no node" in sentence
+    assert "annotates no node" in sentence
 
 
 def test_graphs_of_several_processes_have_the_same_numbers(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_damaged_file_beside_the_trace_loses_nothing(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, (), open_trace)
     assert figures(trace) == {"a": 1000}
     (sentence,) = join_sentences(joins)
-    assert sentence.endswith("holds no annotations of graphs, or is damaged.")
+    assert sentence.endswith("contains no graph annotations, or is damaged.")
 
 
 def test_a_damaged_file_that_is_named(tmp_path: Path) -> None:

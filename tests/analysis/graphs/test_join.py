@@ -248,7 +248,7 @@ def test_without_names_and_kinds_nothing_is_guessed(tmp_path: Path) -> None:
     for event in replay:
         event["name"] = "mystery" if event["cat"] == "kernel" else event["name"]
     _, found = pair(tmp_path, [replay], [CUDA.capture(4)])
-    assert "too few are of a known kind" in found.refused[0]
+    assert "too few have a known kind" in found.refused[0]
 
 
 def test_nodes_are_joined_in_the_order_of_their_ids(tmp_path: Path) -> None:

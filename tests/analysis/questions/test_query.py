@@ -69,9 +69,9 @@ def test_query_text_is_parsed_into_terms(
     [
         ("dur>50", "dur> needs a time with a unit: dur>50us"),
         ("dur >", "dur> needs a time with a unit: dur>50us"),
-        ("dur = 50us", "dur is compared: dur>50us or dur<2ms"),
-        ("dur:50us", "dur is compared: dur>50us or dur<2ms"),
-        ("/(/", "/(/ is no regular expression"),
+        ("dur = 50us", "dur needs a comparison: dur>50us or dur<2ms"),
+        ("dur:50us", "dur needs a comparison: dur>50us or dur<2ms"),
+        ("/(/", "/(/ is not a valid regular expression"),
         ("x" * 501, "a search can have at most 500 characters"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
     job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
     assert [one.rank for one in job.left_out] == [2]
-    assert "is left out: it was recorded" in job.left_out[0].reason
+    assert "is skipped: it was recorded" in job.left_out[0].reason
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:

@@ -310,7 +310,7 @@ def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "the trace has no server steps: no annotation is named"
+        "the trace has no server steps. No annotation is named"
     )
 
 

@@ -260,4 +260,4 @@ def test_verify_step_is_joined_by_requests_or_by_tokens(
         assert tokens_of(trace) == {16}
         assert found.certainty == "certain"
     else:
-        assert "captures of 3 sizes fit equally" in found.refused[0]
+        assert "captures of 3 sizes match equally well" in found.refused[0]

@@ -30,7 +30,7 @@ def test_the_headline_is_qualified_where_work_is_missing(
         "recorded." in answer(found)
     )
     assert "the GPU is at least 10 % busy" in brief_answer(found)
-    assert "The GPU is busy 10 % of the span." in answer(why(trace_of(work)))
+    assert "The GPU is busy for 10 % of the span." in answer(why(trace_of(work)))
 
 
 def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
@@ -79,7 +79,9 @@ def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
 ) -> None:
     work = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
     found = why(trace_of([event("aten::mul"), work], **GPU))
-    assert answer(found).startswith("No GPU events were recorded, only 1 range")
+    assert answer(found).startswith(
+        "No GPU events were recorded, only 1 CUPTI counter range"
+    )
     assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(found)
 
 

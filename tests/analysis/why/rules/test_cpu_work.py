@@ -26,7 +26,7 @@ def test_one_long_gap_is_not_for_want_of_graphs(
     assert "in 1 gap of more than 5 ms while the CPU launches nothing" in finding.text
     assert "216 ms in ops, mostly torchcodec::get_frames (1 x, 216 ms)" in finding.text
     assert finding.try_ is not None
-    assert "Graphs do not help" in finding.try_
+    assert "CUDA graphs do not help" in finding.try_
     assert found("host-bound", events) == []
 
 
@@ -70,8 +70,8 @@ def test_a_tensor_that_is_filled_on_the_cpu(
     assert finding.at_stake_ns == 475_000
     assert "in 1 gap while the CPU launches nothing" in finding.text
     assert finding.try_ == (
-        "aten::normal_ runs on the CPU. create the tensor on the device instead, as "
-        'in torch.randn(..., device="cuda"). CUDA graphs do not help: the CPU '
+        "aten::normal_ runs on the CPU. Create the tensor on the GPU instead, for "
+        'example torch.randn(..., device="cuda"). CUDA graphs do not help: the CPU '
         "launches nothing in this time."
     )
     assert found("host-bound", events) == []
@@ -84,7 +84,7 @@ def test_product_computed_on_the_cpu_is_named_in_the_remedy(
     (finding,) = found("cpu-work", around(launched, event("aten::bmm", 100, 125)))
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        'aten::bmm runs on the CPU. keep its inputs on the GPU (.to("cuda")) instead of'
+        'aten::bmm runs on the CPU. Keep its inputs on the GPU (.to("cuda")) instead of'
     )
 
 
