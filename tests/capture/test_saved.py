@@ -142,7 +142,7 @@ def test_a_folder_without_a_record_is_told(
 
 def test_a_record_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
-    with pytest.raises(CaptureError, match="no regular file"):
+    with pytest.raises(CaptureError, match="not a regular file"):
         trace_files(tmp_path)
 
 

@@ -108,7 +108,7 @@ def test_a_trace_of_which_a_part_was_written_is_an_error(
         os.truncate(path, os.path.getsize(path) // 2)
 
     monkeypatch.setattr(profiler.profile, "export_chrome_trace", cut)
-    with pytest.raises(CaptureError, match="its whole trace"):
+    with pytest.raises(CaptureError, match="the whole trace"):
         loop(tmp_path / "a", 6)
     assert list(tmp_path.iterdir()) == []
 

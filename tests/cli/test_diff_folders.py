@@ -78,7 +78,7 @@ def test_diff_of_folders_without_a_common_name_is_refused(
         trace_file(f"{folder}/{folder}.json")
     found = fusetui("diff", tmp_path / "old", tmp_path / "new")
     assert found.code == 2
-    assert "no file names in common" in found.sentence
+    assert "no file name in common" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -532,7 +532,7 @@ WRONG = {
     "nowhere.json": "is no file",
     "-": "is no file",
     "pipe": "is no file",
-    "a\0b": "is no name of a file",
+    "a\0b": "is not a file name",
     "sample:../secret": "There is no sample",
     "https://me:secret@127.0.0.1/x.json": "is a URL",
     "s3://bucket/x.json": "is a URL",

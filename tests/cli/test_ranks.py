@@ -140,7 +140,7 @@ def test_without_steps_figures_are_of_the_whole_trace(
         path.write_text(json.dumps(text | {"traceEvents": events}))
     out = " ".join(fusetui("ranks", folder).out.split())
     assert "4 of 4 ranks, 0 steps" in out
-    assert "us - Figures are of the whole trace," in out
+    assert "us - Figures cover the whole trace," in out
     assert "and 'waits': sums." in out
     assert "a step" not in out
     assert "per step" not in out
@@ -195,7 +195,7 @@ def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
 ) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
-    assert "these ranks have no collective in common" in result.out
+    assert "Inconclusive which rank waits for which" in result.out
     assert result.sentence.startswith("Who waits for whom is inconclusive")
 
 

@@ -96,7 +96,7 @@ def test_a_packed_file_that_is_cut_is_told_and_exit_code_2(
 def test_summary_names_a_secret_and_never_tells_it(fusetui: Run, private: Path) -> None:
     found = fusetui("summary", private, "--json")
     assert found.code == 0
-    assert "contains what looks like a secret (HF_TOKEN)" in found.sentence
+    assert "may contain a secret (HF_TOKEN)" in found.sentence
     assert TOKEN not in found.out + found.err
 
 

@@ -125,7 +125,7 @@ def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -
         ((LESSON, "drop view steps"), "SQL: the tables are read-only"),
         ((LESSON,), "SQL: pass one query, not none."),
         (("-",), "Standard input is the trace: pass the query as an argument."),
-        ((LESSON, STEPS, "--format", "parquet"), "Parquet is not printed"),
+        ((LESSON, STEPS, "--format", "parquet"), "Parquet cannot be printed"),
     ],
 )
 def test_wrong_sql_arguments_are_one_sentence(

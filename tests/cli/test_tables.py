@@ -183,7 +183,7 @@ def test_table_without_rows_says_why(fusetui: Run) -> None:
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
         (
             ("--output", "out.csv.gz"),
-            "out.csv.gz tells no format: its name must end in .csv, ",
+            "Unknown format of out.csv.gz: its name must end in .csv, ",
         ),
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],

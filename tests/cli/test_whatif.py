@@ -54,8 +54,8 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader (at "
-        "best: 20.0 % less). It takes 95 us if no batch is ready earlier than"
+        "A step (launched) would take 80 us instead of 100 us with loader (at best: "
+        "20.0 % less). If no batch is ready earlier than"
     )
     assert "Workers load the batches" in text
     assert "no batch is ready" not in said(answer())
@@ -133,7 +133,7 @@ def test_too_little_is_understood() -> None:
         limit=(),
     )
     assert found.abstains
-    assert said(found).startswith("Unexplained: 25 % of the time of GPU 3.")
+    assert said(found).startswith("Unexplained delays: 25 % of the time of GPU 3.")
     assert "loader: the trace explains too little of the time." in said(found)
 
 
@@ -166,7 +166,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
 def test_the_share_not_understood_after_a_change_is_told() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith(
-        "Unexplained: 13 % of the time after the change. Nothing"
+        "Unexplained delays: 13 % of the time after the change. Nothing"
     )
 
 

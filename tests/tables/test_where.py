@@ -95,7 +95,7 @@ def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -
     ("query", "sentence"),
     [
         ("(gemm", 'unclosed (: to search for the character, quote it: "("'),
-        ("name > 3", "name is a text: name:3 looks for it"),
+        ("name > 3", "name is text: search it with name:3"),
         ("dur > x", "dur needs a number: dur > 50us"),
         ("share >", "share needs a number: share > 0.5"),
         ("causal = yes", "causal is true or false"),

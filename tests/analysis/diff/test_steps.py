@@ -35,7 +35,7 @@ def test_several_cold_steps_are_told_in_one_sentence(build: Build) -> None:
     found = diff(
         build(ADD, factors=(9.0, 4.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5)
     )
-    (told,) = (note for note in found.notes if "cold" in note)
+    (told,) = (note for note in found.notes if "warm-up" in note)
     assert "first 2 steps excluded as warm-up" in told
 
 

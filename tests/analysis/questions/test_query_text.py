@@ -20,7 +20,7 @@ LETTERS = "abcd"
 def ways(text: str) -> list[list[str]]:
     """What the terms are, `-` before those that must not hold."""
     found = written_ways(text, lambda *_: True)
-    return [["unclosed (" for term in way] for way in found]
+    return [[f"{'-' * term.excluded}{term.text}" for term in way] for way in found]
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
         name = trace.name_of(int(waits[0]))
         reason = f"{name} runs between its launches"
         raise WrongChangeError(
-            f"A CUDA graph cannot contain a wait for the device: {reason}."
+            f"A graph cannot contain a wait for the device: {reason}."
         )
 
 

@@ -117,20 +117,20 @@ def never() -> bool:
 
 
 NSYS_OPTIONS = {
-    "with_stack=True": "torch.profiler with with_stack=True",
-    "profile_memory=True": "torch.profiler with profile_memory=True",
+    "with_stack=True": "torch.profiler.profile(with_stack=True)",
+    "profile_memory=True": "torch.profiler.profile(profile_memory=True)",
     "record_shapes=True": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
     "ProfilerActivity.CPU": "torch.autograd.profiler.emit_nvtx()",
     "ProfilerActivity.CUDA": "nsys profile -t cuda,nvtx",
     "record_function": "torch.cuda.nvtx.range",
     "with_stack=True, or record_function": "torch.cuda.nvtx.range",
-    "deviceProperties, as torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
+    "deviceProperties, recorded by torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
 }
 """What records the same with Nsight Systems, by the options of torch.profiler."""
 JSON_EXPORT = "an export named .json, not .pftrace"
 PFTRACE_OPTIONS = {
     "profile_memory=True": JSON_EXPORT,
-    "deviceProperties, as torch 1.12 and later": JSON_EXPORT,
+    "deviceProperties, recorded by torch 1.12 and later": JSON_EXPORT,
 }
 """What records what torch loses when it writes that format, likewise."""
 OPTIONS_OF_FORMAT = {"nsys": NSYS_OPTIONS, "pftrace": PFTRACE_OPTIONS}

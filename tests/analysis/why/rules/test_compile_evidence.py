@@ -21,7 +21,7 @@ def findings(folder: Path, recording: Recording, log: Log | None) -> list[str]:
     if log is not None:
         log.write(folder)
     answer = why(open_trace(str(path), cached=False))
-    return [f"reaches {one.try_}" for one in answer.findings]
+    return [f"{one.text} {one.try_}" for one in answer.findings]
 
 
 def broken() -> Recording:

@@ -222,7 +222,7 @@ def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
     remedy = remedy_of(found, waiting_between(event, launched))
     assert remedy.startswith(
         "Remove the wait in cudaStreamSynchronize (aten::add) between the "
-        "launches: a CUDA graph cannot contain it. Then use "
+        "launches: a graph cannot contain it. Then use "
         'torch.compile(mode="reduce-overhead") or torch.cuda.graph() to replay '
         "the launches."
     )

@@ -158,7 +158,9 @@ def test_certainty_of_a_warm_up_depends_on_the_number_of_the_first_step(
     events = in_steps(event, 2, 0, 0, call="cudaFree")
     for one in events:
         if one["name"].startswith("ProfilerStep#"):
-            one["name"] = f"{name} ms in setup calls (1 x cudaGetSymbolAddress)"
+            one["name"] = (
+                f"{name}{first + int(one['name'].removeprefix('ProfilerStep#'))}"
+            )
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
     doubt = (

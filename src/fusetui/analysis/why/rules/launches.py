@@ -69,7 +69,7 @@ MARKS: Final = "{}() around parts of the step."
 REPLAYED: Final = (
     "Prepare the next replay while the GPU works (SGLang's overlap scheduler, vLLM's "
     "--async-scheduling). Capture the work that still runs between replays, such as "
-    "sampling and copies. CUDA graphs already replay most of the GPU work."
+    "sampling and copies. Graphs already replay most of the GPU work."
 )
 """The remedy where graphs launch most of the GPU's work."""
 AS_GRAPHS: Final = (
@@ -87,7 +87,7 @@ FEWER_LAUNCHES: Final = (
 
 @Rule(
     remedy="Use {serving:vLLM without --enforce-eager or SGLang without --disable-cuda-graph, "
-    f"to replay the launches as CUDA graphs|{AS_GRAPHS[1:]}. {FEWER_LAUNCHES}",
+    f"to replay the launches as graphs|{AS_GRAPHS[1:]}. {FEWER_LAUNCHES}",
     thresholds={"least_share": CPU_BOUND},
     by_launches=True,
 )
@@ -162,7 +162,7 @@ def _obstacle_first(facts: Facts) -> str | None:
             f"{FEWER_LAUNCHES}"
         )
     return (
-        f"Remove the wait in {obstacle.name} {where}: a CUDA graph cannot contain it. "
+        f"Remove the wait in {obstacle.name} {where}: a graph cannot contain it. "
         f"Then use {AS_GRAPHS}. {FEWER_LAUNCHES}"
     )
 
@@ -382,7 +382,7 @@ def _allocating_cover(facts: Facts) -> Cover:
 
 @Rule(
     remedy="Do this work ahead (in data loader workers, or in a thread while the GPU "
-    "runs) or on the GPU. CUDA graphs do not help: the CPU launches nothing "
+    "runs) or on the GPU. Graphs do not help: the CPU launches nothing "
     "in this time.",
     thresholds={
         "work_ns": WORK_NS,
@@ -426,7 +426,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-NO_LAUNCHES: Final = "CUDA graphs do not help: the CPU launches nothing in this time."
+NO_LAUNCHES: Final = "Graphs do not help: the CPU launches nothing in this time."
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 
@@ -557,7 +557,7 @@ LEAST_TIME: Final = 0.1
 
 REPLAYED_ALREADY: Final = (
     "Fuse pointwise kernels with each other{compile: (torch.compile)} or with "
-    "adjacent matrix products. CUDA graphs already launch them."
+    "adjacent matrix products. Graphs already launch them."
 )
 """The remedy for short kernels where graphs launch most of the GPU's work."""
 
