@@ -89,7 +89,7 @@ def profile(
     for option in options:
         if option not in LOOP_OPTIONS:
             raise TypeError(
-                f"there is no option {option!r} here, only {', '.join(LOOP_OPTIONS)}"
+                f"there is no option {option!r}, only {', '.join(LOOP_OPTIONS)}"
             )
     loop_options = Options(**{"compile_log": False, **options})
     validate(loop_options)

@@ -194,7 +194,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Path:
         ("sweep.json", "[", "is not a sweep"),
         ("sweep.json", "[5]", "is not a sweep"),
         ("sweep.json", '{"asked": {"points": 5}}', "contains another sweep"),
-        ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* Move its folder away"),
+        ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* move its folder"),
         (
             "n=1/run.json",
             '{"variants": [{"name": 5}]}',

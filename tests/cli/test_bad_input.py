@@ -285,4 +285,4 @@ def test_keys_that_cannot_be_read_are_told_of(
     keys = f"{place}: some keys outside the events could not be read"
     assert (found.code, found.sentence) == (0, f"{keys}.")
     found = fusetui("convert", place, tmp_path / "out.json")
-    assert (found.code, found.sentence) == (0, f"{keys} and are left out.")
+    assert (found.code, found.sentence) == (0, f"{keys} and are omitted.")

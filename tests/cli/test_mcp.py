@@ -499,7 +499,7 @@ async def test_a_cursor_is_good_for_its_question_only(
         )["rows"]
         for wrong in ({"sort": "row"}, {"cursor": "1"}, {"cursor": cursor + "0"}):
             sentence = await told(client, "table", **asked | {"cursor": cursor} | wrong)
-            assert sentence.startswith("This cursor is not one of this question")
+            assert sentence.startswith("This cursor belongs to another query")
         (folder / "many.json").write_text(json.dumps({"traceEvents": rows[1:]}))
         assert "has changed" in await told(client, "table", **asked, cursor=cursor)
 

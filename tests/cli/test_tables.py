@@ -178,7 +178,7 @@ def test_table_without_rows_says_why(fusetui: Run) -> None:
             ("--columns", "file"),
             "kernels has no column file: only rows of several traces have",
         ),
-        (("--where", "dur > x"), "--where: dur needs a number: --where: dur > 50us."),
+        (("--where", "dur > x"), "--where: dur needs a number: dur > 50us."),
         (("--where", "nothing = 1"), "kernels has no column nothing"),
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
         (
