@@ -256,7 +256,7 @@ def test_code_that_is_not_what_torch_wrote_is_refused(
         trace_in(tmp_path),
         *("--op", OP, "--with-generated-code", "--compile-log", log, "--out", out),
     )
-    assert (told.code, "was cut or changed" in told.sentence) == (2, True)
+    assert (told.code, "was truncated or changed" in told.sentence) == (2, True)
 
 
 @pytest.mark.parametrize(

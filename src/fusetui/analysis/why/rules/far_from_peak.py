@@ -57,7 +57,8 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 @Rule(
     needs=("input shapes", LISTED_DEVICE),
     remedy="Use other sizes or layouts (multiples of 64, contiguous inputs, channels_last), "
-    f"another attention backend{{torch2: (torch.nn.attention.sdpa_kernel)}}, or {LIBRARIES}.",
+    f"another attention backend{{torch2: (torch.nn.attention.sdpa_kernel)}}, {{compile:|:or }}"
+    f"{LIBRARIES}.",
     thresholds={"near": NEAR_BOUND, "shortest_ns": SHORTEST_NS},
     of_kernels=True,
 )
@@ -168,6 +169,8 @@ def _remedy(facts: Facts, is_far: Flags) -> str:
 
     if len(ways) == 1:
         return f"Use {ways[0]}."
+    if ways[-1] == LIBRARIES:  # an alternative with an "or" where there is a compiler
+        return f"Use {', '.join(ways[:-1])}, {{compile:|:or }}{LIBRARIES}."
     return f"Use {', '.join(ways[:-1])}, or {ways[-1]}."
 
 
