@@ -51,7 +51,7 @@ def test_a_trace_that_was_not_compiled(fusetui: Run) -> None:
     answer = fusetui("compile", sample_traces.path("mlp-eager"))
     assert answer.code == 0
     assert answer.out.startswith(
-        ("This trace contains no work compiled by torch.compile")
+        "This trace contains no work compiled by torch.compile"
     )
 
 

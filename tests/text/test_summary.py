@@ -44,4 +44,4 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
         "Steps are not annotated: each lasts up to the end of Optimizer.step#SGD.step."
     )
     assert (said in text) == is_said
-    assert ("No step is annotated" in text) == is_said
+    assert ("Steps are not annotated" in text) == is_said

@@ -37,8 +37,8 @@ CAPPED_SHARE: Final = 0.2
 
 @Rule(
     remedy="Find out what lowers the clock ({nvidia:nvidia-smi -q -d "
-    "PERFORMANCE|amd:amd-smi metric|:power and temperature limits}). Lock it "
-    "to compare measurements.",
+    "PERFORMANCE|amd:amd-smi metric|:power and temperature limits}). Lock "
+    "the clock to compare measurements.",
     thresholds={
         "fewest": MIN_RUNS,
         "varies": CLOCK_DROP,
@@ -79,8 +79,8 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 
 @Rule(
     remedy="Raise the power limit if it was lowered{nvidia: (nvidia-smi -pl)|amd: "
-    "(amd-smi set --power-cap)}. Otherwise spend fewer bytes and bits per "
-    "result: use lower precision and fused kernels.",
+    "(amd-smi set --power-cap)}. Otherwise reduce the bytes and bits per "
+    "result with lower precision and fused kernels.",
     thresholds={
         "at_the_top": AT_THE_TOP,
         "often": CAPPED_SHARE,

@@ -55,7 +55,7 @@ WORDS: Final = {
     ThreadActivity.OP: "in ops",
     ThreadActivity.PYTHON: "in Python",
     ThreadActivity.ANNOTATION: "in annotations outside ops",
-    ThreadActivity.NOTHING: "with nothing recorded",
+    ThreadActivity.NOTHING: "outside recorded events",
 }
 """How a sentence says what the CPU did."""
 MAX_KINDS_NAMED: Final = 3
@@ -663,7 +663,7 @@ LEAST_SHARE: Final = 0.02
 
 @Rule(
     needs=("launch calls", "CPU ops", "annotations"),
-    remedy="optimizer(..., {torch2:fused=True), or foreach=True if there is no fused one"
+    remedy="Use optimizer(..., {torch2:fused=True), or foreach=True if there is no fused version"
     "|:foreach=True)}.",
     thresholds={
         "fewest": MIN_OPTIMIZER_KERNELS,
