@@ -291,15 +291,15 @@ def _unrecorded(actions: Sequence[str]) -> str:
 
 
 def _moment(at: str, device: Totals) -> str:
-    """`At the peak, running train.py:12 (forward): 1.2 GB allocated, by`."""
+    """`At the peak, while running train.py:12 (forward): 1.2 GB allocated`."""
     moment = MOMENTS.get(at, "Then")
     if at != "peak":
         moment += _when(device, device.at_index, device.at_time_us)
     if device.place:
-        moment += f", running {short_place(device.place)}"
+        moment += f", while running {short_place(device.place)}"
     if device.annotation:
         moment += f" ({printable(device.annotation)})"
-    return f"{moment}: {size(device.at_allocated_bytes)} allocated, by"
+    return f"{moment}: {size(device.at_allocated_bytes)} allocated"
 
 
 def _pinned(oom: OutOfMemory, width: int) -> list[str]:
