@@ -411,7 +411,7 @@ def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
         is_second_to_last = index == len(words) - 2
         if len(sizes) < 2 or not is_second_to_last:
             raise CaptureError(
-                f"--sweep {axis}: two sizes come before ... and one behind it."
+                f"--sweep {axis}: write two sizes before ... and one after it."
             )
         last = _swept_size(axis, words[-1])
         sizes += _sizes_between(axis, sizes[-2], sizes[-1], last)
@@ -444,7 +444,8 @@ def _with_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
             )
         if total % point[divided_by]:
             raise CaptureError(
-                f"--sweep {axis}: {total} is no multiple of {divided_by}={point[divided_by]}."
+                f"--sweep {axis}: {total} is not a multiple of "
+                f"{divided_by}={point[divided_by]}."
             )
         sizes[axis] = total // point[divided_by]
     return sizes
@@ -465,4 +466,4 @@ def _sizes_between(axis: str, first: int, second: int, last: int) -> list[int]:
     difference = second - first
     if difference > 0 and last > second and (last - second) % difference == 0:
         return list(range(second + difference, last, difference))
-    raise CaptureError(f"--sweep {axis}: {first},{second},... never comes to {last}.")
+    raise CaptureError(f"--sweep {axis}: {first},{second},... never reaches {last}.")

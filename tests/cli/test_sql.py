@@ -123,9 +123,9 @@ def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -
     [
         ((LESSON, "select x from steps"), 'SQL: Referenced column "x" not found'),
         ((LESSON, "drop view steps"), "SQL: the tables are read-only"),
-        ((LESSON,), "SQL: one query is needed, not none."),
-        (("-",), "Standard input is the trace: give the query after it."),
-        ((LESSON, STEPS, "--format", "parquet"), "Parquet is not printed"),
+        ((LESSON,), "SQL: pass one query, not none."),
+        (("-",), "Standard input is the trace: pass the query as an argument."),
+        ((LESSON, STEPS, "--format", "parquet"), "Parquet cannot be printed"),
     ],
 )
 def test_wrong_sql_arguments_are_one_sentence(

@@ -35,13 +35,11 @@ def is_compiled(module: ModuleType, extension: str) -> bool:
 def test_verbose_says_that_the_scanner_is_in_use(fusetui: Run) -> None:
     if not is_compiled(scanned, "scan"):
         pytest.skip("the scanner was not compiled")
-    assert "compiled scanner of JSON: in use\n" in fusetui("--version", "--verbose")[1]
+    assert "compiled JSON scanner: in use\n" in fusetui("--version", "--verbose")[1]
 
 
 def test_verbose_says_that_there_is_no_scanner(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanned, "scan", None)
-    assert (
-        "compiled scanner of JSON: not compiled" in fusetui("--version", "--verbose")[1]
-    )
+    assert "compiled JSON scanner: not compiled" in fusetui("--version", "--verbose")[1]

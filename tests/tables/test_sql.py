@@ -162,9 +162,9 @@ def database_of(name: str) -> list[str]:
         ("select nowhere from steps", 'SQL: Referenced column "nowhere" not found'),
         ("selec 1", 'SQL: syntax error at or near "selec".'),
         ("select * from kernel", 'does not exist! Did you mean "kernels"?'),
-        ("", "SQL: one query is needed, not none."),
-        ("-- nothing", "SQL: one query is needed, not none."),
-        ("select 1; select 2", "SQL: one query is needed, not 2."),
+        ("", "SQL: pass one query, not none."),
+        ("-- nothing", "SQL: pass one query, not none."),
+        ("select 1; select 2", "SQL: pass one query, not 2."),
         ("select 'a'::int", "SQL: Could not convert string 'a' to INT32."),
         ("select '\udc80'", "SQL: the query is not valid UTF-8."),
         (
@@ -216,7 +216,7 @@ def test_sql_other_than_select_is_refused_and_writes_nothing(
     database: SqlTables, tmp_path: Path, query: str
 ) -> None:
     sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
-    assert "the tables are read-only: SELECT is possible, not" in sentence
+    assert "the tables are read-only: use SELECT, not" in sentence
     assert not [*tmp_path.iterdir()]
 
 
@@ -384,7 +384,7 @@ def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) 
         return begun[-1]
 
     monkeypatch.setattr(sql_process, "started", noted)
-    with pytest.raises(WrongSqlError, match="needs more memory than it may have"):
+    with pytest.raises(WrongSqlError, match="ran out of memory"):
         ask_elsewhere("select * from slices", make, of_several=False, limit_s=100)
     assert killed == ["slices"]
     assert begun[0].poll() is not None

@@ -48,7 +48,7 @@ def _where(error: BaseException) -> str:
         if frames:
             innermost = frames[-1]
             place = f"{Path(innermost.filename).name}, line {innermost.lineno}"
-        return f"the traceback could not be written to a file; it ends in {place}"
+        return f"the traceback could not be written to a file; it ends at {place}"
     return f"the traceback is in {path}"
 
 

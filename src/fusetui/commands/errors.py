@@ -49,7 +49,7 @@ CODES_OF_ERRORS: tuple[tuple[type[BaseException], int], ...] = (
 that it is an instance of. A SignalInterrupt gives the code of its own signal. Commands
 that go on after an error, such as `ranks` without one of its files, return a code."""
 
-STDOUT_CLOSED = "Standard output is closed: the result cannot be written anywhere."
+STDOUT_CLOSED = "Standard output is closed: the result cannot be written."
 ON_GITHUB = "GITHUB_ACTIONS"
 """The environment variable that GitHub sets where it runs lines of a log as
 commands."""

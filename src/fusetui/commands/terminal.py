@@ -250,7 +250,7 @@ def _settings_in_file(name: str) -> Settings:
         if not name:
             return Settings()
         raise CommandError(
-            f"{path} does not exist: {FILE_VARIABLE} names it."
+            f"{path}, named by {FILE_VARIABLE}, does not exist."
         ) from None
     known = Settings.__struct_fields__
     for setting, value in table.items():

@@ -29,7 +29,7 @@ MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = f"The variation from run to run is unknown: neither trace has {FEWEST} steps."
+DOUBT = f"Run-to-run variation is unknown: neither trace has {FEWEST} steps."
 UNKNOWN_NAMES = "unknown names"
 
 

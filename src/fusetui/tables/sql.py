@@ -162,11 +162,11 @@ class SqlDatabase:
         statements = self._connection.extract_statements(query)
         if len(statements) != 1:
             number = len(statements) or "none"
-            raise WrongSqlError(f"SQL: one query is needed, not {number}.")
+            raise WrongSqlError(f"SQL: pass one query, not {number}.")
         kind = statements[0].type.name
         if kind != "SELECT":
             raise WrongSqlError(
-                f"SQL: the tables are read-only: SELECT is possible, not {kind}."
+                f"SQL: the tables are read-only: use SELECT, not {kind}."
             )
 
     def _tables_named(self, query: str) -> list[str]:

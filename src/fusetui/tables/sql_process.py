@@ -50,8 +50,8 @@ POLL_SECONDS = 0.05
 """Between two looks whether the answer is still wanted."""
 
 PROCESS_ENDED = (
-    "SQL: the process of the query ended: the query needs more memory than it may have "
-    f"({MEMORY_BYTES >> 30} GiB besides the tables)."
+    f"SQL: the query ran out of memory (limit: {MEMORY_BYTES >> 30} GiB besides the "
+    "tables)."
 )
 
 

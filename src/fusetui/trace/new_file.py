@@ -16,7 +16,7 @@ from typing import IO
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import reason
 
-EXISTS = "{} exists already: give another name, or move it away."
+EXISTS = "{} already exists: choose another name, or move it."
 TEMPORARY_SUFFIX = ".part"
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -91,7 +91,7 @@ def check_new(path: str, *, replace: bool = False) -> None:
     if os.path.lexists(path) and not (replace and os.path.isfile(path)):
         raise CannotWriteError(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise CannotWriteError(f"{path} cannot be written: there is no such folder.")
+        raise CannotWriteError(f"{path} cannot be written: no such folder.")
 
 
 def _publish(temporary: Path, path: str) -> None:

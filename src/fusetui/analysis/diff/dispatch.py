@@ -411,7 +411,7 @@ def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
     else:
         kind = RowKind.SLOWER
     op = f"{CPU}other ops that compute nothing"
-    return [row_of(kind, op, before.share, after.share, "as many on both sides")]
+    return [row_of(kind, op, before.share, after.share, "equally many on both sides")]
 
 
 def _total(dispatches: Sequence[Dispatch]) -> _Total:

@@ -376,7 +376,9 @@ class Collector(msgspec.Struct, frozen=True):
         """Write the evidence for a match: `its name lists gelu and mul`."""
         *all_but_last, last = sorted(ops)
         names = f"{', '.join(all_but_last)} and {last}" if all_but_last else last
-        return f"its name {'lists' if self.listed else 'stands for'} {names}"
+        return (
+            f"the fused kernel's name {'lists' if self.listed else 'implies'} {names}"
+        )
 
 
 _AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"

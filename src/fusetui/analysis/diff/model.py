@@ -17,7 +17,7 @@ CPU = "CPU: "
 REPEATED = "repeated blocks"
 """The `work` of a row about layers that only one side has; its `op` says how many."""
 
-ELSEWHERE = "at another place or on another stream"
+ELSEWHERE = "in another place or on another stream"
 """The `why` of work that moved."""
 
 ONLY = "only in step"

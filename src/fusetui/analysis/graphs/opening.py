@@ -335,7 +335,7 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
     sentences = list(reasons)[:_MAX_REASONS]
     omitted_reasons = len(reasons) - _MAX_REASONS
     if omitted_reasons > 0:
-        sentences.append(f"... and {omitted_reasons} more reasons.")
+        sentences.append(f"... and {omitted_reasons} more reasons")
     return sentences
 
 

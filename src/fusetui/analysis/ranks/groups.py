@@ -30,7 +30,8 @@ from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace.model.arrays import Int64s, Rows
 
 BY_ENDS = (
-    "process groups of collectives, from when they end on the ranks that the files list"
+    "process groups of collectives (from their end times on the ranks that the files "
+    "list)"
 )
 MAX_SPREAD_RATIO = 2.0
 """Ends lie as close together as in the best kind, up to this factor."""

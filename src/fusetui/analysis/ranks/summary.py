@@ -203,9 +203,7 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
 
     processes = _launching_processes(trace)
     if processes > 1:
-        damage.append(
-            f"{processes} processes launched its work and are taken for one rank"
-        )
+        damage.append(f"{processes} processes launched its work and count as one rank")
     return tuple(damage)
 
 

@@ -489,7 +489,7 @@ def _index_of_step(trace: Trace, step: int) -> int:
     index = steps.place(step)
     has_step = index >= 0
     if not has_step:
-        raise NoMatchError(f"There is no step {step}, but {steps.known}.")
+        raise NoMatchError(f"There is no step {step}: this trace has {steps.known}.")
     return index
 
 
@@ -717,7 +717,9 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     """
     match = RANGE.fullmatch(text.strip())
     if match is None or not float(match["low"]) < float(match["high"]):
-        raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
+        raise WrongChangeError(
+            f"{text} is not a sweep: use, for example, kernel:PATTERN x0.1..1."
+        )
     change = match["change"]
     low = float(match["low"])
     high = float(match["high"])

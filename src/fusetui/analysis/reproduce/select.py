@@ -44,7 +44,7 @@ def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
     is given; of several distinct calls the one with the largest total. Raises
     NothingToReproduceError."""
     if bool(op) + bool(kernel) + (row is not None) != 1:
-        raise NothingToReproduceError("Give either an op, a kernel or a row.")
+        raise NothingToReproduceError("Specify either an op, a kernel or a row.")
     if row is not None:
         return call_of_slice(trace, row)
     return (calls_of_op(trace, op) if op else calls_of_kernel(trace, kernel))[0]

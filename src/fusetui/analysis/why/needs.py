@@ -12,7 +12,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.report import recorded_with
 
-PROPERTIES = "deviceProperties, as torch 1.12 and later"
+PROPERTIES = "deviceProperties, recorded by torch 1.12 and later"
 """What records the properties of the devices."""
 
 

@@ -249,7 +249,7 @@ def _module_kind(name: str) -> str:
 
 STACKS: Final = "Python stacks were recorded: these times include profiling overhead."
 """Why CPU times are only likely where Python stacks were recorded."""
-COLD: Final = "Most of the time is warm-up; the rest may be, too."
+COLD: Final = "Most of the time is warm-up; the rest may be warm-up too."
 """Why CPU times are only likely where most of the time is warm-up."""
 
 

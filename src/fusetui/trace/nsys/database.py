@@ -64,7 +64,7 @@ class Export:
         self._until = time.thread_time() + seconds
         if place.is_cut:
             self.damage.append(
-                "The file was cut short: the rows in its last part are missing."
+                "The file is truncated: the rows at its end are missing."
             )
         try:
             self._open(place)
@@ -181,7 +181,8 @@ class Export:
         if not self.stopped and table not in self._damaged:
             self._damaged.add(table)
             self.damage.append(
-                f"Table {table} is damaged ({why}): only its rows before that are read."
+                f"Table {table} is damaged ({why}): only the rows before the damage "
+                "are read."
             )
 
     def hidden(self, table: str, rows: int) -> None:
