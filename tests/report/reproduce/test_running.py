@@ -221,6 +221,7 @@ def test_the_ops_of_a_module_run_in_order(tmp_path: Path) -> None:
     assert f"{len(module.order)} calls: recorded" in run.out
 
 
+@pytest.mark.slow  # three processes import torch
 def test_a_collective_runs_on_processes_of_this_machine(
     trace_of: TraceOf, tmp_path: Path
 ) -> None:
