@@ -39,13 +39,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_runtest_logfinish() -> None:
-    """Again after an app that has it look at everything once, where it opens a
-    trace."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-
-
 def pytest_configure() -> None:
     if os.environ.get("FUSETUI_LAPTOP"):
         from tests.laptops import simulate
