@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import Result
 from tests.compile_logs import Line, Log, Recording
 from tests.plain_scripts import check_plain
+from tests.running_scripts import run_script
 
 from fusetui.analysis.reproduce import generated
 
@@ -144,9 +145,9 @@ def test_the_whole_graph_of_a_region_runs(fusetui: Run, tmp_path: Path) -> None:
         *("--compile-log", log, "--out", out),
     )
     assert told.code == 0
-    done = ran(out, "--check-only")
-    assert done.returncode == 0, done.stderr
-    assert "call (the whole graph of the generated code)" in done.stdout
+    done = run_script(out, "--check-only")
+    assert done.code == 0, done.err
+    assert "call (the whole graph of the generated code)" in done.out
 
 
 @pytest.mark.torch
@@ -157,16 +158,16 @@ def test_changed_code_and_code_that_fails_are_told(
     written(fusetui, tmp_path)
     code = tmp_path / "out_generated.py"
     code.write_text(MODULE.replace("given, 1", "given, 2"))
-    changed = ran(tmp_path / "out.py", "--check-only")
-    assert (changed.returncode, "CHANGED" in changed.stdout) == (1, True)
+    changed = run_script(tmp_path / "out.py", "--check-only")
+    assert (changed.code, "CHANGED" in changed.out) == (1, True)
     code.write_text("raise ValueError('for a GPU')")
-    failed = ran(tmp_path / "out.py")
-    assert failed.returncode == 2
-    assert "ValueError: for a GPU" in failed.stderr
-    assert "Traceback" not in failed.stderr
+    failed = run_script(tmp_path / "out.py")
+    assert failed.code == 2
+    assert "ValueError: for a GPU" in failed.err
+    assert "Traceback" not in failed.err
     code.unlink()
-    missing = ran(tmp_path / "out.py")
-    assert "belongs beside this script" in missing.stderr
+    missing = run_script(tmp_path / "out.py")
+    assert "belongs beside this script" in missing.err
 
 
 def test_a_log_of_another_program_is_refused(fusetui: Run, tmp_path: Path) -> None:
@@ -381,9 +382,9 @@ def test_code_for_other_vectors_than_this_cpu_has_is_refused(
     """It would write beyond the outputs of its kernels."""
     pytest.importorskip("torch")
     written(fusetui, tmp_path, f"{MODULE}# at::vec:: x0+=static_cast<int64_t>(4L)\n")
-    done = ran(tmp_path / "out.py")
-    assert done.returncode == 2
-    assert "for a processor with vectors of 128 bits" in done.stderr
+    done = run_script(tmp_path / "out.py")
+    assert done.code == 2
+    assert "for a processor with vectors of 128 bits" in done.err
 
 
 @pytest.mark.parametrize(

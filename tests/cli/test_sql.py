@@ -145,16 +145,35 @@ def test_sql_without_duckdb_says_how_to_install_it(
     )
 
 
+TELLING = """
+import sys
+from fusetui.cli import script
+from fusetui.tables.sql import SqlDatabase
+
+ask = SqlDatabase.ask
+
+def telling(database, query):
+    print("asked", file=sys.stderr, flush=True)
+    return ask(database, query)
+
+SqlDatabase.ask = telling
+script()
+"""
+"""fusetui, which says on standard error that a query begins."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_that_takes_long_is_ended(number: signal.Signals) -> None:
-    command = [sys.executable, "-P", "-m", "fusetui", "sql", "-", SLOW]
+    command = [sys.executable, "-P", "-c", TELLING, "sql", "-", SLOW]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:
         assert run.stdin
         run.stdin.write(b'{"traceEvents": []}')
         run.stdin.close()
-        time.sleep(3)
+        assert run.stderr
+        assert run.stderr.readline() == b"asked\n"
+        time.sleep(0.5)  # it runs in DuckDB by then
         run.send_signal(number)
         assert run.wait(60) == 128 + number
         assert run.stdout

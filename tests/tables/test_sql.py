@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import msgspec
 import pytest
+from tests.cases import Cases
 from tests.hostile import WORST
 
 from fusetui import sample_traces
@@ -211,13 +212,15 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("query", CHANGES)
 def test_sql_other_than_select_is_refused_and_writes_nothing(
-    database: SqlTables, tmp_path: Path, query: str
+    database: SqlTables, tmp_path: Path
 ) -> None:
-    sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
-    assert "the tables are read-only: use SELECT, not" in sentence
-    assert not [*tmp_path.iterdir()]
+    with Cases() as cases:
+        for query in CHANGES:
+            with cases.case(query):
+                sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
+                assert "the tables are read-only: use SELECT, not" in sentence
+                assert not [*tmp_path.iterdir()]
 
 
 READS = (
@@ -250,23 +253,23 @@ READS = (
 )
 
 
-@pytest.mark.parametrize("query", READS)
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_sql_reads_no_file_and_no_environment(
     database: SqlTables,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    query: str,
     ending: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / f"x.{ending}"
     file.write_text(SECRET)
-    found = refused(
-        database, query.replace("FILE", str(file)).replace("FOLDER", str(tmp_path))
-    )
-    assert SECRET not in found
-    assert [*tmp_path.iterdir()] == [file]
+    with Cases() as cases:
+        for query in READS:
+            with cases.case(query):
+                asked = query.replace("FILE", str(file))
+                found = refused(database, asked.replace("FOLDER", str(tmp_path)))
+                assert SECRET not in found
+                assert [*tmp_path.iterdir()] == [file]
 
 
 def test_sql_cannot_unlock_its_settings(database: SqlTables) -> None:

@@ -73,8 +73,7 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
     The block renames the file to keep it. `mode` holds its permissions, of which the
     umask takes some away. Raises OSError.
     """
-    random_part = os.urandom(4).hex()
-    temporary = place.with_name(f"{place.name}.{random_part}{TEMPORARY_SUFFIX}")
+    temporary = place.with_name(f"{place.name}.{_random_part()}{TEMPORARY_SUFFIX}")
     file = os.fdopen(os.open(temporary, _CREATE | _SAFELY, mode), "w+b")
     try:
         yield file, temporary
@@ -83,6 +82,11 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
             file.close()
         with suppress(OSError):
             temporary.unlink()
+
+
+def _random_part() -> str:
+    """Returns eight random hexadecimal digits, which nobody else can predict."""
+    return os.urandom(4).hex()
 
 
 def check_new(path: str, *, replace: bool = False) -> None:
