@@ -15,10 +15,10 @@ import numpy as np
 
 from fusetui.analysis.compiled.graphs import logs_of_trace
 from fusetui.analysis.compiled.model import PassedBreak
-from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, compile_id_of
+from fusetui.analysis.compiled.regions import RegionsOfTrace, compile_id_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.program.own_code import function_of
@@ -244,10 +244,8 @@ def ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
 
         # The last call is the one before the first that ends later.
         call_ends = np.sort(trace.end[calls[thread_of[calls] == thread]])
-        last_call = (
-            call_ends.searchsorted(trace.start[rows[rows_of_thread]], side="right") - 1
-        )
-        has_call = last_call != NONE
+        last_call = last_at_or_before(call_ends, trace.start[rows[rows_of_thread]])
+        has_call = last_call >= 0
         ends[rows_of_thread[has_call]] = call_ends[last_call[has_call]]
 
     return ends

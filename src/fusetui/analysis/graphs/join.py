@@ -30,7 +30,7 @@ from fusetui.analysis.graphs.choose import (
 )
 from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
@@ -386,7 +386,7 @@ def _appended_columns(
     count = len(taken)
     shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
     # Per row of the capture, how many rows before it are taken.
-    taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
+    taken_before = prefix_sums(new_row >= 0)
     events_before = sum(stretch.events for stretch in trace.elements.stretches)
     no_id = np.zeros(count, dtype=np.int64)
     return {

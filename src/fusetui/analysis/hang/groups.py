@@ -19,7 +19,7 @@ from fusetui.trace.flight.columns import (
     GroupName,
 )
 from fusetui.trace.flight.entries import ALL_RANKS
-from fusetui.trace.model.arrays import Flags, Int64s, begins_runs
+from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, reduce_groups
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """Matches the path of a file of torch itself."""
@@ -115,7 +115,7 @@ class JobDumps:
         ranks = ranks[order]
         groups = groups[order]
         starts = np.flatnonzero(begins_runs(groups, ranks))
-        highest = np.maximum.reduceat(entries.sequence[rows][order], starts)
+        highest = reduce_groups(np.maximum, entries.sequence[rows][order], starts)
 
         keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
         return dict(zip(keys, highest.tolist(), strict=True))

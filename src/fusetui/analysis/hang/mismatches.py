@@ -10,7 +10,13 @@ import numpy as np
 from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.model import Mismatch, MismatchKind, Side
 from fusetui.trace.flight.columns import FlightEntries, Tensors
-from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, ends_runs
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    begins_runs,
+    ends_runs,
+    reduce_groups,
+)
 
 OPERATIONS_WITH_EQUAL_INPUTS = frozenset(
     {
@@ -106,8 +112,8 @@ def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) ->
     for column in (entries.operation, entries.inputs, entries.outputs):
         values = column[collectives.order]
         # All values of a collective are equal if its lowest is its highest.
-        lowest = np.minimum.reduceat(values, collectives.first)
-        highest = np.maximum.reduceat(values, collectives.first)
+        lowest = reduce_groups(np.minimum, values, collectives.first)
+        highest = reduce_groups(np.maximum, values, collectives.first)
         differs |= lowest != highest
     return differs
 
@@ -119,8 +125,7 @@ def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
     """
     is_new_dump = begins_runs(entries.dump[collectives.order])
     is_new_dump[collectives.first] = True
-    # Adds up the flags of each collective.
-    return np.add.reduceat(is_new_dump.astype(np.int64), collectives.first)
+    return reduce_groups(np.add, is_new_dump.astype(np.int64), collectives.first)
 
 
 def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:

@@ -19,7 +19,15 @@ from fusetui.analysis.memory.history import (
     History,
     is_in_private_pool,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, at, begins_runs, ends_runs, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    at,
+    begins_runs,
+    ends_runs,
+    last_at_or_before,
+    summed,
+)
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 PROFILER_PREFIX = "ProfilerStep#"
@@ -355,7 +363,7 @@ def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
 
     It is 0 for what was allocated before the first event or the first step.
     """
-    step = np.searchsorted(phases.begin, lives.born, side="right") - 1
+    step = last_at_or_before(phases.begin, lives.born)
     end = at(phases.end, step, missing=0)
     return np.where(lives.born == BEFORE, 0, end)
 

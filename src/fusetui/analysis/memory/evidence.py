@@ -15,7 +15,14 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.trace.model.arrays import Flags, Int64s, at, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    at,
+    distinct,
+    reduce_groups,
+    summed,
+)
 from fusetui.trace.program.own_code import is_own
 from fusetui.trace.snapshot.columns import Frame, Stacks
 
@@ -163,7 +170,7 @@ def evidence(stacks: Stacks) -> Evidence:
     in_step = first(FrameRole.STEP) < first(FrameRole.CALL | FrameRole.BACKWARD)
 
     # The marks of a stack are those of all its frames together.
-    marks_of_stacks = np.bitwise_or.reduceat(marks, stacks.start[:-1])
+    marks_of_stacks = reduce_groups(np.bitwise_or, marks, stacks.start[:-1])
 
     return Evidence(
         stacks=stacks,
@@ -273,7 +280,7 @@ def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
 
     # Frames are listed innermost first, so the least position of a stack counts.
-    return np.minimum.reduceat(positions, stacks.start[:-1])
+    return reduce_groups(np.minimum, positions, stacks.start[:-1])
 
 
 def _frames_at(positions: Int64s, stacks: Stacks) -> Int64s:

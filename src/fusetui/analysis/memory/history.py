@@ -24,6 +24,7 @@ from fusetui.trace.model.arrays import (
     distinct,
     ends_runs,
     first_with,
+    last_at_or_before,
 )
 from fusetui.trace.snapshot.columns import (
     Blocks,
@@ -152,7 +153,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         last_birth = first_birth + event + 1
 
         # Find the last life at this address that had begun by then.
-        life = np.searchsorted(index.births, last_birth, side="right") - 1
+        life = last_at_or_before(index.births, last_birth)
 
         is_of_address = (life >= 0) & (index.births[life] >= first_birth)
         return np.asarray(is_of_address & (index.died[life] > event))

@@ -26,7 +26,15 @@ from fusetui.analysis.memory.history import (
     Allocations,
     History,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ends_runs, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    ends_runs,
+    last_at_or_before,
+    summed,
+)
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
@@ -184,7 +192,7 @@ def _allocations_in_segments(
 
     # The segment of an address is the last one that begins at or before it.
     address = lives.address[live_rows]
-    segment = np.searchsorted(_segment_begins(segments), address, side="right") - 1
+    segment = last_at_or_before(_segment_begins(segments), address)
     end = at(_segment_ends(segments), segment, missing=0)
 
     is_inside = (segment >= 0) & (address < end)

@@ -36,6 +36,7 @@ from fusetui.trace.model.arrays import (
     at,
     distinct,
     first_with,
+    prefix_sums,
     summed,
 )
 from fusetui.trace.model.intervals import covered_until
@@ -406,9 +407,7 @@ def _changes(lives: Allocations, is_chosen: Flags) -> CategoryChanges:
     events = np.concatenate([lives.born[is_chosen], lives.died[has_died]])
     change = np.concatenate([lives.size[is_chosen], -lives.size[has_died]])
     order = np.argsort(events, kind="stable")
-    return CategoryChanges(
-        events=events[order], bytes=np.append(0, np.cumsum(change[order]))
-    )
+    return CategoryChanges(events=events[order], bytes=prefix_sums(change[order]))
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):

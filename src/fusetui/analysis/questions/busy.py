@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, reduce_groups, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -66,8 +66,10 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     busy_ns = work_busy_ns(trace, rows)
     by_device = _sorted_by_device(trace, rows)
     first_of_device = by_device.bounds[:-1]
-    first_start = np.minimum.reduceat(trace.start[by_device.rows], first_of_device)
-    last_end = np.maximum.reduceat(trace.end[by_device.rows], first_of_device)
+    first_start = reduce_groups(
+        np.minimum, trace.start[by_device.rows], first_of_device
+    )
+    last_end = reduce_groups(np.maximum, trace.end[by_device.rows], first_of_device)
     spans_ns = last_end - first_start
     return GpuTimes(
         span_ns=int(last_end.max() - first_start.min()),

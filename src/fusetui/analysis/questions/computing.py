@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
@@ -59,7 +59,7 @@ def within(trace: Trace, rows: Rows) -> Flags:
 
 def _count_inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
     """For each row, how many of the flagged rows lie inside it, at any depth."""
-    flagged_before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
+    flagged_before: Int64s = prefix_sums(flags)
     return flagged_before[trace.end_row] - flagged_before[1:]
 
 

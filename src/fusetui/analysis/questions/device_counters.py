@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter, counters
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before, prefix_sums
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
@@ -66,8 +66,8 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         `begin` where that is empty. nan where part of it is not covered. Shape [n]."""
         time = self.counter.time
         last_ns = np.maximum(end - 1, begin)
-        first_value = time.searchsorted(begin, side="right") - 1
-        last_value = time.searchsorted(last_ns, side="right") - 1
+        first_value = last_at_or_before(time, begin)
+        last_value = last_at_or_before(time, last_ns)
         is_covered = (first_value >= 0) & (last_ns < self._holds_until[last_value])
         is_covered &= self._gaps_before[last_value] == self._gaps_before[first_value]
         integral = self._integral(end, last_value) - self._integral(begin, first_value)
@@ -98,13 +98,13 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _gaps_before(self) -> Int64s:
         """How many values before each held for less than until the next."""
         has_gap = self._holds_until[:-1] < self.counter.time[1:]
-        return np.concatenate(([0], np.cumsum(has_gap)))
+        return prefix_sums(has_gap)
 
     @cached_property
     def _integral_before(self) -> NDArray[np.float64]:
         """The integral up to each value."""
         parts = self.counter.value[:-1] * np.diff(self.counter.time)
-        return np.concatenate(([0.0], np.cumsum(parts)))
+        return prefix_sums(parts)
 
 
 @memo()

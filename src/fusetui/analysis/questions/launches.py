@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, begins_runs, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    begins_runs,
+    distinct,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label, exact_id
@@ -156,7 +164,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     outer = calls[~within(trace, calls)[calls]]
 
     # A subtree is a range of rows, so its events are a difference of prefix sums.
-    events_before = np.concatenate(([0], np.cumsum(events)))
+    events_before = prefix_sums(events)
     return outer, events_before[trace.end_row[outer]] - events_before[outer]
 
 

@@ -28,7 +28,13 @@ from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, SEARCHED_KINDS, searched_kinds
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import GPU_LAYERS, GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -294,15 +300,15 @@ class _PlacesInFile(NamedTuple):
 def _places_in_file(trace: Trace, rows: Rows) -> _PlacesInFile:
     """Find where in the file the args of rows and of their ops are."""
     counts = [stretch.events for stretch in trace.elements.stretches]
-    first_orders = np.cumsum([0, *counts])
+    first_orders = prefix_sums(np.array(counts, dtype=np.int64))
     op = trace.op[rows]
     op_order = trace.order[np.where(op >= 0, op, rows)]
     row_order = trace.order[rows]
     return _PlacesInFile(
         row_order=row_order,
         op_order=op_order,
-        row_stretch=np.searchsorted(first_orders, row_order, side="right") - 1,
-        op_stretch=np.searchsorted(first_orders, op_order, side="right") - 1,
+        row_stretch=last_at_or_before(first_orders, row_order),
+        op_stretch=last_at_or_before(first_orders, op_order),
     )
 
 

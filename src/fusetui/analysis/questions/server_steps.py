@@ -28,7 +28,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from fusetui.trace.layout.steps import (
     SERVER,
@@ -37,6 +36,7 @@ from fusetui.trace.layout.steps import (
     is_of_server,
     steps_of,
 )
+from fusetui.trace.model.arrays import last_at_or_before
 from fusetui.trace.model.columns import Trace
 
 _MAX_NAME_CHARACTERS: Final = 400
@@ -249,7 +249,7 @@ def server_steps(trace: Trace) -> ServerSteps:
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
-    step_of_rows = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
+    step_of_rows = last_at_or_before(steps.start, trace.start[rows])
     for row, step in zip(rows.tolist(), step_of_rows.tolist(), strict=True):
         outer = asked[step]
         inner = asked_by(trace.name_of(row))

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import Int64s, Rows, prefix_sums, reduce_groups, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -54,9 +54,7 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
 
     def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
         """Add up a column by group."""
-        if not len(self):
-            return amount[:0]
-        return np.add.reduceat(amount[self.order], self.begins[:-1])
+        return reduce_groups(np.add, amount[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
@@ -309,5 +307,5 @@ def outermost(trace: Trace, rows: Rows) -> OutermostRows:
 def subtree_sums(trace: Trace, issuer: NDArray[np.int32], amount: Int64s) -> Int64s:
     """For each row the sum of the amounts whose issuers lie in its subtree; shape
     [slices]."""
-    sum_before = np.concatenate(([0], np.cumsum(summed(issuer, amount, len(trace)))))
+    sum_before: Int64s = prefix_sums(summed(issuer, amount, len(trace)))
     return sum_before[trace.end_row] - sum_before[:-1]

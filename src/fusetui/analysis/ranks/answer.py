@@ -35,7 +35,7 @@ from fusetui.analysis.ranks.waits import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Floats, Int64s, summed
+from fusetui.trace.model.arrays import Floats, Int64s, reduce_groups, summed
 from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
@@ -77,7 +77,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
             return ()
         longest_of_all = max(int(self.waited.max(initial=0)), 1)
         first_steps = np.arange(characters) * len(waits) // characters
-        longest = np.maximum.reduceat(waits, first_steps)
+        longest = reduce_groups(np.maximum, waits, first_steps)
         return tuple((longest / longest_of_all).tolist())
 
 

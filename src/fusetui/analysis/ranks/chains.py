@@ -36,7 +36,14 @@ from fusetui.analysis.ranks.programs import (
     preceding,
 )
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, begins_runs
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+)
 
 MIN_LATENESS_SHARE = 0.01
 """A chain ends where the late rank is late by no more than this share of its lateness
@@ -792,7 +799,7 @@ def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
         parts: The parts of the lateness. Those of one chain and culprit are neighbors.
     """
     is_first = begins_runs(parts.chain, parts.culprit)
-    culprit_of_part = np.cumsum(is_first) - 1
+    culprit_of_part = group_numbers(is_first)
 
     chain = parts.chain[is_first]
     ns: Floats = np.zeros(len(chain))

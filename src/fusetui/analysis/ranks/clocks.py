@@ -115,7 +115,7 @@ def ends_of(
         reference_host: The host whose offset is 0.
         may_drift: Whether to estimate drifts too.
     """
-    rows = np.flatnonzero(np.repeat(matched.named(ENDING_TOGETHER), matched.counts))
+    rows = np.flatnonzero(matched.for_each_row(matched.named(ENDING_TOGETHER)))
     ends = Ends(
         offset=np.full(hosts, np.nan),
         uncertainty=np.full(hosts, np.inf),
@@ -618,7 +618,7 @@ def clocks_of(matched: Matched) -> Clocks:
 
     The reference is the rank that took part in the most of them, of several the first.
     """
-    rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
+    rows = np.flatnonzero(matched.for_each_row(matched.named(SYNCHRONOUS)))
     hosts = hosts_of(matched, rows)
 
     rows_of_rank = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)

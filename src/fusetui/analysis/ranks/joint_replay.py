@@ -28,7 +28,16 @@ from fusetui.analysis.replay.graph import (
 )
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.route import route_to
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+    ordinals,
+    reduce_groups,
+)
 
 ORIGIN = 0
 """The node at which the time of every graph begins, and that of the joined graph."""
@@ -67,13 +76,10 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns for each row, on the clock that all ranks share.
         """
-        if not len(arrival_ns):
-            return arrival_ns
-        first_rows = self.first_rows
+        is_first = begins_runs(self.collective_of_row)
         common_ns = arrival_ns + self.to_common_ns
-        last_of_collective = np.maximum.reduceat(common_ns, first_rows)
-        rows_of_collective = np.diff(np.append(first_rows, len(arrival_ns)))
-        return np.repeat(last_of_collective, rows_of_collective)
+        last_ns = reduce_groups(np.maximum, common_ns, np.flatnonzero(is_first))
+        return last_ns[group_numbers(is_first)]
 
     def take(self, rows: Flags) -> CollectiveArrivals:
         """Return the arrivals at the collectives whose rows are flagged.

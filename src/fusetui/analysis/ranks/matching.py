@@ -35,7 +35,18 @@ from fusetui.analysis.questions.process_groups import (
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.text.figures import duration
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Number,
+    Rows,
+    at,
+    last_at_or_before,
+    numbers_of_sized_groups,
+    ordinals,
+    prefix_sums,
+    reduce_groups,
+)
 
 StepKey = tuple[object, ...]
 """What identifies a step on all ranks."""
@@ -123,8 +134,38 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def collective_of_row(self) -> Rows:
-        """The collective of each row."""
-        return np.repeat(np.arange(len(self)), self.counts)
+        """The collective of each row.
+
+        E.g. of two collectives, one with 3 ranks and one with 2: 0, 0, 0, 1, 1.
+        """
+        return numbers_of_sized_groups(self.counts)
+
+    def for_each_row(self, of_collective: NDArray[Number]) -> NDArray[Number]:
+        """Give each row the value of its collective.
+
+        E.g. 7 and 8, for two collectives with 3 and 2 ranks, become 7, 7, 7, 8, 8.
+
+        Args:
+            of_collective: One value per collective.
+        """
+        return of_collective[self.collective_of_row]
+
+    def over_ranks(
+        self, operation: np.ufunc, of_row: NDArray[Number]
+    ) -> NDArray[Number]:
+        """Combine the values of the ranks of each collective.
+
+        E.g. with np.maximum and the times at which ranks start: the last start of each
+        collective.
+
+        Args:
+            operation: np.maximum, np.minimum or np.add.
+            of_row: One value per row.
+
+        Returns:
+            One value per collective.
+        """
+        return reduce_groups(operation, of_row, first=self.first[:-1])
 
 
 class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -215,7 +256,7 @@ def _all_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
     index_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
-    rank = np.repeat(np.arange(len(ranks)), counts)
+    rank = numbers_of_sized_groups(np.array(counts, dtype=np.intp))
     return _AllCollectives(
         ranks=tuple(ranks),
         keys=tuple(index_of_key),
@@ -452,7 +493,7 @@ def _steps_of_issued(
         numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
 
     # Steps may have gaps in between, so the end of the step has to be looked at too.
-    last_begun = np.searchsorted(summary.step_start, issued, side="right") - 1
+    last_begun = last_at_or_before(summary.step_start, issued)
     step_end = at(summary.step_end, last_begun, missing=0)
     is_inside = (last_begun >= 0) & (issued < step_end)
 
@@ -548,9 +589,7 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedB
     """
     bounds = run_bounds(number[by_number])
     counts = np.diff(bounds)
-    first_starts = bounds[:-1]  # empty, if there are no collectives
-    if len(counts):
-        first_starts = np.minimum.reduceat(start[by_number], bounds[:-1])
+    first_starts = reduce_groups(np.minimum, start[by_number], bounds[:-1])
 
     # The inverse of a sorting order says at which position each collective comes.
     by_time = np.argsort(first_starts, kind="stable")
@@ -558,7 +597,7 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedB
     position_of_row = np.repeat(position_of_collective, counts)
     return _OrderedByStart(
         rows=by_number[np.argsort(position_of_row, kind="stable")],
-        first=np.concatenate(([0], np.cumsum(counts[by_time]))),
+        first=prefix_sums(counts[by_time]),
     )
 
 
@@ -629,9 +668,9 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
     ):
         rows = by_rank[first:stop]
         issued = summary.collectives.issued[matched.row[rows]]
-        step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
+        step_of_rank = last_at_or_before(summary.step_start, issued)
 
-        # Before the first step the search gives -1, which takes the last entry.
+        # A row before the first step gets -1, which takes the last entry.
         job_step_of_rank_step = [index_of_key[key] for key in step_keys(summary)]
         job_step_of_rank_step.append(BEFORE_STEPS)
         step_of_row[rows] = np.array(job_step_of_rank_step)[step_of_rank]

@@ -80,7 +80,7 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     middle_of_others = matched.first[:-1] + (others - 1) // 2
 
     last_start = start[last_row]
-    last_start_of_row = np.repeat(last_start, matched.counts)
+    last_start_of_row = matched.for_each_row(last_start)
     wait_ns = np.clip(last_start_of_row - start, 0, end - start)
     if clocks.refused:
         wait_ns = np.zeros_like(wait_ns)
@@ -176,8 +176,8 @@ def _idle_waits(
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
     still_since = end - stalled
 
-    last_still_since = np.repeat(still_since[last_row], matched.counts)
-    last_start = np.repeat(start[last_row], matched.counts)
+    last_still_since = matched.for_each_row(still_since[last_row])
+    last_start = matched.for_each_row(start[last_row])
     still_before_last = last_still_since - still_since
     ready_before_last = last_start - ready
 
@@ -248,7 +248,7 @@ def _transfer_ns(
     # A start and an end may each be off by the uncertainty of a clock.
     reference = np.full(len(matched.rank), clocks.reference)
     resolution_of_row = clocks.resolution_of(matched.rank, reference)
-    resolution_ns = np.maximum.reduceat(resolution_of_row, first)
+    resolution_ns = matched.over_ranks(np.maximum, resolution_of_row)
     is_precise = transfer_ns > 2 * resolution_ns
 
     is_known = matched.whole & is_precise & (not clocks.refused)
@@ -329,7 +329,7 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """
     if not len(matched):
         return ()
-    wait_of_collective = np.add.reduceat(waits.wait_ns, matched.first[:-1])
+    wait_of_collective = matched.over_ranks(np.add, waits.wait_ns)
     mean_wait_of_rank = wait_of_collective // matched.counts
 
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))

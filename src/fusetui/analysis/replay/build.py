@@ -50,6 +50,7 @@ from fusetui.trace.model.arrays import (
     Rows,
     distinct,
     ends_runs,
+    numbers_of_sized_groups,
     ordinals,
 )
 from fusetui.trace.model.categories import Layer
@@ -415,8 +416,7 @@ def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
 
 def _thread_of_cut(cuts: ThreadCuts) -> Rows:
     """Return for each cut the index of its thread in `cuts.threads`."""
-    cut_indices = np.arange(len(cuts.kind))
-    return np.searchsorted(cuts.bounds, cut_indices, side="right") - 1
+    return numbers_of_sized_groups(np.diff(cuts.bounds))
 
 
 def _lay_threads(

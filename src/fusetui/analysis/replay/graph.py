@@ -43,7 +43,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows, at, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import Cover
@@ -77,11 +87,11 @@ class TimeScale(NamedTuple):
 
         # How long it takes until each of the times at which the rate changes.
         elapsed_between = np.diff(self.times) * self.rate[:-1]
-        since_first_change = np.concatenate(([0.0], np.cumsum(elapsed_between)))
+        since_first_change = prefix_sums(elapsed_between)
         until_change = self.times[0] + since_first_change
 
         # Add how long it takes from the last change on.
-        last_change = np.searchsorted(self.times, times, side="right") - 1
+        last_change = last_at_or_before(self.times, times)
         change = np.maximum(last_change, 0)
         since_change_ns = (times - self.times[change]) * self.rate[change]
         elapsed = np.rint(until_change[change] + since_change_ns)
@@ -97,7 +107,7 @@ class TimeScale(NamedTuple):
             factor: How many times as long each ns in them takes; 0 for no time at all.
         """
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        last_change = np.searchsorted(self.times, times, side="right") - 1
+        last_change = last_at_or_before(self.times, times)
         rate = at(self.rate, last_change, missing=1.0)
         is_covered = cover.place_of(times) >= 0
         return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))

@@ -30,6 +30,7 @@ from fusetui.trace.model.arrays import (
     at,
     distinct,
     first_with,
+    last_at_or_before,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -127,7 +128,7 @@ class Items(msgspec.Struct, frozen=True, eq=False):
 
     def stream_of(self, items: Rows) -> Rows:
         """Return the index of the stream on which each item ran."""
-        return np.searchsorted(self.bounds, items, side="right") - 1
+        return last_at_or_before(self.bounds, items)
 
 
 class WaitPairs(NamedTuple):

@@ -16,7 +16,14 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import NOTHING_RECORDED, host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
 from fusetui.timeline.cells import DepthRow
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
@@ -54,7 +61,7 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             ns; one entry per slice of the line, and a last one for all of them.
         """
-        return np.concatenate(([0], np.cumsum(self.ns[line.rows])))
+        return prefix_sums(self.ns[line.rows])
 
 
 def marks_of(trace: Trace) -> Marks:
@@ -113,8 +120,8 @@ class _PathOfThread(NamedTuple):
 
     def before(self, times: Int64s) -> Int64s:
         """Return how much of the stretches lies before each time, in ns."""
-        ns_of_earlier = np.concatenate(([0], np.cumsum(self.ns)))
-        last = np.searchsorted(self.begin, times, side="right") - 1
+        ns_of_earlier = prefix_sums(self.ns)
+        last = last_at_or_before(self.begin, times)
         since_begin = times - at(self.begin, last, missing=0)
         ns_of_last = np.minimum(since_begin, at(self.ns, last, missing=0))
         ns_before: Int64s = ns_of_earlier[last] + ns_of_last

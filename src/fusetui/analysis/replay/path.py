@@ -29,7 +29,14 @@ from fusetui.analysis.why.thread_activity import (
     merged_slices,
 )
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    last_at_or_before,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -374,7 +381,7 @@ def _add_parts_of_thread(
 
     def node_at(start: Int64s) -> Rows:
         """Return the node in which each time lies."""
-        return nodes[np.searchsorted(began, start, side="right") - 1]
+        return nodes[last_at_or_before(began, start)]
 
     for line, offset in line_of(trace, graph.chains[chain].thread):
         # To be added to times of the line, for times after the origin.

@@ -40,7 +40,15 @@ from fusetui.analysis.why.backward_threads import (
 from fusetui.analysis.why.thread_activity import ThreadActivity, activities
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, distinct, ends_runs
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    ends_runs,
+    group_numbers,
+    reduce_groups,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
@@ -248,16 +256,13 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     # Sort each group by kind, the largest first.
     by_importance = np.lexsort((-sorted_cuts.kind, group))
     most_important = sorted_cuts.take(by_importance[first_of_group])
-    end = sorted_cuts.end
-    if len(first_of_group):  # reduceat takes no empty array
-        end = np.maximum.reduceat(end, first_of_group)  # the latest end of each group
 
     group_of_cut = np.full(len(cuts), NO_GROUP, dtype=np.intp)
     group_of_cut[order] = group
     return _Groups(
         thread=sorted_cuts.thread[first_of_group],
         begin=sorted_cuts.begin[first_of_group],
-        end=end,
+        end=reduce_groups(np.maximum, sorted_cuts.end, first_of_group),
         kind=most_important.kind.astype(np.uint8),
         row=most_important.row.astype(np.intp),
         of_cut=group_of_cut,
@@ -420,7 +425,7 @@ def _overlapping(cuts: _Cuts) -> Rows:
         latest_end = np.maximum.accumulate(cuts.end[of_thread])
         begins_after_all_before = cuts.begin[of_thread][1:] >= latest_end[:-1]
         begins_group[of_thread][1:] = begins_after_all_before
-    return np.cumsum(begins_group) - 1
+    return group_numbers(begins_group)
 
 
 class _Lifetimes(NamedTuple):

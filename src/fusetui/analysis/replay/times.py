@@ -18,7 +18,7 @@ from fusetui.trace.layout.steps import (
     step_launched,
     steps_of,
 )
-from fusetui.trace.model.arrays import Floats, Int64s, Rows, at
+from fusetui.trace.model.arrays import Floats, Int64s, Rows, at, numbers_of_sized_groups
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
@@ -202,13 +202,13 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
-    launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
+    launches_of_steps = np.array([len(rows_of_step) for rows_of_step in rows_of_steps])
     item_of_row = graph.node_of(trace, Node.ITEM)
     return StepEnds(
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
-        step=np.repeat(np.arange(len(rows_of_steps)), launches_of_steps),
+        step=numbers_of_sized_groups(launches_of_steps),
     )
 
 

@@ -24,7 +24,7 @@ from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import described_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.layout.steps import model_pass
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, last_at_or_before
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
 
@@ -240,8 +240,7 @@ def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     line = device.line
     gaps = line.gaps.only(device.gap_positions)
 
-    # Per gap the last window that has begun; -1 if none has.
-    last_begun = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
+    last_begun = last_at_or_before(windows.begin, gaps.begin)
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
 
     # described_gaps takes positions among the gaps of all devices.

@@ -64,6 +64,81 @@ def ends_runs(*columns: NDArray[Any]) -> Flags:
     return ends
 
 
+def group_numbers(begins_group: Flags) -> Rows:
+    """Number groups of neighboring rows from 0 on, by where each group begins.
+
+    >>> group_numbers(np.array([True, False, True, True])).tolist()
+    [0, 0, 1, 2]
+
+    Args:
+        begins_group: Whether a group begins at each row; the first row always does.
+    """
+    return np.cumsum(begins_group) - 1
+
+
+def numbers_of_sized_groups(sizes: Integers) -> Rows:
+    """Number the rows of groups that follow each other, by the size of each group.
+
+    >>> numbers_of_sized_groups(np.array([2, 0, 3])).tolist()
+    [0, 0, 2, 2, 2]
+    """
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def reduce_groups(
+    operation: np.ufunc, values: NDArray[Any], first: Integers
+) -> NDArray[Any]:
+    """Combine the values of each group, e.g. to their maximum.
+
+    >>> reduce_groups(np.maximum, np.array([5, 9, 2, 3]), first=np.array([0, 2]))
+    array([9, 3])
+
+    Args:
+        operation: np.maximum, np.minimum, np.add, np.logical_or or the like.
+        values: The values; those of a group are neighbors.
+        first: The index at which each group begins, ascending and without repeats. A
+            group ends where the next one begins, and the last one with the values.
+
+    Returns:
+        One value per group; none if there are no groups.
+    """
+    if not len(first):  # reduceat takes no empty array
+        return values[:0]
+    combined: NDArray[Any] = operation.reduceat(values, first)
+    return combined
+
+
+def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the sum of the first n values, for each n from 0 to all of them.
+
+    The sum of the values from i to before j is then `sums[j] - sums[i]`.
+
+    >>> prefix_sums(np.array([5, 2, 10])).tolist()
+    [0, 5, 7, 17]
+    """
+    sums: NDArray[Any] = np.concatenate((np.zeros(1, values.dtype), values)).cumsum()
+    return sums
+
+
+def last_at_or_before(ascending: NDArray[Any], values: Any) -> Rows:
+    """Find the last entry of a sorted column that is not greater than each value.
+
+    With the begins of steps and some times, it is the step that has begun last:
+
+    >>> begins = np.array([10, 20, 20, 30])
+    >>> last_at_or_before(begins, np.array([5, 10, 25, 99])).tolist()
+    [-1, 0, 2, 3]
+
+    Args:
+        ascending: The column, sorted; equal entries are allowed.
+        values: Any values, of any shape.
+
+    Returns:
+        An index per value. It is -1 where all entries are greater, which `at` accepts.
+    """
+    return np.asarray(np.searchsorted(ascending, values, side="right") - 1)
+
+
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
     """Return the distinct values, sorted.
 
