@@ -312,7 +312,7 @@ def _collectives_of_group(trace: Trace, group: GroupName) -> list[_TracedCollect
     """Return the collectives of a group in a trace, in the order of their issue."""
     issued = collectives_of(trace)
     indices = []
-    for index, collective in enumerate(issued.told):
+    for index, collective in enumerate(issued.collectives):
         is_message = collective.name.startswith(("send", "recv"))
         if _is_of_group(collective, group) and not is_message:
             indices.append(index)
@@ -342,7 +342,7 @@ def _with_places(
     number_in_step: dict[int, int] = {}
     for index, step in zip(indices, step_of_collective, strict=True):
         number_in_step[step] = number_in_step.get(step, 0) + 1
-        collective = issued.told[index]
+        collective = issued.collectives[index]
         yield _TracedCollective(
             row=int(issued.rows[index]),
             operation=collective.name,

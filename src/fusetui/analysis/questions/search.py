@@ -190,14 +190,26 @@ def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hit
 def by_words(
     trace: Trace, texts: NameTexts, query: Query, named: Rows
 ) -> Iterator[Hits]:
-    """Rows that are not `named`: of which names do not say all words of the query, but
-    args do, as by_args finds them. Python frames are left out: they have no args of
-    interest. Raises WrongQueryError when a pattern takes too long."""
+    """Find rows that have some words of a query in their args instead of their name.
+
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say.
+        query: The query.
+        named: The rows that `search` found by their names alone; they are left out. So
+            are Python frames, which have no args of interest.
+
+    Yields:
+        All hits so far, while the file is read; see `_as_read`.
+
+    Raises:
+        WrongQueryError: If a pattern takes too long.
+    """
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
     def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
-        """The hits of one way, in which `words` may also be in args."""
+        """Yield the hits of one way, whose `words` may also be in args."""
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
         in_names = [_names_with(trace, texts, word)[trace.name[rows]] for word in words]
@@ -379,7 +391,7 @@ def _has_shape(shapes: bytes, shape: str) -> bool:
 
 
 def _in_order(trace: Trace, rows: Rows) -> Rows:
-    """These rows in time order."""
+    """Sort rows by start; of equal starts, they keep their order."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
@@ -495,18 +507,18 @@ _TESTS_OF_ROWS: Final[dict[str, Callable[[Trace, Rows, Word], Flags]]] = {
 
 
 def _distinct_words(*words: str | None) -> str:
-    """Those of the words that there are, each once."""
+    """Join words with blanks, each once; None and "" are left out."""
     return " ".join(dict.fromkeys(word for word in words if word))
 
 
 def _family_text(kernel: KernelName) -> str:
-    """The op, the library and the collective of a kernel, as far as they are known."""
+    """Return what `family:` finds of a kernel: its op, library and collective."""
     words = (kernel.op, kernel.family, kernel.collective)
     return " ".join(word for word in words if word)
 
 
 def _types_text(kernel: KernelName) -> str:
-    """The element types of a kernel."""
+    """Return what `dtype:` finds of a kernel: all of its element types."""
     return _distinct_words(
         kernel.dtype,
         kernel.dtype_a,
@@ -517,12 +529,12 @@ def _types_text(kernel: KernelName) -> str:
 
 
 def _tile_text(kernel: KernelName) -> str:
-    """The size of a tile of a kernel; "" if it is not known."""
+    """Return what `tile:` finds of a kernel, such as `128x128x64`; "" if unknown."""
     return tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k) or ""
 
 
 def _target_text(kernel: KernelName) -> str:
-    """The architecture that a kernel is made for."""
+    """Return what `arch:` finds of a kernel: the architecture that it is made for."""
     words = (kernel.arch, kernel.arch_name)
     return " ".join(word for word in words if word)
 

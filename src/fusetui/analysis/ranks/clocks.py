@@ -28,9 +28,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
-from fusetui.analysis.ranks.matching import Matched, run_bounds
+from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals, run_bounds
 from fusetui.trace.model.quantiles import medians_of_groups
 
 ENDING_TOGETHER = frozenset({"all_reduce", "reduce_scatter", "barrier"})

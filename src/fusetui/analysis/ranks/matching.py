@@ -46,6 +46,7 @@ from fusetui.trace.model.arrays import (
     ordinals,
     prefix_sums,
     reduce_groups,
+    run_bounds,
 )
 
 StepKey = tuple[object, ...]
@@ -300,15 +301,6 @@ CUT: Final = -3  # some recording cuts it
 NOBODY: Final = ProcessGroup("", (), 1)
 """The group of a send or receive whose other rank is not known: as if of one rank, so
 that it is matched with nothing."""
-
-
-def run_bounds(ordered: NDArray[np.integer]) -> Rows:
-    """Return where each run of equal numbers begins, followed by the length.
-
-    Args:
-        ordered: Numbers from 0 on, equal ones side by side.
-    """
-    return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
 
 
 def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:

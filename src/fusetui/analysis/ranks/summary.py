@@ -94,7 +94,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     """
     issued = _first_collectives(collectives_of(trace))
     groups = _groups(trace, issued)
-    names = list(dict.fromkeys(collective.name for collective in issued.told))
+    names = list(dict.fromkeys(collective.name for collective in issued.collectives))
     ended_before = _latest_ends_before(trace, issued)
 
     device = _device(trace)
@@ -154,7 +154,7 @@ def _device_count(trace: Trace) -> int:
 def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
     """Return the indices of the collectives that the recording cuts."""
     indices = []
-    for index, collective in enumerate(issued.told):
+    for index, collective in enumerate(issued.collectives):
         if collective.is_cut:
             indices.append(index)
     return tuple(indices)
@@ -163,7 +163,7 @@ def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
 def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
     """Collect the sentences on what was inferred about the collectives, each once."""
     inferred: list[str] = []
-    for collective in issued.told:
+    for collective in issued.collectives:
         inferred += collective.inferred
     return tuple(dict.fromkeys(inferred))
 
@@ -182,7 +182,7 @@ def _groups(
 
     If some collective names no group, the groups that the file lists are added.
     """
-    groups = [collective.group for collective in issued.told]
+    groups = [collective.group for collective in issued.collectives]
     if process_groups.UNKNOWN_GROUP in groups:
         groups += process_groups.groups_of_file(trace.keys).values()
     return list(dict.fromkeys(groups))
@@ -283,7 +283,7 @@ def _columns(
     """
     index_of_group = {group: index for index, group in enumerate(groups)}
     index_of_name = {name: index for index, name in enumerate(names)}
-    collectives = issued.told
+    collectives = issued.collectives
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = ready_of(trace, issued)

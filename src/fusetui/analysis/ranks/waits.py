@@ -18,7 +18,16 @@ from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+    running_max,
+    summed,
+    value_before,
+)
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.quantiles import median
 
@@ -201,23 +210,16 @@ def _without_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
         What is left of each length, in ns.
     """
     order = np.lexsort((begin, rank))
+    sorted_begin = begin[order]
+    sorted_end = sorted_begin + length[order]
 
-    # Lay the times of all ranks on one axis, one rank after the other, so that
-    # intervals of different ranks do not overlap.
-    first_ns = begin.min()
-    rank_span = int((begin + length).max() - first_ns) + 1
-    rank_begin = rank[order] * rank_span
-    interval_begin = rank_begin + begin[order] - first_ns
-    interval_end = interval_begin + length[order]
+    begins_rank = begins_runs(rank[order])
+    latest_end = running_max(sorted_end, group_numbers(begins_rank))
+    counted_until = value_before(latest_end, begins_rank, missing=sorted_begin)
 
-    # The latest end of all intervals before this one.
-    end_before = np.concatenate((rank_begin[:1], interval_end[:-1]))
-    covered_until = np.maximum.accumulate(end_before)
-
-    uncovered = np.empty_like(length)
-    uncovered_begin = np.maximum(interval_begin, covered_until)
-    uncovered[order] = np.maximum(interval_end - uncovered_begin, 0)
-    return uncovered
+    left_ns = np.empty_like(length)
+    left_ns[order] = np.maximum(sorted_end - np.maximum(sorted_begin, counted_until), 0)
+    return left_ns
 
 
 def _transfer_ns(

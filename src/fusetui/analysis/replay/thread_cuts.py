@@ -48,6 +48,8 @@ from fusetui.trace.model.arrays import (
     ends_runs,
     group_numbers,
     reduce_groups,
+    running_max,
+    value_before,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -418,14 +420,10 @@ def _overlapping(cuts: _Cuts) -> Rows:
     Returns:
         The number of the group of each cut: 0, 1, ..., ascending.
     """
-    begins_group = np.ones(len(cuts), dtype=np.bool_)
-    for thread in distinct(cuts.thread).tolist():
-        bounds = np.searchsorted(cuts.thread, (thread, thread + 1))
-        of_thread = slice(*bounds.tolist())
-        latest_end = np.maximum.accumulate(cuts.end[of_thread])
-        begins_after_all_before = cuts.begin[of_thread][1:] >= latest_end[:-1]
-        begins_group[of_thread][1:] = begins_after_all_before
-    return group_numbers(begins_group)
+    begins_thread = begins_runs(cuts.thread)
+    latest_end = running_max(cuts.end, group_numbers(begins_thread))
+    latest_end_before = value_before(latest_end, begins_thread, missing=cuts.begin)
+    return group_numbers(cuts.begin >= latest_end_before)
 
 
 class _Lifetimes(NamedTuple):

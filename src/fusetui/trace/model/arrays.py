@@ -21,6 +21,8 @@ Integers = NDArray[np.integer]  # indices of any integer type
 Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
+MAX_INT64 = (1 << 63) - 1
+
 
 def at(values: NDArray[Any], places: Any, missing: Any) -> NDArray[Any]:
     """Look up values by index, with a default outside of the array.
@@ -76,6 +78,20 @@ def group_numbers(begins_group: Flags) -> Rows:
     return np.cumsum(begins_group) - 1
 
 
+def run_bounds(*columns: NDArray[Any]) -> Rows:
+    """Return where each run of equal rows begins, and behind the last run the length.
+
+    Run n then has the rows from bounds[n] to before bounds[n + 1].
+
+    >>> run_bounds(np.array([7, 7, 5, 7])).tolist()
+    [0, 2, 3, 4]
+
+    Args:
+        columns: Columns of one length. A run ends where one of them changes.
+    """
+    return np.append(np.flatnonzero(begins_runs(*columns)), len(columns[0]))
+
+
 def numbers_of_sized_groups(sizes: Integers) -> Rows:
     """Number the rows of groups that follow each other, by the size of each group.
 
@@ -106,6 +122,49 @@ def reduce_groups(
         return values[:0]
     combined: NDArray[Any] = operation.reduceat(values, first)
     return combined
+
+
+def running_max(values: Int64s, group: Integers) -> Int64s:
+    """Return the largest value so far, starting anew in each group.
+
+    >>> values = np.array([5, 3, 9, 2, 4])
+    >>> running_max(values, group=np.array([0, 0, 0, 1, 1])).tolist()
+    [5, 5, 9, 2, 4]
+
+    Args:
+        values: The values; those of a group are neighbors.
+        group: The number of the group of each value, from 0 on and ascending.
+    """
+    if not len(values):
+        return values
+    lowest = int(values.min())
+    span = int(values.max()) - lowest + 1
+    if span * (int(group[-1]) + 1) > MAX_INT64:
+        # The positions of values among the distinct ones have a far smaller span.
+        distinct_values, position = np.unique(values, return_inverse=True)
+        return distinct_values[running_max(position, group)]
+
+    # Lift each group above the one before it, so that one pass serves all of them.
+    lifted_by = group.astype(np.int64) * span
+    lifted_max = np.maximum.accumulate(values - lowest + lifted_by)
+    return lifted_max - lifted_by + lowest
+
+
+def value_before(
+    values: NDArray[Number], begins_group: Flags, missing: Any
+) -> NDArray[Number]:
+    """Return for each row the value of the row before it in the same group.
+
+    >>> begins_group = np.array([True, False, True])
+    >>> value_before(np.array([5, 6, 7]), begins_group, missing=0).tolist()
+    [0, 5, 0]
+
+    Args:
+        values: The values; those of a group are neighbors.
+        begins_group: Whether a group begins at each row; the first row always does.
+        missing: The result for the first row of each group: one value, or one per row.
+    """
+    return np.asarray(np.where(begins_group, missing, np.roll(values, 1)))
 
 
 def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
