@@ -38,7 +38,7 @@ from fusetui.analysis.ranks.chains import (
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows, numbers_of_sized_groups
 from fusetui.trace.model.intervals import ranges
 
 MAX_CHARGE_PER_LATENESS = 2
@@ -74,6 +74,8 @@ def charge_waits(
 ) -> ChargedWaits:
     """Charge every wait to the ranks that are to blame for it.
 
+    E.g. rank 0 waits 9 ms for rank 2. Rank 2 computed 4 ms longer than the others, and
+    had itself waited 5 ms for rank 1: so 4 ms are charged to rank 2 and 5 ms to rank 1.
     Waits that are too short for the precision of the clocks are charged to nobody.
 
     Args:
@@ -103,7 +105,7 @@ def charge_waits(
         waits,
         clocks,
         late_ranks=late_ranks,
-        lateness=chain_starts.lateness,
+        lateness=chain_starts.lateness_ns,
         step_of_row=steps.step_of_row,
         stage_of_rank=stage_of_rank,
     )
@@ -145,7 +147,7 @@ def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
         ns per collective; 0 for a collective without chains.
     """
     chain_of_last_rank = chain_starts.chain_of_late_rank[has_chains, LAST_RANK_COLUMN]
-    lateness_ns = chain_starts.lateness[chain_of_last_rank]
+    lateness_ns = chain_starts.lateness_ns[chain_of_last_rank]
     max_ns = np.zeros(len(has_chains))
     max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * lateness_ns
     return max_ns
@@ -276,7 +278,8 @@ class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
     """
 
     pairs: RowPairs  # the late row and the median row; chain n begins at pair n
-    lateness: Floats  # of each chain: by how many ns the late row starts later
+    # of each chain: by how many ns the late row starts later than the median row
+    lateness_ns: Floats
     # [collectives, MAX_LATE_RANKS], as in LateRanks: the index of the chain of each
     # late rank, NO_CHAIN for none
     chain_of_late_rank: Rows
@@ -301,10 +304,10 @@ def _start_chains(
     )
     chain_of_late_rank = np.full(late_ranks.row.shape, NO_CHAIN)
     chain_of_late_rank[collective, column] = pairs.chain
-    lateness = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
+    lateness_ns = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
     return _ChainStarts(
         pairs=pairs,
-        lateness=lateness.astype(np.float64),
+        lateness_ns=lateness_ns.astype(np.float64),
         chain_of_late_rank=chain_of_late_rank,
     )
 
@@ -415,8 +418,10 @@ def _charge_culprits(
 ) -> ChargedWaits:
     """Charge each part of a wait to the culprits of its chain.
 
-    A part whose chain has no culprit is uncharged as UNDECIDED. If the culprit is the
-    waiting rank, the part is uncharged as WAITING_RANK_ITSELF.
+    E.g. a part of 10 ms whose chain has the culprits 1 (share 0.7) and 2 (0.3) becomes
+    7 ms charged to rank 1 and 3 ms charged to rank 2. A part whose chain has no culprit
+    is uncharged as UNDECIDED. If the culprit is the waiting rank itself, its share is
+    uncharged as WAITING_RANK_ITSELF.
 
     Args:
         matched: The collectives of the job.
@@ -426,18 +431,19 @@ def _charge_culprits(
             here is added to a copy of it.
         own_delays: How late ranks became by their own work; it is passed on.
     """
-    # One entry for each culprit of the chain of each part.
-    first = np.searchsorted(shares.chain, split.chain, "left")
-    end = np.searchsorted(shares.chain, split.chain, "right")
-    culprits_of_part = end - first
-    share_index = ranges(first, culprits_of_part)
-    row = np.repeat(split.row, culprits_of_part)
-    ns = np.repeat(split.ns, culprits_of_part) * shares.share[share_index]
+    # Pair each part with all culprits of its chain, which are neighbors in `shares`.
+    first_share = np.searchsorted(shares.chain, split.chain, "left")
+    end_share = np.searchsorted(shares.chain, split.chain, "right")
+    culprits_of_part = end_share - first_share
+    part_of_pair = numbers_of_sized_groups(culprits_of_part)
+    share_of_pair = ranges(first_share, culprits_of_part)
+    row = split.row[part_of_pair]
+    ns = split.ns[part_of_pair] * shares.share[share_of_pair]
 
     # A culprit is the index of a rank, or from the number of ranks on a reason.
     ranks = len(matched.ranks)
     itself = culprit_code(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    culprit = shares.culprit[share_index]
+    culprit = shares.culprit[share_of_pair]
     culprit = np.where(culprit == matched.rank[row], itself, culprit)
     is_charged = culprit < ranks
     reason = culprit[~is_charged] - ranks
@@ -451,7 +457,7 @@ def _charge_culprits(
     return ChargedWaits(
         row=row[is_charged],
         culprit=culprit[is_charged],
-        step=shares.step[share_index][is_charged],
+        step=shares.step[share_of_pair][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
         uncharged_ns=all_uncharged_ns,

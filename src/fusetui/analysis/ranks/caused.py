@@ -8,7 +8,7 @@ import numpy as np
 from fusetui.analysis.ranks.blame import ChargedWaits
 from fusetui.analysis.ranks.chains import NOISE_SHARE
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
-from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct_rows
 
 MIN_STEP_SHARE = 0.02
 """A rank for which others wait less than this share of a step is no straggler."""
@@ -45,6 +45,9 @@ def caused_by(
     matched: Matched, charged: ChargedWaits, steps: StepsOfRows
 ) -> CausedWaits:
     """Compute how long other ranks wait for each rank, and which ranks are stragglers.
+
+    E.g. if ranks 0 and 1 wait 4 and 6 ms for rank 2, and rank 3 only 0.1 ms, which is
+    not notable, then rank 2 caused waits of 5 ms, the mean of the 2 that wait notably.
 
     Args:
         matched: The collectives of the job.
@@ -120,16 +123,15 @@ def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
         One flag for each of the charged waits.
     """
     # Add up the waits of each pair of a culprit and a waiting rank.
-    ranks = len(matched.ranks)
-    pair = charged.culprit * ranks + matched.rank[charged.row]
-    distinct_pairs, pair_of_wait = np.unique(pair, return_inverse=True)
+    waiting_rank = matched.rank[charged.row]
+    first_of_pair, pair_of_wait = distinct_rows((charged.culprit, waiting_rank))
     ns_of_pair = np.bincount(
-        pair_of_wait, weights=charged.ns, minlength=len(distinct_pairs)
+        pair_of_wait, weights=charged.ns, minlength=len(first_of_pair)
     )
 
     # Compare each pair with the longest of the same culprit.
-    culprit_of_pair = distinct_pairs // max(ranks, 1)
-    longest_ns = np.zeros(ranks)
+    culprit_of_pair = charged.culprit[first_of_pair]
+    longest_ns = np.zeros(len(matched.ranks))
     np.maximum.at(longest_ns, culprit_of_pair, ns_of_pair)
     is_notable = ns_of_pair >= MIN_WAIT_SHARE * longest_ns[culprit_of_pair]
     return np.asarray(is_notable[pair_of_wait])
@@ -148,11 +150,10 @@ def _waiter_counts(
     Returns:
         A count per rank. It is at least 1, so that means can be divided by it.
     """
-    ranks = len(matched.ranks)
     culprit = charged.culprit[is_notable]
     waiting_rank = matched.rank[charged.row[is_notable]]
-    distinct_pairs = np.unique(culprit * ranks + waiting_rank)
-    counts = np.bincount(distinct_pairs // max(ranks, 1), minlength=ranks)
+    first_of_pair, _ = distinct_rows((culprit, waiting_rank))
+    counts = np.bincount(culprit[first_of_pair], minlength=len(matched.ranks))
     return np.maximum(counts, 1)
 
 

@@ -42,6 +42,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     begins_runs,
+    distinct_rows,
     group_numbers,
 )
 
@@ -312,22 +313,12 @@ class Chains:
         step = np.concatenate([parts.step for parts in self._parts])
         ns = np.concatenate([parts.ns for parts in self._parts])
 
-        # Combine the three into one integer, so that np.unique finds equal combinations.
-        # Steps are shifted, so that NO_STEP becomes 0.
-        culprit_codes = len(self._matched.ranks) + len(UnchargedReason)
-        shifted_step = step - NO_STEP
-        steps = int(shifted_step.max(initial=0)) + 1
-        combined = (chain * culprit_codes + culprit) * steps + shifted_step
-        combinations, combination_of_part = np.unique(combined, return_inverse=True)
-
-        # Take the integers apart again.
-        sum_chain_and_culprit, sum_shifted_step = np.divmod(combinations, steps)
-        sum_chain, sum_culprit = np.divmod(sum_chain_and_culprit, culprit_codes)
-        sum_ns = np.bincount(combination_of_part, ns, len(combinations))
+        first_part, sum_of_part = distinct_rows((chain, culprit, step))
+        sum_ns = np.bincount(sum_of_part, ns, len(first_part))
         return _ChargedLateness(
-            chain=sum_chain,
-            culprit=sum_culprit,
-            step=sum_shifted_step + NO_STEP,
+            chain=chain[first_part],
+            culprit=culprit[first_part],
+            step=step[first_part],
             ns=sum_ns.astype(np.float64),
         )
 

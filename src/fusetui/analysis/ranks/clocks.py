@@ -30,7 +30,15 @@ import numpy as np
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals, run_bounds
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    distinct_rows,
+    ordinals,
+    run_bounds,
+)
 from fusetui.trace.model.quantiles import medians_of_groups
 
 ENDING_TOGETHER = frozenset({"all_reduce", "reduce_scatter", "barrier"})
@@ -139,7 +147,7 @@ def ends_of(
 
 
 def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
-    """Return when collectives ended on each host.
+    """Return when collectives ended on each host, the median of its ranks.
 
     Args:
         matched: The collectives of the job.
@@ -147,14 +155,14 @@ def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Hos
         host: The index of the host of each rank.
         at_ns: The time from which ends are counted.
     """
-    max_hosts = len(matched.ranks)
-    pair = matched.collective_of_row[rows] * max_hosts + host[matched.rank[rows]]
-    distinct_pairs, pair_of_row = np.unique(pair, return_inverse=True)
+    collective_of_row = matched.collective_of_row[rows]
+    host_of_row = host[matched.rank[rows]]
+    first_of_pair, pair_of_row = distinct_rows((collective_of_row, host_of_row))
     end = (matched.end[rows] - at_ns).astype(np.float64)
     return _HostEnds(
-        collective=distinct_pairs // max_hosts,
-        host=distinct_pairs % max_hosts,
-        time=medians_of_groups(end, pair_of_row, len(distinct_pairs)),
+        collective=collective_of_row[first_of_pair],
+        host=host_of_row[first_of_pair],
+        time=medians_of_groups(end, pair_of_row, len(first_of_pair)),
     )
 
 

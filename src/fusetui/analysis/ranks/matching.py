@@ -41,6 +41,7 @@ from fusetui.trace.model.arrays import (
     Number,
     Rows,
     at,
+    distinct_rows,
     last_at_or_before,
     numbers_of_sized_groups,
     ordinals,
@@ -314,36 +315,31 @@ def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int6
         The index of the key of each collective.
     """
     collectives = summary.collectives
-    names = len(summary.names)
-    groups = len(summary.groups)
 
-    # Combine peer, group and name into one integer, so that each distinct combination
-    # is looked at once. An unknown peer is -1, so peers are shifted by one.
-    peer_from_0 = collectives.peer + 1
-    combined = (peer_from_0 * groups + collectives.group) * names + collectives.name
-    combinations, combination_of_row = np.unique(combined, return_inverse=True)
-
-    key_of_combination = []
-    for combination in combinations.tolist():
-        peer_and_group, name = divmod(combination, names)
-        shifted_peer, group = divmod(peer_and_group, groups)
+    # Make the key of each distinct combination of peer, group and name only once.
+    first_rows, kind_of_row = distinct_rows(
+        (collectives.peer, collectives.group, collectives.name)
+    )
+    key_of_kind = []
+    for row in first_rows.tolist():
         key = _key(
             summary.rank,
-            name=summary.names[name],
-            group=summary.groups[group],
-            peer=shifted_peer - 1,
+            name=summary.names[collectives.name[row]],
+            group=summary.groups[collectives.group[row]],
+            peer=int(collectives.peer[row]),
         )
-        key_of_combination.append(index_of_key.setdefault(key, len(index_of_key)))
-    return np.array(key_of_combination, dtype=np.int64)[combination_of_row]
+        key_of_kind.append(index_of_key.setdefault(key, len(index_of_key)))
+    return np.array(key_of_kind, dtype=np.int64)[kind_of_row]
 
 
 def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
     """Return the key of a collective of a rank.
 
-    A send and its receive have the same key: that of the pair of ranks.
+    A send and its receive have the same key: for a send from rank 0 to 1 and the
+    receive of rank 1 from 0 it is the name "send_recv 0 to 1" and the group of the two.
 
     Args:
-        rank: The rank.
+        rank: The number of the rank.
         name: The name of the collective.
         group: Its process group.
         peer: The other rank of a send or receive; -1 if it is unknown.
@@ -400,12 +396,12 @@ def _number_collectives(all_rows: _AllCollectives) -> Int64s:
 
 
 def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
-    """Number the collectives of one key, so that the rows of one have one number.
+    """Decide which rows of one name and group are the same collective on several ranks.
 
-    They are matched by their order if all ranks have equally many. Otherwise they are
-    matched by their recorded sequence numbers, if no rank has one twice. Otherwise they
-    are matched from the end of each step, except on ranks whose file is damaged: of
-    these it is not known how many collectives are missing.
+    If all ranks have equally many, the n-th one of each rank is the same. Otherwise
+    those with equal recorded sequence numbers are, if no rank has a number twice.
+    Otherwise they are counted from the end of each step, except on ranks whose file is
+    damaged: of these it is not known how many collectives are missing.
 
     Args:
         all_rows: All collectives of all ranks.
@@ -421,8 +417,8 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
         return ordinals(rank)
 
     sequence = all_rows.sequence[rows]
-    distinct_pairs = np.unique(np.stack((rank, sequence)), axis=1)
-    no_rank_has_one_twice = distinct_pairs.shape[1] == len(rank)
+    first_of_pair, _ = distinct_rows((rank, sequence))
+    no_rank_has_one_twice = len(first_of_pair) == len(rank)
     all_are_recorded = (sequence >= 0).all()
     if all_are_recorded and no_rank_has_one_twice:
         return sequence

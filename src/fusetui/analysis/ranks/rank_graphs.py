@@ -128,21 +128,14 @@ def graphs_of(
         NoAnswerError: If the collectives of a trace cannot be replayed.
         WrongChangeError: For a change that changes nothing on any rank.
     """
-    matched = facts.matched
     arrivals = _arrivals_without_nodes(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
     not_applied: dict[str, NoMatchError] = {}
-    for index, summary in enumerate(matched.ranks):
+    for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
-        recorded = graph_of(trace)
-        rows = np.flatnonzero(matched.rank == index)
-        _fill_in_nodes(facts, arrivals, rows, trace, recorded)
-        nodes = arrivals.node[rows]
-        graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
-        _check_links(trace, graph, nodes)
-
+        graph = _graph_of_rank(facts, arrivals, index, trace)
         changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
@@ -163,6 +156,30 @@ def graphs_of(
         arrivals=msgspec.structs.replace(arrivals, to_common_ns=shift),
         notes=tuple(note for note in distinct_notes if note not in NOTES_OF_ONE_RANK),
     )
+
+
+def _graph_of_rank(
+    facts: JobFacts, arrivals: CollectiveArrivals, rank: int, trace: Trace
+) -> Graph:
+    """Build the graph of a rank, in which collectives take only their transfers.
+
+    Args:
+        facts: The facts of the job.
+        arrivals: The collectives of all ranks; those of this rank get their nodes, in
+            place.
+        rank: The index of the rank.
+        trace: Its trace.
+
+    Raises:
+        NoAnswerError: If the collectives of the rank cannot be replayed.
+    """
+    recorded = graph_of(trace)
+    rows = np.flatnonzero(facts.matched.rank == rank)
+    _fill_in_nodes(facts, arrivals, rows, trace, recorded)
+    nodes = arrivals.node[rows]
+    graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
+    _check_links(trace, graph, nodes)
+    return graph
 
 
 def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:

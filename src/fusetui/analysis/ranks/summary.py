@@ -306,7 +306,16 @@ def _columns(
 
 
 def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
-    """Measure for how many ns of each window the device computed; 0 without one."""
+    """Measure for how long a device computed in each of some windows of time.
+
+    Args:
+        device: The device; without one, all times are 0.
+        begin: The begin of each window, in ns of the file.
+        end: The end of each window.
+
+    Returns:
+        ns per window.
+    """
     if device is None:
         return np.zeros(len(begin), dtype=np.int64)
     return _column(account.compute_ns for account in device.over(begin, end))
@@ -317,7 +326,7 @@ def _column(numbers: Iterable[int]) -> Int64s:
     return np.array(list(numbers), dtype=np.int64)
 
 
-QUEUED_NS = 10_000
+MAX_QUEUED_GAP_NS = 10_000
 """A collective that starts so soon after another one on its stream ended was queued
 there."""
 
@@ -327,8 +336,9 @@ def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
 
     Usually that is its start. A collective that was queued behind another one on its
     stream, while compute went on, could have started when the last kernel that was
-    launched before it had ended. That kernel is looked for on the stream with the most
-    compute.
+    launched before it had ended: one from 50 to 60 us behind an all-reduce, whose
+    inputs a kernel computed until 42 us, was ready at 42 us. That kernel is looked for
+    on the stream with the most compute.
 
     If one launch starts several kernels, as a CUDA graph does, their order is unknown
     and the start is taken; likewise if no kernel was launched between the two
@@ -399,7 +409,7 @@ class _Queued(msgspec.Struct, frozen=True, eq=False):
 def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     """Find the collectives that were queued behind another one on their stream.
 
-    They start at most QUEUED_NS after the end of the one before, and the call that
+    They start at most MAX_QUEUED_GAP_NS after the end of the one before, and the call that
     launched them launched nothing else.
     """
     track = trace.track[issued.rows]
@@ -413,7 +423,7 @@ def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     is_same_track = track[collective] == track[behind]
 
     gap_ns = start[collective] - end[behind]
-    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= QUEUED_NS)
+    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= MAX_QUEUED_GAP_NS)
     is_queued = follows & _has_own_launch(trace, issued)[collective]
     return _Queued(collective=collective[is_queued], behind=behind[is_queued])
 

@@ -67,8 +67,9 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     """Compute how long each rank waits in each collective, and for which rank.
 
-    If the clocks are refused, times of two ranks cannot be compared, and all waits are
-    0.
+    E.g. ranks that start a collective at 0, 3 and 10 ns wait 10, 7 and 0 ns in it, for
+    the last one. If the clocks are refused, times of two ranks cannot be compared, and
+    all waits are 0.
 
     Args:
         matched: The collectives of the job.
@@ -80,21 +81,14 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     if not len(matched):
         return _no_waits(start, end)
 
-    # Sort rows by collective, then by start: the last row of a collective starts last.
-    # Every collective has at least two rows.
-    by_start = np.lexsort((start, matched.collective_of_row))
-    last_row = by_start[matched.first[1:] - 1]
-    second_last_row = by_start[matched.first[1:] - 2]
-    others = matched.counts - 1
-    middle_of_others = matched.first[:-1] + (others - 1) // 2
-
+    starters = _starters(matched, start)
+    last_row = starters.last_row
     last_start = start[last_row]
-    last_start_of_row = matched.for_each_row(last_start)
-    wait_ns = np.clip(last_start_of_row - start, 0, end - start)
+    wait_ns = np.clip(matched.for_each_row(last_start) - start, 0, end - start)
     if clocks.refused:
         wait_ns = np.zeros_like(wait_ns)
 
-    is_last_known = _is_last_known(matched, clocks, start, last_row, second_last_row)
+    is_last_known = _is_last_known(matched, clocks, start, starters)
     return Waits(
         start=start,
         end=end,
@@ -102,18 +96,45 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         wait_ns=wait_ns,
         idle_wait_ns=_idle_waits(matched, last_row, start, ready, end, wait_ns),
         last_row=last_row,
-        median_row=by_start[middle_of_others],
+        median_row=starters.median_row,
         last_rank=np.where(is_last_known, matched.rank[last_row], UNKNOWN),
         transfer_ns=_transfer_ns(matched, clocks, end, last_start),
     )
 
 
+class _Starters(msgspec.Struct, frozen=True, eq=False):
+    """The rows in which ranks start each collective; one entry per collective."""
+
+    last_row: Rows  # that starts last
+    second_last_row: Rows  # that starts last but one
+    # Whose start is the median of all but the last one, the earlier one of two.
+    median_row: Rows
+
+
+def _starters(matched: Matched, start: Int64s) -> _Starters:
+    """Find the rows that start each collective last, and in the middle.
+
+    E.g. of rows that start at 0, 3, 5 and 10 ns: last that at 10, before it that at 5,
+    and in the middle that at 3.
+
+    Args:
+        matched: The collectives, each of at least two rows.
+        start: The start of each row, on the common clock.
+    """
+    # Sort rows by collective, then by start: the last row of a collective starts last.
+    by_start = np.lexsort((start, matched.collective_of_row))
+    first = matched.first[:-1]
+    last = matched.first[1:] - 1
+    others = matched.counts - 1
+    return _Starters(
+        last_row=by_start[last],
+        second_last_row=by_start[last - 1],
+        median_row=by_start[first + (others - 1) // 2],
+    )
+
+
 def _is_last_known(
-    matched: Matched,
-    clocks: Clocks,
-    start: Int64s,
-    last_row: Rows,
-    second_last_row: Rows,
+    matched: Matched, clocks: Clocks, start: Int64s, starters: _Starters
 ) -> Flags:
     """Decide for which collectives it is known which rank starts last.
 
@@ -124,12 +145,13 @@ def _is_last_known(
         matched: The collectives.
         clocks: The clocks of all ranks.
         start: The start of each row, on the common clock.
-        last_row: Per collective the row that starts last.
-        second_last_row: Per collective the row that starts last but one.
+        starters: The rows that start each collective last.
 
     Returns:
         One flag per collective.
     """
+    last_row = starters.last_row
+    second_last_row = starters.second_last_row
     lead_ns = start[last_row] - start[second_last_row]
     resolution_ns = clocks.resolution_of(
         matched.rank[last_row], matched.rank[second_last_row]

@@ -66,7 +66,7 @@ def changed(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes.
         latest: Whether changes that give a range (`is_range`) take its later end.
 
@@ -624,7 +624,7 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         device: The name of the other device.
 
     Raises:

@@ -32,6 +32,7 @@ from fusetui.analysis.replay.items import (
     MAX_SWITCH_NS,
     SYNCHRONIZES,
     Items,
+    Syncs,
     WaitPairs,
     inferred_waits_of_items,
     items_of,
@@ -247,10 +248,10 @@ class GraphDraft:
 
 @memo()
 def graph_of(trace: Trace) -> Graph:
-    """Build the graph of a trace as recorded.
+    """Build the graph of a trace: its work as nodes, with what each of them waited for.
 
-    It has all GPU work, all threads that launch work, and those that run backward for
-    them. Without a GPU it has the busiest thread only.
+    It has all kernels, copies and sets, all threads that launch work, and those that
+    run backward for them. Without a GPU it has the busiest thread only.
     """
     cuts = thread_cuts_of(trace)
     items = items_of(trace, cuts)
@@ -268,26 +269,14 @@ def graph_of(trace: Trace) -> Graph:
     _lay_items(draft, layout, cuts, items, origin)
     _connect_items(draft, layout, cuts, items, delays)
 
-    # Make calls wait for items, and threads for each other.
+    # Make calls wait for items, threads for each other, and items for items of other
+    # streams.
     waiting_cuts = layout.cut[waits_of_calls.waiting]
     awaited_items = layout.item[waits_of_calls.awaited]
     draft.join(ACROSS, WaitPairs(waiting_cuts, awaited_items))
     _connect_threads(draft, layout, cuts)
-
-    # Make items wait for items of other streams: as recorded, or as inferred for those
-    # that are late without a recorded reason.
-    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
-    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
-    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
-    inferred = inferred_waits_of_items(trace, items, late)
-    waits_of_items = _waits_of_items(trace, items, [recorded, inferred])
-    draft.join(
-        IN_CHAIN,
-        WaitPairs(
-            waiting=layout.item[waits_of_items.waiting],
-            awaited=layout.item[waits_of_items.awaited],
-        ),
-        delays.switch[items.stream_of(waits_of_items.waiting)],
+    inferred_between_streams = _connect_streams(
+        trace, draft, layout, items, syncs, delays
     )
 
     _mark_unexplained_waits(trace, draft)
@@ -296,8 +285,48 @@ def graph_of(trace: Trace) -> Graph:
         origin=origin,
         chains=_chains(trace, cuts, items),
         batches=_batches(draft, layout, cuts),
-        inferred=found_waits.inferred + len(inferred.waiting),
+        inferred=found_waits.inferred + inferred_between_streams,
     )
+
+
+def _connect_streams(
+    trace: Trace,
+    draft: GraphDraft,
+    layout: NodeOrder,
+    items: Items,
+    syncs: Syncs,
+    delays: _Delays,
+) -> int:
+    """Make items wait for items of other streams, as recorded or as inferred.
+
+    A wait is inferred for an item that starts more than LATE_NS (5 us) later than what
+    it is known to wait for explains, unless the recording says that it waits.
+
+    Args:
+        trace: The trace.
+        draft: The nodes, connected with their own threads and streams; they get further
+            edges, in place.
+        layout: Which nodes stand for which items.
+        items: All kernels, copies and sets, by stream and start.
+        syncs: The waits that CUPTI recorded.
+        delays: How long items usually take to start.
+
+    Returns:
+        How many waits were inferred.
+    """
+    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
+    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
+    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
+    inferred = inferred_waits_of_items(trace, items, late)
+    waits = _waits_of_items(trace, items, [recorded, inferred])
+    draft.join(
+        IN_CHAIN,
+        WaitPairs(
+            waiting=layout.item[waits.waiting], awaited=layout.item[waits.awaited]
+        ),
+        delays.switch[items.stream_of(waits.waiting)],
+    )
+    return len(inferred.waiting)
 
 
 def _origin(cuts: ThreadCuts, items: Items) -> int:
@@ -317,7 +346,7 @@ def _waits_of_calls(
     Args:
         trace: The trace.
         cuts: The cuts of its threads.
-        items: Its GPU work.
+        items: All kernels, copies and sets, by stream and start.
         found_waits: The items that synchronizations wait for. The communication before
             these is added, and the items that make room in full queues.
 
@@ -341,7 +370,7 @@ def _waits_of_items(
 
     Args:
         trace: The trace.
-        items: Its GPU work.
+        items: All kernels, copies and sets, by stream and start.
         waits_for_events: The waits for events, as recorded or inferred. Waits for the
             communication before these are added.
     """
@@ -428,9 +457,9 @@ def _lay_threads(
     begin is filled in later, by `_begin_cuts`.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
         origin: The time of the origin, in ns of the file.
     """
     draft.kind[0] = Node.ORIGIN
@@ -471,10 +500,10 @@ def _begin_cuts(
     its end.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
-        items: The GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         waits: Calls, as cuts, with the items that they wait for.
         origin: The time of the origin, in ns of the file.
     """
@@ -496,9 +525,9 @@ def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> 
     thread does at all, then its own first node begins when it is asked, too.
 
     Args:
-        draft: The draft to connect.
+        draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
     """
     asker_waits, worker_waits, worker_is_done = layout.cut[cuts.handoffs]
     before_asker_waits = asker_waits - 1
@@ -522,10 +551,10 @@ def _lay_items(
     """Fill in the nodes of items, without their edges.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which items.
         cuts: The cuts of the threads, whose chains come before those of the streams.
-        items: The GPU work.
+        items: All kernels, copies and sets, by stream and start.
         origin: The time of the origin, in ns of the file.
     """
     node = layout.item
@@ -549,10 +578,10 @@ def _connect_items(
     did before that call, with the usual latency as lag.
 
     Args:
-        draft: The draft to connect.
+        draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts and items.
-        cuts: The cuts of the threads.
-        items: The GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         delays: How long items usually take to start.
     """
     node = layout.item
@@ -588,7 +617,7 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
     and if it is at most MAX_SWITCH_NS.
 
     Args:
-        items: The GPU work.
+        items: All kernels, copies and sets, by stream and start.
         latency: The usual launch latency of each item, in ns.
 
     Returns:
@@ -651,10 +680,10 @@ def _finished(
         batches: The nodes at which batches are handed over, as nodes of the draft.
         inferred: How many waits were inferred.
     """
-    size = len(draft.kind)
     order = in_order(draft.began, draft.ended, draft.tie_order, draft.source)
-    new_node = np.empty(size, dtype=np.int32)
-    new_node[order] = np.arange(size)
+    # The inverse of a sorting order says which node each node becomes.
+    new_node = np.empty(len(order), dtype=np.int32)
+    new_node[order] = np.arange(len(order))
 
     kind = draft.kind[order]
     began = draft.began[order]
@@ -680,7 +709,7 @@ def _finished(
         residual=residual,
         began=began,
         lasted=ended - began,
-        gone=np.zeros(size, dtype=np.bool_),
+        gone=np.zeros(len(order), dtype=np.bool_),
         time_scales=(AS_RECORDED,) * threads,
         inferred_waits=inferred,
         batches=batches,

@@ -35,7 +35,7 @@ class Draft:
 
         Args:
             trace: The trace.
-            graph: Its graph.
+            graph: Its work as nodes, with what each of them waits for.
             latest: Whether a change whose effect is a range takes the later end.
         """
         self.trace = trace

@@ -215,7 +215,7 @@ def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
 
     Args:
         trace: The trace.
-        cuts: The calls of its threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
         rows: The GPU events.
     """
     call = trace.launch[rows]
@@ -431,8 +431,8 @@ def waits_of_calls_for_items(
 
     Args:
         trace: The trace.
-        cuts: The calls of its threads.
-        items: Its GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
     """
     calls = _waiting_calls(trace, cuts)
@@ -464,7 +464,7 @@ def _later_ending(
     """Replace the best items so far by candidates that end later.
 
     Args:
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         best: The best item so far of each entry; NONE if there is none yet.
         candidates: Another item for each entry.
         may_replace: For which entries the candidate is allowed.
@@ -491,7 +491,7 @@ def _candidates(
     ended when the call returned.
 
     Args:
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         calls: The waiting calls.
         stream: The index of the stream.
         last_launched: For each call the item that ends last, of those that were
@@ -675,7 +675,7 @@ def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         late: The items that start later than their launch and their stream explain.
 
     Returns:
@@ -706,7 +706,7 @@ def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         late: The late items.
     """
     late = late[items.launch_cut[late] >= 0]
@@ -763,7 +763,7 @@ def waits_for_earlier_communication(
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         pairs: What waits (calls or items), with the items that it waits for.
     """
     is_communication = communicates(trace, items.rows)

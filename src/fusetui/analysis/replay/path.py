@@ -210,7 +210,7 @@ def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tota
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     kind = graph.kind[route.node]
@@ -245,7 +245,7 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     kind = graph.kind[route.node]
@@ -275,7 +275,7 @@ def _totals_by_name(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
         kind: The kind of the totals.
         is_counted: True for the stretches that count, all of calls or items; one flag
@@ -318,7 +318,7 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         nodes: The nodes to divide. Those that are no HOST are ignored.
     """
     parts = _OwnTimes()
@@ -372,7 +372,7 @@ def _add_parts_of_thread(
     Args:
         parts: Where to add the parts.
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         chain: The thread, an index in Graph.chains.
         nodes: Its nodes of own time (HOST), in order.
     """
@@ -384,25 +384,18 @@ def _add_parts_of_thread(
         return nodes[last_at_or_before(began, start)]
 
     for line, offset in line_of(trace, graph.chains[chain].thread):
-        # To be added to times of the line, for times after the origin.
-        line_to_graph_ns = -graph.origin_ns - offset
+        # Its slices have times of their own, which this turns into ns after the origin.
+        to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
         for activities in LAYERS[1:]:
-            on_line = Cover(
-                remaining.start - line_to_graph_ns, remaining.end - line_to_graph_ns
-            )
-            inside = _inside_slices(line, activities, on_line)
+            inside = _inside_slices(line, activities, remaining.shifted(-to_graph_ns))
             parts.add(
                 node=node_at(remaining.start[inside.interval]),
                 row=inside.row,
-                start=inside.start + line_to_graph_ns,
-                end=inside.end + line_to_graph_ns,
+                start=inside.start + to_graph_ns,
+                end=inside.end + to_graph_ns,
             )
-            in_slices = Cover(
-                inside.slices.start + line_to_graph_ns,
-                inside.slices.end + line_to_graph_ns,
-            )
-            remaining = without(remaining, in_slices)
+            remaining = without(remaining, inside.slices.shifted(to_graph_ns))
 
     parts.add(
         node=node_at(remaining.start),
@@ -466,7 +459,7 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
@@ -605,7 +598,7 @@ def _slack_by_name(
     """Yield the slack of the MAX_GROUPS groups of names that take the most time.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         route: Its critical path. A group of which anything lies on it has no slack.
         kind: What the names are of.
         times: How long nodes take under a name.
@@ -638,7 +631,7 @@ def _slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
     large, comes down to the largest factor without a delay.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         ns_of_node: By how many ns each node of the graph is made longer at the
             factor 1; 0 for the nodes that stay as they are.
         end: When the replay ends now, in ns after the origin.

@@ -77,7 +77,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             trace: The recorded trace.
         """
         predicted_row = self.predicted_rows(trace)
-        slices_of_track = np.array([len(track) for track in self.tracks])
+        slices_of_track = np.array([len(track) for track in self.tracks], np.intp)
         shared = {field: getattr(trace, field) for field in KEPT_WHOLE}
         of_slices = {}
         for column in KEPT_OF_SLICES:
@@ -151,7 +151,7 @@ def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> I
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changed_graph: The graph with the changes.
         times: The times of the nodes of `changed_graph` in the replay.
     """

@@ -59,7 +59,7 @@ def replay_late(graph: Graph, early: Times) -> Times:
     """Compute the times if batches are ready as late as possible.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         early: The result of `replay` without `late`. It is returned itself if no thread
             takes batches from workers, because then both are the same.
     """
@@ -74,7 +74,7 @@ def _replay_range(
     This loop takes most of the time of a replay, so it is as plain as can be.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         delay: The lag plus the residual of each edge, of shape [2, nodes].
         first: The first node of the range.
         stop: The node behind the range.
@@ -153,7 +153,7 @@ def last_of(graph: Graph, times: Times) -> int:
     Nodes that a change removed do not count, nor do JOINs, which are no work.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end.
     """
     is_work = ~graph.gone & (graph.kind != Node.JOIN)

@@ -79,7 +79,7 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     one that the node waited for, so the path leads to the source of that edge.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         last: The node at which the path ends; by default the one that ends last.
     """
@@ -106,7 +106,7 @@ def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int
     """Return when each of the four parts of each node begins; see PARTS.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         nodes: The nodes of the path.
         edge: For each of them the edge by which it waited, IN_CHAIN or ACROSS.
@@ -135,7 +135,7 @@ def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     """Return the nodes of the critical path in order of time, without the origin.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         last_edge: For each node of the graph, which of its edges ends last.
         last: The node at which the path ends.
     """
@@ -155,7 +155,7 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     launch for the device on, because what a program does before says nothing about it.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         device: The device, as in Chain.device.
 
@@ -187,7 +187,7 @@ def late_share(graph: Graph, route: Route) -> float:
     because nothing says when it could have started.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         route: The path.
 
     Returns:
@@ -206,7 +206,7 @@ def slack_of(graph: Graph, times: Times) -> Int64s:
     the replay to its begin: each node must end early enough for all that wait for it.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
 
     Returns:
@@ -230,7 +230,7 @@ def _limit_sources(
     A source must end early enough for the node that waits for it not to be delayed.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         delay: The lag plus the residual of each edge, of shape [2, nodes].
         first: The first node of the range.
         stop: The node behind the range.

@@ -94,7 +94,7 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         what: By what they are named, such as "kind" or "kernel".
         pattern: The name, or a search.
 
@@ -118,7 +118,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         what: What they are: "op" (ops, or else calls), "python" (Python frames),
             "module" (modules and annotations, with what runs backward for them), or
             "wait" (whatever may contain a wait).
@@ -148,7 +148,7 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         rows: The slices.
     """
     all_origins = origins(trace)
@@ -174,7 +174,7 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         rows: The slices.
 
     Returns:
@@ -197,7 +197,7 @@ def inside(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
         rows: The slices; -1 stands for none, which lies nowhere.
 
@@ -221,7 +221,7 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
@@ -241,7 +241,7 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
     """
     cover_of_chain: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
@@ -309,7 +309,7 @@ class _Threads:
 
         Args:
             trace: The trace.
-            graph: Its graph.
+            graph: Its work as nodes, with what each of them waits for.
         """
         threads = [chain.thread for chain in graph.chains if not chain.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
@@ -343,7 +343,7 @@ def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRan
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         change: The change.
 
     Raises:
@@ -377,7 +377,7 @@ def _ranges_like(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         threads: The threads of the graph.
         pattern: The name of the slices, or the search.
 

@@ -35,7 +35,7 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     recorded after 10 ns.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         chain: The thread, an index in Graph.chains.
         recorded: The recorded times, in ns after the origin.
@@ -85,7 +85,7 @@ def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> 
     how much longer or shorter the whole call takes in the replay.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         chain: The thread, an index in Graph.chains.
         node: The nodes.
         inside_until: For each of them a recorded time within the node.
@@ -109,7 +109,7 @@ def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Fl
     A wait lies between the end of a node and the begin of the next one of its thread.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         node: The nodes.
         next_node: For each of them the next one.
@@ -130,7 +130,7 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
     Args:
         trace: The trace.
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
 
     Returns:
@@ -157,7 +157,7 @@ def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
     """Return the chain of a thread; an empty list if the thread is not replayed.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         thread: The number of the thread, as in Trace.thread_of_track.
     """
     threads = range(len(graph.time_scales))
@@ -183,7 +183,7 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         by: What counts as a step; see `steps_of`.
     """
     steps = steps_of(trace, by)
@@ -202,13 +202,13 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
-    launches_of_steps = np.array([len(rows_of_step) for rows_of_step in rows_of_steps])
+    launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
     item_of_row = graph.node_of(trace, Node.ITEM)
     return StepEnds(
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
-        step=numbers_of_sized_groups(launches_of_steps),
+        step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
 
@@ -219,7 +219,7 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     Without steps, the two bounds are those of the whole replay.
 
     Args:
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         ends: What decides when the steps end.
 
@@ -249,7 +249,7 @@ def lengths_of(
 
     Args:
         trace: The trace.
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         by: What counts as a step; see `steps_of`.
     """

@@ -244,7 +244,7 @@ def _result(
 
     Args:
         trace: The trace.
-        graph: The replayed graph.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes.
         late_times: The same, if batches come as late as the recording allows; the very
             object `times` if no batches are waited for.
@@ -288,7 +288,7 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
 
     Args:
         trace: The trace.
-        graph: The replayed graph.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes.
         by: What counts as a step; see `steps_of`.
     """
@@ -513,7 +513,7 @@ def _replayed(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes, which are made one after the other.
         by: What counts as a step; see `steps_of`.
 

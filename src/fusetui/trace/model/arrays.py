@@ -78,6 +78,27 @@ def group_numbers(begins_group: Flags) -> Rows:
     return np.cumsum(begins_group) - 1
 
 
+def least_of_ranges(values: Int64s, first: Rows, stop: Rows) -> Int64s:
+    """Return the least value of each range of a column.
+
+    >>> values = np.array([5, 9, 3, 7])
+    >>> first, stop = np.array([0, 1]), np.array([2, 4])
+    >>> least_of_ranges(values, first, stop).tolist()
+    [5, 3]
+
+    Args:
+        values: The column.
+        first: The first index of each range. Ranges may overlap, in any order.
+        stop: The index behind each range, which has at least one value.
+    """
+    # Of the edges a, b, c, d of two ranges, reduceat also gives the least value from b
+    # to c. So every other result is skipped.
+    edges = np.stack((first, stop), axis=1).reshape(-1)
+    # reduceat takes no index behind the last value, so one is added.
+    values_and_end = np.append(values, 0)
+    return np.asarray(reduce_groups(np.minimum, values_and_end, edges)[::2])
+
+
 def run_bounds(*columns: NDArray[Any]) -> Rows:
     """Return where each run of equal rows begins, and behind the last run the length.
 
@@ -112,8 +133,8 @@ def reduce_groups(
     Args:
         operation: np.maximum, np.minimum, np.add, np.logical_or or the like.
         values: The values; those of a group are neighbors.
-        first: The index at which each group begins, ascending and without repeats. A
-            group ends where the next one begins, and the last one with the values.
+        first: The index at which each group begins. A group ends where the next one
+            begins, and the last one with the values. None is empty.
 
     Returns:
         One value per group; none if there are no groups.
