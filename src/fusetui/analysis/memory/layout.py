@@ -73,7 +73,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     """The segments of a device at one moment, and the holes in them.
 
     A *hole* is memory of a segment that no allocation uses. Arrays have one entry per
-    hole, sorted by address, except for `lives`.
+    hole, sorted by address, except for `segment_of_allocation`.
     """
 
     segments: tuple[Segment, ...]
@@ -83,7 +83,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     slack: Int64s  # how many bytes of the hole may belong to the block before it
     # For each of `History.occupied` the index in `segments` of the segment that it is
     # in; -1 if it is in none or is not live at the moment.
-    lives: Int64s
+    segment_of_allocation: Int64s
 
     @property
     def size(self) -> Int64s:
@@ -91,9 +91,10 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
-        """Return the bytes of whole pages in each hole.
+        """Return how many bytes of each hole the allocator could give back.
 
-        The allocator could give them back to the device.
+        These are its whole pages of 2 MB (PAGE_BYTES): of a hole from 1 to 7 MB, the
+        pages from 2 to 6 MB, which are 4 MB.
 
         Args:
             least: Leave out what may belong to the block before the hole.
@@ -151,14 +152,14 @@ def layout(
     if segments is None:
         segments = segments_at(history, event)
 
-    lives = history.occupied
-    placed_allocations = _allocations_in_segments(lives, event, segments)
+    allocations = history.occupied
+    placed_allocations = _allocations_in_segments(allocations, event, segments)
     placed_blocks = _placed_blocks(history, event, placed_allocations, segments)
     gaps = _gaps(placed_blocks, segments)
     is_hole = gaps.end > gaps.start
 
-    segment_of_life = np.full(len(lives), -1)
-    segment_of_life[placed_allocations.row] = placed_allocations.segment
+    segment_of_allocation = np.full(len(allocations), -1)
+    segment_of_allocation[placed_allocations.row] = placed_allocations.segment
 
     return SegmentLayout(
         segments=segments,
@@ -166,7 +167,7 @@ def layout(
         start=gaps.start[is_hole],
         end=gaps.end[is_hole],
         slack=gaps.is_behind_unsure[is_hole] * UNSPLIT_BYTES,
-        lives=segment_of_life,
+        segment_of_allocation=segment_of_allocation,
     )
 
 
@@ -178,20 +179,20 @@ class _PlacedAllocations(NamedTuple):
 
 
 def _allocations_in_segments(
-    lives: Allocations, event: int, segments: tuple[Segment, ...]
+    allocations: Allocations, event: int, segments: tuple[Segment, ...]
 ) -> _PlacedAllocations:
     """Find the allocations that are live after an event and lie in segments.
 
     Args:
-        lives: `History.occupied`.
+        allocations: `History.occupied`: each lasts until its memory is free again.
         event: The event, or BEFORE.
         segments: The segments at that moment, by address.
     """
-    live_rows = np.flatnonzero(lives.live_after(event))
-    live_rows = live_rows[np.argsort(lives.address[live_rows], kind="stable")]
+    live_rows = np.flatnonzero(allocations.live_after(event))
+    live_rows = live_rows[np.argsort(allocations.address[live_rows], kind="stable")]
 
     # The segment of an address is the last one that begins at or before it.
-    address = lives.address[live_rows]
+    address = allocations.address[live_rows]
     segment = last_at_or_before(_segment_begins(segments), address)
     end = at(_segment_ends(segments), segment, missing=0)
 
@@ -256,13 +257,12 @@ def _placed_blocks(
     The file records the size of a block that is there at the end. The size of a block
     that is gone is worked out from what was requested.
     """
-    lives = history.occupied
-    block = lives.block[placed.row]  # -1: it is gone at the end
-    is_gone = block < 0
-    requested = np.maximum(lives.size[placed.row], 1)
-    units = -(-requested // ALLOCATION_UNIT_BYTES)  # rounded up
+    allocations = history.occupied
+    block = allocations.block[placed.row]
+    is_gone = block < 0  # there is no block at the end
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
-    size = np.where(is_gone, units * ALLOCATION_UNIT_BYTES, sizes_at_end[block])
+    least_size = _rounded_up(allocations.size[placed.row])
+    size = np.where(is_gone, least_size, sizes_at_end[block])
 
     # Segments for small blocks and expandable segments split off every rest. In others,
     # a rest may belong to the block.
@@ -283,10 +283,20 @@ def _placed_blocks(
 
     return _PlacedBlocks(
         segment=placed.segment,
-        start=lives.address[placed.row],
+        start=allocations.address[placed.row],
         size=size,
         may_be_larger=may_be_larger,
     )
+
+
+def _rounded_up(requested: Int64s) -> Int64s:
+    """Return the least size of the blocks for some requests, in bytes.
+
+    That is the next multiple of ALLOCATION_UNIT_BYTES (512), at least one: 512 for 0
+    bytes and for 512, 1024 for 513.
+    """
+    units = -(-np.maximum(requested, 1) // ALLOCATION_UNIT_BYTES)  # rounded up
+    return np.asarray(units * ALLOCATION_UNIT_BYTES)
 
 
 class _Rests(NamedTuple):
@@ -311,15 +321,15 @@ def _unsplit_rests(
         limit: For each of them the end of its segment.
         event: The moment of the layout.
     """
-    lives = history.occupied
-    start = lives.address[rows]
-    born = lives.born[rows]
+    allocations = history.occupied
+    start = allocations.address[rows]
+    born = allocations.born[rows]
 
     # Of a block from before the first event, two moments bound the rest.
     is_early = born == BEFORE
     now = np.full(len(rows), event)
-    gap_at_birth = lives.next_in_use(start, born, limit) - start - sizes
-    gap_now = lives.next_in_use(start, now, limit) - start - sizes
+    gap_at_birth = allocations.next_in_use(start, born, limit) - start - sizes
+    gap_now = allocations.next_in_use(start, now, limit) - start - sizes
     gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
 
     is_rest = gap <= UNSPLIT_BYTES
@@ -552,7 +562,7 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     rounding = reserved - holes - active
 
     # An allocation outside of all segments contradicts them.
-    is_outside = placement.lives[history.occupied.live_after(event)] < 0
+    is_outside = placement.segment_of_allocation[history.occupied.live_after(event)] < 0
     if rounding < 0 or is_outside.any():
         return Waste(
             reserved_bytes=reserved,
@@ -564,10 +574,12 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
             is_exact=False,
         )
 
-    # Holes in segments without any life are cached, all others are split.
-    holds_lives = np.zeros(len(placement.segments), np.bool_)
-    holds_lives[placement.lives[placement.lives >= 0]] = True
-    split_holes = placement.size[holds_lives[placement.segment]]
+    # Holes in segments without any allocation are cached, all others are split.
+    holds_allocations = np.zeros(len(placement.segments), np.bool_)
+    holds_allocations[
+        placement.segment_of_allocation[placement.segment_of_allocation >= 0]
+    ] = True
+    split_holes = placement.size[holds_allocations[placement.segment]]
     split = int(split_holes.sum())
 
     is_sure = not placement.slack.any() and not rounds_up(history)

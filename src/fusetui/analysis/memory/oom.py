@@ -320,8 +320,10 @@ def _pinned_segments(
     hole_bytes = summed(placement.segment, placement.size, count)
 
     # An empty segment could be given back.
-    with_lives = placement.lives[placement.lives >= 0]
-    is_empty = ~np.isin(np.arange(count), with_lives)
+    with_allocations = placement.segment_of_allocation[
+        placement.segment_of_allocation >= 0
+    ]
+    is_empty = ~np.isin(np.arange(count), with_allocations)
     hole_bytes[is_empty] = 0
 
     by_size = np.argsort(-hole_bytes, kind="stable")
@@ -331,12 +333,12 @@ def _pinned_segments(
             continue
 
         segment = placement.segments[row]
-        lives = np.flatnonzero(placement.lives == row).tolist()
+        allocations = np.flatnonzero(placement.segment_of_allocation == row).tolist()
         pinned_segment = Pinned(
             address=segment.address,
             total_size=segment.size,
             inactive_bytes=int(hole_bytes[row]),
-            holders=_holders(history, evidence, lives),
+            holders=_holders(history, evidence, allocations),
         )
         pinned.append(pinned_segment)
 
@@ -344,7 +346,7 @@ def _pinned_segments(
 
 
 def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
-    """Return the lines of code that allocated the most bytes of some lives.
+    """Return the lines of code that allocated the most bytes of some allocations.
 
     Args:
         history: The history of the device.
@@ -354,17 +356,19 @@ def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str
     Returns:
         At most MAX_NAMED lines of code, that with the most bytes first.
     """
-    lives = history.occupied
+    allocations = history.occupied
     bytes_by_holder: dict[str, int] = {}
     for row in rows:
-        stack = int(lives.stack[row])
+        stack = int(allocations.stack[row])
         if stack >= 0:
             holder = evidence.code(stack)
-        elif lives.born[row] == BEFORE:
+        elif allocations.born[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:
             holder = NO_STACK
-        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(lives.size[row])
+        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(
+            allocations.size[row]
+        )
 
     by_size = sorted(bytes_by_holder, key=lambda holder: -bytes_by_holder[holder])
     return tuple(by_size[:MAX_NAMED])
