@@ -80,28 +80,30 @@ def _resumed_functions(
 
     The log has the names of compiled functions; without them frames of Python show it.
     """
-    trace = regions.trace
     if log is None or not log.functions:
         return _resumed_by_frames(regions)
+    return _resumed_by_log(regions, log)
 
-    rows_of_id: dict[CompileId, list[int]] = {}
-    for row in regions.regions.rows.tolist():
-        compile_id = compile_id_of(trace.name_of(row))
-        if compile_id is not None:
-            rows_of_id.setdefault(compile_id, []).append(row)
 
-    files = {
+def _resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
+    """Find the functions after graph breaks by the names in a log.
+
+    Dynamo names such a function `torch_dynamo_resume_in_FUNCTION_at_LINE`. One that was
+    compiled several times, or in several logs, is one function.
+    """
+    rows_of_id = _region_rows_by_id(regions)
+    file_of_compilation = {
         (compilation.log, compilation.compile_id): compilation.file
         for compilation in log.compilations
         if compilation.compile_id is not None
     }
 
+    # By function, line and file: the rows of the regions of all compilations.
     rows_of_function: dict[tuple[str, int, str], list[int]] = {}
     for (log_index, compile_id), function in log.functions.items():
         match = RESUMES.match(function)
         if match:
-            file = files.get((log_index, compile_id), "")
-            # A function that was compiled several times is one function.
+            file = file_of_compilation.get((log_index, compile_id), "")
             key = (match["function"], int(match["line"]), file)
             rows_of_function.setdefault(key, []).extend(rows_of_id.get(compile_id, []))
 
@@ -109,6 +111,16 @@ def _resumed_functions(
         Resumed(function=function, line=line, file=file, rows=tuple(sorted(set(rows))))
         for (function, line, file), rows in rows_of_function.items()
     ]
+
+
+def _region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
+    """Return the rows of the compiled regions of a trace by their compile id."""
+    rows_of_id: dict[CompileId, list[int]] = {}
+    for row in regions.regions.rows.tolist():
+        compile_id = compile_id_of(regions.trace.name_of(row))
+        if compile_id is not None:
+            rows_of_id.setdefault(compile_id, []).append(row)
+    return rows_of_id
 
 
 def _resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:

@@ -37,7 +37,15 @@ from fusetui.trace.compile_log.log import (
 )
 from fusetui.trace.compile_log.stacks import CodeLine
 from fusetui.trace.compile_log.wrapper import KernelCall, Wrapper
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, at, ordinals
+from fusetui.trace.model.arrays import (
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct_rows,
+    ordinals,
+    summed,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import memo
@@ -85,6 +93,14 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
     def kernel_for_item(self, item: int) -> KernelOfGraph:
         """Return the kernel that an item is a run of."""
         return self.kernels[int(self.kernel_of_item[item])]
+
+    def runs_of_kernels(self) -> Int64s:
+        """Count how often each kernel ran."""
+        return np.bincount(self.kernel_of_item, minlength=len(self.kernels))
+
+    def ns_of_kernels(self) -> Int64s:
+        """Add up how long each kernel took over all of its runs, in ns."""
+        return summed(self.kernel_of_item, self.item_ns(), len(self.kernels))
 
     def item_ns(self) -> Int64s:
         """Return the GPU time of each item in ns.
@@ -170,44 +186,38 @@ class _ItemKinds(NamedTuple):
 def _kinds_of_items(
     trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
 ) -> _ItemKinds:
-    """Group the items that are joined in the same way.
+    """Group the items (runs of kernels) that are joined in the same way.
 
     Items of one kind have the same join, name and file, and the same position among
-    equally many items of that name in a call of a graph.
+    equally many items of that name in a call of a graph. E.g. if each call of a graph
+    runs the kernel `triton_0` twice, all first runs are one kind, and all second ones.
     """
     items = regions.items
     outside = len(calls.joins)
 
     join_of_item = at(calls.join_of_call, items.call, missing=outside)
 
-    # One number stands for the call and the name together.
-    call_and_name = items.call.astype(np.int64) * max(1, len(items.names)) + items.name
-    position_in_call = ordinals(call_and_name)
-    _, group, items_of_group = np.unique(
-        call_and_name, return_inverse=True, return_counts=True
-    )
+    # The items of one call with the same name, which are numbered in their order.
+    _, group_of_item = distinct_rows((items.call, items.name))
+    position_in_call = ordinals(group_of_item)
+    items_of_group = np.bincount(group_of_item)
+    count_in_call = items_of_group[group_of_item]
 
     files, file_of_item = _kernel_files(trace, items, calls, join_of_item, log)
-
-    # Each column describes one item; equal columns are one kind.
-    columns = np.stack(
-        (
-            join_of_item,
-            items.name,
-            position_in_call,
-            items_of_group[group],
-            file_of_item,
-        )
+    first_items, kind_of_item = distinct_rows(
+        (join_of_item, items.name, position_in_call, count_in_call, file_of_item)
     )
-    distinct, kind_of_item = np.unique(columns, axis=1, return_inverse=True)
-
     kinds = [
         _ItemKind(
-            join=join, name=name, position=position, items=count, file=files[file]
+            join=int(join_of_item[item]),
+            name=int(items.name[item]),
+            position=int(position_in_call[item]),
+            items=int(count_in_call[item]),
+            file=files[file_of_item[item]],
         )
-        for join, name, position, count, file in distinct.T.tolist()
+        for item in first_items.tolist()
     ]
-    return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item.reshape(-1))
+    return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item)
 
 
 def _kernel_files(

@@ -19,7 +19,11 @@ from fusetui.trace.flight.columns import (
     GroupName,
 )
 from fusetui.trace.flight.entries import ALL_RANKS
-from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, reduce_groups
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    distinct_rows,
+)
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """Matches the path of a file of torch itself."""
@@ -104,20 +108,15 @@ class JobDumps:
         """
         entries = self.entries
         rows = np.flatnonzero(~entries.is_p2p)
-        if not len(rows):
-            return {}
-
-        # Sort by group, then by rank (np.lexsort sorts by its last key first), and take
-        # the highest number of each run of equal pairs.
         ranks = self.rank_of_dump[entries.dump[rows]]
         groups = entries.group[rows].astype(np.int64)
-        order = np.lexsort((ranks, groups))
-        ranks = ranks[order]
-        groups = groups[order]
-        starts = np.flatnonzero(begins_runs(groups, ranks))
-        highest = reduce_groups(np.maximum, entries.sequence[rows][order], starts)
+        first_of_pair, pair_of_row = distinct_rows((groups, ranks))
+        highest = entries.sequence[rows[first_of_pair]].copy()
+        np.maximum.at(highest, pair_of_row, entries.sequence[rows])
 
-        keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
+        groups_of_pairs = groups[first_of_pair].tolist()
+        ranks_of_pairs = ranks[first_of_pair].tolist()
+        keys = zip(groups_of_pairs, ranks_of_pairs, strict=True)
         return dict(zip(keys, highest.tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:

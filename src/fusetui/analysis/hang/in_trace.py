@@ -218,7 +218,10 @@ class _AgreeingRuns(msgspec.Struct, frozen=True, eq=False):
 def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     """Compare the end of a dump with the collectives before each place of a trace.
 
-    All places are compared at once, going back from the last collective of the dump.
+    E.g. if the dump ends with a, b, c and the trace has x, b, c, c: the run that ends
+    at the first c has length 2 and then differs (a is not x), and that at the second c
+    has length 1 and then differs. All places are compared at once, going back from the
+    last collective of the dump.
 
     Args:
         issued: The collectives of the dump, up to the one in which ranks wait.

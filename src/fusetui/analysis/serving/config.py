@@ -268,7 +268,19 @@ def _mismatch(
     """Say why the configuration does not tell the products that ran; "" if it does.
 
     Either the products of such a model are not known, or another model ran.
+
+    Args:
+        trace: The trace of the server.
+        products: The matrix products that ran in the pass.
+        layers: The layers of the pass; None if none were recognized.
+        model: The configuration.
     """
+    unsupported = _why_unsupported(model)
+    return unsupported or _why_another_model(trace, products, layers, model)
+
+
+def _why_unsupported(model: ModelConfig) -> str:
+    """Say why the products of a model do not follow from its configuration, or ""."""
     if model.architecture not in DENSE:
         if not model.architecture:
             return "the architecture is not stated"
@@ -278,7 +290,17 @@ def _mismatch(
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
     if not all(sizes) or not model.dtype:
         return LACKS
+    return ""
 
+
+def _why_another_model(
+    trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
+) -> str:
+    """Say in what the pass differs from what the configured model would run, or "".
+
+    E.g. 28 layers run 28 x 4 products, and one more for the vocabulary; so 80 products
+    are those of another model. The arguments are those of `_mismatch`.
+    """
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:
         return (
