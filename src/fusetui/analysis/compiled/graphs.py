@@ -73,10 +73,11 @@ class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
 
 
 def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
-    """Join each call of a graph in a trace with a graph of the log.
+    """Find out which graph of the compile log each call of a compiled graph ran.
 
-    The key of the call decides, else the file of its wrapper, else the compile id of
-    its region.
+    The cache key in the name of the call decides ("CompiledFxGraph fab12..."), else the
+    generated file of its wrapper, else the compile id in the name of the region around
+    it ("Torch-Compiled Region: 0/1").
 
     Args:
         regions: The regions of the trace.

@@ -311,9 +311,10 @@ def _ops_outside(regions: RegionsOfTrace) -> Rows:
 
 
 def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
-    """Find the launches inside calls of graphs that no op contains.
+    """Find the launch calls inside calls of compiled graphs that no op contains.
 
-    Replays of CUDA graphs are left out, because each launches many kernels.
+    Such a launch stands for a kernel by itself. Replays of CUDA graphs are left out,
+    because each launches many kernels.
 
     Args:
         regions: The regions of the trace.
@@ -322,8 +323,11 @@ def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -
     """
     trace = regions.trace
     rows = distinct(launches[launches >= 0]).astype(np.intp)
-    rows = rows[regions.calls.around(rows) >= 0]
-    rows = rows[~trace.matching(rows, is_replay)] if len(rows) else rows
+    is_in_call = regions.calls.around(rows) >= 0
+    rows = rows[is_in_call]
+    if not len(rows):
+        return rows
+    rows = rows[~trace.matching(rows, is_replay)]
     if not len(rows):
         return rows
 

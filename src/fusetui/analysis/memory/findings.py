@@ -123,28 +123,28 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 
 
 def _live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
-    """Measure the live memory of each call stack before some events.
+    """Measure how many bytes each call stack holds just before some events.
 
-    What was there before the first event is left out.
+    Only allocations since the first event count. A stack holds what was allocated with
+    it and is still live.
 
     Args:
         history: The history of the device.
-        events: Numbers of events.
+        events: The numbers of the events.
 
     Returns:
-        Bytes. Rows are the events, columns are the stacks; the last column is that
-        of no stack.
+        Bytes of shape [events, stacks + 1]; the last column is that of no stack.
     """
     allocations = history.allocations
-    rows = np.flatnonzero(allocations.born != BEFORE)
-    stack_count = int(allocations.stack.max(initial=-1)) + 2
-    live_bytes = np.zeros((len(events), stack_count), np.int64)
-    for row, end in enumerate(events.tolist()):
-        living = rows[allocations.live_after(end - 1)[rows]]
+    is_recorded = allocations.born != BEFORE
+    no_stack = -1  # which is the last column
+    columns = int(allocations.stack.max(initial=no_stack)) + 2
+    live_bytes = np.zeros((len(events), columns), np.int64)
+    for row, event in enumerate(events.tolist()):
+        is_live = is_recorded & allocations.live_after(event - 1)
         live_bytes[row] = summed(
-            allocations.stack[living], allocations.size[living], stack_count
+            allocations.stack[is_live], allocations.size[is_live], columns
         )
-
     return live_bytes
 
 

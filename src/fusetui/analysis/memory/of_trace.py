@@ -266,7 +266,11 @@ def start_us(trace: Trace) -> int:
 
 
 def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
-    """Read the memory events of each device in the order of time, GPUs first."""
+    """Read the memory events of each device in the order of time, GPUs first.
+
+    Events that lack one of their numbers, or have one that no column can hold, are left
+    out.
+    """
     samples: dict[TracedDevice, list[MemorySample]] = {}
     for stretch_index, stretch in enumerate(trace.elements.stretches):
         if not stretch.samples:
@@ -292,12 +296,10 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
             device = TracedDevice(event.pid, kind, device_number)
             samples.setdefault(device, []).append(sample)
 
-    sorted_samples = {}
-    for device in sorted(samples, key=_device_order):
-        by_time = sorted(samples[device], key=lambda sample: sample.time_ns)
-        sorted_samples[device] = by_time
-
-    return sorted_samples
+    return {
+        device: sorted(samples[device], key=lambda sample: sample.time_ns)
+        for device in sorted(samples, key=_device_order)
+    }
 
 
 def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:

@@ -309,9 +309,15 @@ def _inactive_by_reason(
 def _pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
-    """List the segments with the most bytes in holes that cannot be given back.
+    """List the segments whose holes cannot be given back, the most bytes first.
 
-    Something is live in each of them.
+    A live allocation in a segment keeps the allocator from giving the whole segment
+    back to the device; so the free memory around it, its holes, stays reserved.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks of allocations say.
+        placement: The segments at the moment, with their holes and allocations.
 
     Returns:
         At most MAX_NAMED segments, and how many such segments there are.
@@ -319,12 +325,9 @@ def _pinned_segments(
     count = len(placement.segments)
     hole_bytes = summed(placement.segment, placement.size, count)
 
-    # An empty segment could be given back.
-    with_allocations = placement.segment_of_allocation[
-        placement.segment_of_allocation >= 0
-    ]
-    is_empty = ~np.isin(np.arange(count), with_allocations)
-    hole_bytes[is_empty] = 0
+    # A segment without allocations could be given back.
+    has_allocation = np.isin(np.arange(count), placement.segment_of_allocation)
+    hole_bytes[~has_allocation] = 0
 
     by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []

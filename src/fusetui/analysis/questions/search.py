@@ -332,29 +332,36 @@ def _add_hits_in_args(
     terms: Sequence[Word],
     holds: Sequence[Flags],
 ) -> None:
-    """Search the args of one stretch of the file.
+    """Search the args of one stretch (part) of the file for some terms of a query.
+
+    A term is found for a row if it is in the args of the row itself or of its op. The
+    two may lie in different stretches; only those in this one are searched.
 
     Args:
         trace: The trace.
-        places: Where the args of the rows are.
+        places: Where the args of the rows and of their ops are.
         stretch: The index of the stretch.
         names: The args to look into.
         terms: The terms.
-        holds: For each term the flags of the rows for which it holds. Those of rows
-            whose args hold it are set, in place.
+        holds: For each term one flag per row: whether the term was found so far. The
+            flags of rows for which it is found here are set, in place.
     """
-    by_op = np.flatnonzero(places.op_stretch == stretch)
-    by_row = np.flatnonzero(places.row_stretch == stretch)
-    orders = np.concatenate([places.op_order[by_op], places.row_order[by_row]])
-    distinct_orders, event = np.unique(orders, return_inverse=True)
-    args = arguments(trace.elements, distinct_orders, names)
+    with_op_here = np.flatnonzero(places.op_stretch == stretch)
+    that_are_here = np.flatnonzero(places.row_stretch == stretch)
 
+    # Read the args of each event only once, even if it is the op of several rows.
+    events = np.concatenate(
+        [places.op_order[with_op_here], places.row_order[that_are_here]]
+    )
+    distinct_events, index_of_event = np.unique(events, return_inverse=True)
+    args = arguments(trace.elements, distinct_events, names)
     for term, holds_for_rows in zip(terms, holds, strict=True):
         in_args = [_is_in_args(term, texts) for texts in args.distinct]
         in_args.append(False)  # of events without args, whose number is -1
-        in_events = np.array(in_args)[args.number][event]
-        holds_for_rows[by_op] |= in_events[: len(by_op)]
-        holds_for_rows[by_row] |= in_events[len(by_op) :]
+        is_found = np.array(in_args)[args.number][index_of_event]
+        found_in_op, found_in_row = np.split(is_found, [len(with_op_here)])
+        holds_for_rows[with_op_here] |= found_in_op
+        holds_for_rows[that_are_here] |= found_in_row
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
@@ -591,7 +598,11 @@ def why_nothing(trace: Trace, query: Query) -> str:
 
 
 def _why_none_like(trace: Trace, term: Word) -> str:
-    """Name the steps or streams that there are, if a term asks for another one."""
+    """Explain that a term asks for a step or stream that the trace does not have.
+
+    E.g. "the streams of this trace are 7, 20" for `stream:8`; "" if it has it, and for
+    other terms.
+    """
     if term.field == "step":
         steps = steps_of(trace)
         if steps.place(number_of(term.text)) < 0:
@@ -602,7 +613,7 @@ def _why_none_like(trace: Trace, term: Word) -> str:
 
 
 def why_no_kernels(trace: Trace) -> str:
-    """Say what a trace without kernels has instead."""
+    """Explain, for a trace without kernels, what it has instead of them."""
     events = len(trace.gpu_rows)
     if events == 1:
         return "no kernels in this trace: its GPU event is no kernel"
@@ -616,7 +627,7 @@ def why_no_kernels(trace: Trace) -> str:
 
 
 def _other_streams(trace: Trace, text: str) -> str:
-    """Name the streams that there are, if there is none with this number."""
+    """Name the streams of the trace if none has this number, else return ""."""
     streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
     if text in streams:
         return ""

@@ -383,7 +383,9 @@ def _split_among_late_ranks(
 ) -> _SplitWaits:
     """Divide each wait among the late ranks that arrive after it began.
 
-    `shares_of_late` has the rule.
+    Each moment is shared equally by those that have not arrived yet: if a rank waits 10
+    ms, and late ranks arrive 4 and 10 ms after it, the first of them accounts for 2 ms
+    and the last one for 2 + 6 ms.
 
     Args:
         matched: The collectives of the job.
@@ -392,19 +394,20 @@ def _split_among_late_ranks(
         ns: How much of the wait of each row can be charged.
         chain_of_late_rank: The chain of each late rank, as in _ChainStarts.
     """
-    rows = np.flatnonzero(ns > 0)
-    collective = matched.collective_of_row[rows]
-    late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
-    arrival_after_ns = late_start - waits.start[rows][:, None]
-    arrival_after_ns = np.where(late_ranks.is_late[collective], arrival_after_ns, 0)
-    share = shares_of_late(arrival_after_ns.astype(np.float64))
+    waiting_rows = np.flatnonzero(ns > 0)
+    collective = matched.collective_of_row[waiting_rows]
 
-    wait_index, column = np.nonzero(share)
-    waiting_rows = rows[wait_index]
+    # Tables of shape [waiting rows, MAX_LATE_RANKS].
+    late_start = waits.start[late_ranks.row[collective]]
+    arrives_after_ns = late_start - waits.start[waiting_rows][:, None]
+    arrives_after_ns = np.where(late_ranks.is_late[collective], arrives_after_ns, 0)
+    share = shares_of_late(arrives_after_ns.astype(np.float64))
+
+    wait, column = np.nonzero(share)
     return _SplitWaits(
-        row=waiting_rows,
-        chain=chain_of_late_rank[matched.collective_of_row[waiting_rows], column],
-        ns=ns[waiting_rows] * share[wait_index, column],
+        row=waiting_rows[wait],
+        chain=chain_of_late_rank[collective[wait], column],
+        ns=ns[waiting_rows[wait]] * share[wait, column],
     )
 
 

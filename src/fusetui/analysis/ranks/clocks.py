@@ -622,9 +622,11 @@ class _Offsets(msgspec.Struct, frozen=True, eq=False):
 
 
 def clocks_of(matched: Matched) -> Clocks:
-    """Estimate the clocks of all ranks from their synchronous collectives.
+    """Estimate how far the clocks of all ranks are apart.
 
-    The reference is the rank that took part in the most of them, of several the first.
+    It uses the collectives that cannot end on any rank before they have started on all
+    (SYNCHRONOUS). The clock of the rank that took part in the most of them is the
+    reference, whose offset is 0; of several such ranks it is the first one.
     """
     rows = np.flatnonzero(matched.for_each_row(matched.named(SYNCHRONOUS)))
     hosts = hosts_of(matched, rows)

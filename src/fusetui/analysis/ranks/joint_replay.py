@@ -276,6 +276,9 @@ def _join_graphs(
 def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
     """Concatenate a column of the graphs of all ranks, for the joined graph.
 
+    Node 0 of each graph is its origin. E.g. (0, 5, 6) and (0, 7) with 2 added nodes
+    become (0, 5, 6, 7, 0, 0): the origin stands only once.
+
     Args:
         graphs: The graph of each rank.
         name: The name of the column.

@@ -261,7 +261,10 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
-    """Return the batches of a graph after its nodes were sorted.
+    """Return the batches of a graph after its nodes got other numbers.
+
+    They stay in the order of their nodes: batches at the nodes 3 and 5, which become 8
+    and 2, are then at 2 and 8.
 
     Args:
         batches: The batches, with nodes as before.

@@ -119,6 +119,9 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     """Compute where the slices of a trace would be with some changes.
 
+    E.g. with `kernel:gemm x0.5`, these kernels are half as long, and what waited for
+    them starts earlier. Slices that a change removes are left out.
+
     Args:
         trace: The trace.
         changes: The changes, as a user writes them.
@@ -147,13 +150,17 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
 
 
 def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> Int64s:
-    """Return the bounds of steps as recorded and as replayed; see Predicted.bounds.
+    """Return when steps end, as recorded and with the changes.
 
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         changed_graph: The graph with the changes.
         times: The times of the nodes of `changed_graph` in the replay.
+
+    Returns:
+        ns of the file, of shape [2, steps + 1]: as recorded, then with the changes the
+        begin of the first step and the end of each; [2, 0] in a trace without steps.
     """
     ends = step_ends(trace, graph)
     if not len(ends.edges):

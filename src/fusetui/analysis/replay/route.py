@@ -200,17 +200,19 @@ def late_share(graph: Graph, route: Route) -> float:
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:
-    """Compute the slack of each node: how much longer it alone could take.
+    """Compute how much longer each node alone could take without delaying the end.
 
-    More would delay the end of the replay. It is computed in one pass from the end of
-    the replay to its begin: each node must end early enough for all that wait for it.
+    E.g. a kernel ends at 6 ns, and what waits for it begins only at 10 ns because of
+    something else: its slack is 4 ns, plus the slack of what waits. It is computed in
+    one pass from the end of the replay to its begin, because each node must end early
+    enough for all that wait for it.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
 
     Returns:
-        ns per node.
+        ns per node; 0 for nodes of the critical path.
     """
     latest_end = [int(times.end.max())] * len(graph)
     delay = graph.lag + graph.residual

@@ -223,20 +223,22 @@ def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
 
 
 def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
-    """Return the groups in which a thread waits for a batch, in order.
+    """Return the groups of cuts in which a thread only waits for a batch, in order.
 
-    Groups that are also a handoff to an engine are left out. So are groups with a call
-    in them: they are launches or waits for the device, not waits for a batch.
+    Groups that are also a handoff to an autograd engine are left out. So are groups
+    with a call in them: they are launches or waits for the device.
 
     Args:
-        groups: All groups.
-        of_batches: The group of each wait for a batch, or NO_GROUP.
-        of_handoffs: The groups of handoffs.
+        groups: All groups of overlapping cuts.
+        of_batches: For each wait for a batch the index of its group, or NO_GROUP.
+        of_handoffs: The indices of the groups of handoffs to engines.
     """
-    waits = distinct(of_batches)
-    waits = waits[(waits >= 0) & ~np.isin(waits, of_handoffs)]
-    without_calls: Rows = waits[groups.kind[waits] == Node.HANDOFF]
-    return without_calls
+    waits = distinct(of_batches[of_batches != NO_GROUP])
+    is_of_engine = np.isin(waits, of_handoffs)
+    # A call is of a larger kind, and gives its kind to the group.
+    has_no_call = groups.kind[waits] == Node.HANDOFF
+    only_waits: Rows = waits[~is_of_engine & has_no_call]
+    return only_waits
 
 
 def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:

@@ -408,13 +408,16 @@ def _between(
 ) -> tuple[int, int]:
     """Return the least and the most that the median step takes after a change.
 
+    Four replays limit it: both ends of what the change may give, each with the batches
+    of data loaders ready as early, and as late, as the recording allows.
+
     Args:
         earlier: The replay by the earlier end of the range.
         later: The replay by the later end.
         counted_steps: The indices of the steps that count in the median.
 
     Returns:
-        Both in ns, with batches as early and as late as the recording allows.
+        The least and the most of the four medians, in ns.
     """
     bounds_of_replays = (
         earlier.bounds,

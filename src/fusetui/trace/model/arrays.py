@@ -188,6 +188,27 @@ def value_before(
     return np.asarray(np.where(begins_group, missing, np.roll(values, 1)))
 
 
+def last_flagged(flags: Flags, bounds: Rows) -> Rows:
+    """Find for each row the last flagged row up to it, within its own group.
+
+    >>> flags = np.array([False, True, False, False, True])
+    >>> last_flagged(flags, bounds=np.array([0, 3, 5])).tolist()
+    [-1, 1, 1, -1, 4]
+
+    Args:
+        flags: A flag per row; rows of a group are neighbors.
+        bounds: Where groups begin: group n has the rows [bounds[n], bounds[n + 1]).
+
+    Returns:
+        A row for each row, which may be itself; -1 for none.
+    """
+    rows = np.arange(len(flags))
+    last_of_any_group = np.maximum.accumulate(np.where(flags, rows, -1))
+    first_of_group = np.repeat(bounds[:-1], np.diff(bounds))
+    is_of_own_group = last_of_any_group >= first_of_group
+    return np.asarray(np.where(is_of_own_group, last_of_any_group, -1))
+
+
 def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
     """Return the sum of the first n values, for each n from 0 to all of them.
 
