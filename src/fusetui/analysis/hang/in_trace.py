@@ -333,6 +333,9 @@ def _with_places(
 ) -> Iterable[_TracedCollective]:
     """Yield collectives with their places in their steps.
 
+    E.g. three collectives, two of step 0 and one of step 1, are number 1 of 2, number 2
+    of 2, and number 1 of 1.
+
     Args:
         issued: All collectives of the trace.
         indices: The indices of some of these, in order.

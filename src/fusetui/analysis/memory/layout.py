@@ -311,8 +311,10 @@ def _unsplit_rests(
 ) -> _Rests:
     """Find the bytes that belong to blocks because they were not worth splitting off.
 
-    Free blocks in segments for large blocks are larger than UNSPLIT_BYTES. So what is
-    free behind an allocation and no larger belongs to its block.
+    The allocator splits what is left of a large block only if it is larger than
+    UNSPLIT_BYTES (1 MB). So what was free behind an allocation when it was made, and is
+    no larger, belongs to its block: of 3 MB in a free block of 3.5 MB, the block keeps
+    0.5 MB more; of 3 MB in one of 20 MB, nothing.
 
     Args:
         history: The history of the device.
@@ -325,16 +327,17 @@ def _unsplit_rests(
     start = allocations.address[rows]
     born = allocations.born[rows]
 
-    # Of a block from before the first event, two moments bound the rest.
+    # It is not known what was free when a block from before the first event was made.
+    # What was free at the first event, and what is free now, both bound it.
     is_early = born == BEFORE
     now = np.full(len(rows), event)
-    gap_at_birth = allocations.next_in_use(start, born, limit) - start - sizes
-    gap_now = allocations.next_in_use(start, now, limit) - start - sizes
-    gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
+    free_at_birth = allocations.next_in_use(start, born, limit) - start - sizes
+    free_now = allocations.next_in_use(start, now, limit) - start - sizes
+    free = np.where(is_early, np.minimum(free_at_birth, free_now), free_at_birth)
 
-    is_rest = gap <= UNSPLIT_BYTES
-    rest = np.where(is_rest, np.maximum(gap, 0), 0)
-    return _Rests(bytes=rest, may_be_more=~is_rest & is_early)
+    is_unsplit = free <= UNSPLIT_BYTES
+    unsplit = np.where(is_unsplit, np.maximum(free, 0), 0)
+    return _Rests(bytes=unsplit, may_be_more=~is_unsplit & is_early)
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:

@@ -346,16 +346,17 @@ class _Holders(NamedTuple):
 
 
 def _holders(allocations: Allocations, keys: Keys) -> _Holders:
-    """Number the holders of all allocations, and name each of them once.
+    """Find out who holds each allocation, for each way of grouping.
 
-    An allocation without a key is held by BEFORE_RECORDING or NO_STACK.
+    A *holder* is a name, such as a line of code or a module. Holders are numbered over
+    all ways, so that equal names have one number; categories come first. E.g. keys
+    (4, -1, 4) whose key 4 is named "a.py:3" are held by "a.py:3", nobody, "a.py:3".
 
     Args:
         allocations: The allocations.
-        keys: What they are grouped by.
-
-    Returns:
-        The holders. The names of categories come first.
+        keys: By the name of each way of grouping: the key of each allocation, below 0
+            for none, and a function that returns the name of a key. An allocation
+            without a key is held by BEFORE_RECORDING or NO_STACK.
     """
     number_of_name: dict[str, int] = {
         str(name): category for name, category in CATEGORY_NUMBER.items()

@@ -558,14 +558,15 @@ FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
 
 
 def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
-    """Return whether one of some words may occur in a stretch of the file.
+    """Return whether one of some words may occur in one stretch (part) of the file.
 
-    Blanks do not matter. Only the answer False is certain.
+    It looks for their bytes, which is much faster than reading the events. Blanks do
+    not matter. Only the answer False is certain: the bytes may belong to anything.
 
     Args:
         trace: The trace.
         number: The index of the stretch.
-        words: The words.
+        words: The words. One that JSON could write in several ways may always occur.
     """
     texts = [word.text.replace(" ", "") for word in words]
     if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):

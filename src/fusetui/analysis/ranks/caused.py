@@ -185,9 +185,11 @@ def _is_straggler(
 ) -> Flags:
     """Mark the ranks that hold up the others.
 
-    Others wait for a straggler at least `min_ns` in the mean step. In addition, it is
-    late in most steps (`min_ns` or more in at least three of four), or it is late in a
-    few steps which have almost all of the waiting for late ranks.
+    Others wait for such a rank at least `min_ns` in the mean step. In addition, one of
+    two holds: they wait that long in at least three of four steps, or the steps in
+    which it is late have at least 80 % (MIN_SHARE_OF_LATE_STEPS) of all waiting for
+    late ranks. E.g. with `min_ns` 2, waits of (3, 3, 3, 0) ns in four steps mark a
+    rank by the first rule, and (0, 0, 0, 20) by the second, if no other rank is late.
 
     Args:
         mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].
@@ -208,11 +210,11 @@ def _is_straggler(
     quarter_ns = np.percentile(mean_ns_by_step, STEPS_IN_TIME_PERCENT, axis=1)
     is_often_late = quarter_ns >= min_ns
 
-    # How much of the waiting for late ranks falls into the late steps of each rank.
+    # The waiting for all late ranks, in each step, and in the late steps of each rank.
     late_ns = np.where(is_late_in_step, mean_ns_by_step, 0.0)
-    late_ns_of_step = late_ns.sum(axis=0)
-    ns_in_late_steps = np.where(is_late_in_step, late_ns_of_step, 0.0).sum(axis=1)
-    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * late_ns_of_step.sum()
+    ns_of_step = late_ns.sum(axis=0)
+    ns_in_late_steps = np.where(is_late_in_step, ns_of_step, 0.0).sum(axis=1)
+    is_most_waiting = ns_in_late_steps >= MIN_SHARE_OF_LATE_STEPS * ns_of_step.sum()
     has_late_steps = ns_in_late_steps > 0
-    has_most_waiting = has_late_steps & (ns_in_late_steps >= min_in_late_steps)
-    return np.asarray(is_enough & (is_often_late | has_most_waiting))
+    is_late_when_it_matters = has_late_steps & is_most_waiting
+    return np.asarray(is_enough & (is_often_late | is_late_when_it_matters))

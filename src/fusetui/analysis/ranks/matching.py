@@ -492,8 +492,9 @@ def _steps_of_issued(
 def step_keys(summary: RankSummary) -> list[StepKey]:
     """Return for each step of a rank a key that identifies the step on all ranks.
 
-    It is the name of the step. If names recur, it is how far the step is from the end,
-    because recordings of ranks may begin at different steps.
+    It is the name of the step: ("step 7",). If names recur, it is how far the step is
+    from the end, (3,), (2,), (1,), because recordings of ranks may begin at different
+    steps.
     """
     steps = summary.steps
     has_distinct_names = len(set(steps)) == len(steps)

@@ -115,9 +115,15 @@ def _scale(change: Scaled, draft: Draft) -> None:
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
-    """Change how long threads take in ops, modules or Python, to a share of it.
+    """Apply a change such as `op:attn x0.5`, `module:mlp x0` or `python x0.5`.
 
-    At a share of 0 these are not run at all: they launch nothing and wait for no batch.
+    What threads do in the named ops, modules or Python frames takes `factor` times as
+    long. With the factor 0 these are not run at all: they launch nothing and wait for
+    no batch.
+
+    Args:
+        change: The change.
+        draft: The graph, which is changed in place.
 
     Raises:
         WrongChangeError: If the trace has nothing that the change names.

@@ -137,56 +137,61 @@ class GraphDraft:
         self.usual_lag = np.full((2, size), NEVER)
 
     def connect(
-        self, slot: int, target: Rows, source: Rows, usual_lag: Int64s | int = 0
+        self, edge: int, target: Rows, source: Rows, usual_lag: Int64s | int = 0
     ) -> None:
-        """Make each target wait for its source.
+        """Make each target wait for its source by one of its two edges.
 
         Args:
-            slot: Which edge of the target is set, IN_CHAIN or ACROSS.
+            edge: Which edge: IN_CHAIN (to the node before it on its thread or stream)
+                or ACROSS (to one of another). What it was before is lost.
             target: The nodes that wait.
             source: The node that each of them waits for.
             usual_lag: How long the target usually begins after its source has ended,
                 in ns, of each edge or of all.
         """
-        self.source[slot, target] = source
-        self.usual_lag[slot, target] = usual_lag
+        self.source[edge, target] = source
+        self.usual_lag[edge, target] = usual_lag
 
     def follow_origin(self, target: Rows) -> None:
         """Make nodes wait for the origin only, as first nodes of threads and streams."""
         self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
 
-    def join(self, slot: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
+    def join(self, edge: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
         """Make nodes wait for any number of sources besides those that they have.
 
-        A node has two edges only, so more sources need JOINs. If the edge `slot` of a
-        target is free, its first source takes it. Each other source gets a JOIN,
-        which waits for that source and for the JOIN before it. The first JOIN takes
-        over the edge `slot` of the target, and the target waits for the last JOIN.
+        A node has two edges only, so more sources need JOINs, which are nodes that take
+        no time. If a node waits for a already, and now for b and c as well, it becomes
+
+            a --> JOIN 1 --> JOIN 2 --> node
+            b ------^          ^
+            c -----------------'
+
+        If the edge of the node is still free, its first source takes it without a JOIN.
 
         Args:
-            slot: By which edge the targets wait, IN_CHAIN or ACROSS.
+            edge: By which edge the nodes wait, IN_CHAIN or ACROSS.
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
         lags = np.broadcast_to(usual_lag, len(pairs.waiting))
         is_first_of_target = ordinals(pairs.waiting) == 0
-        is_edge_free = self.usual_lag[slot, pairs.waiting] == NEVER
+        is_edge_free = self.usual_lag[edge, pairs.waiting] == NEVER
         takes_edge = is_first_of_target & is_edge_free
         self.connect(
-            slot, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
+            edge, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
         )
 
         needs_join = ~takes_edge
         target = pairs.waiting[needs_join]
         joins = self._new_joins(target)
         self.connect(ACROSS, joins, pairs.awaited[needs_join], lags[needs_join])
-        self._chain_joins(slot, target, joins)
+        self._chain_joins(edge, target, joins)
 
-    def _chain_joins(self, slot: int, target: Rows, joins: Rows) -> None:
+    def _chain_joins(self, edge: int, target: Rows, joins: Rows) -> None:
         """Connect the JOINs of each target in a row, and the target behind the last.
 
         Args:
-            slot: The edge of the target that its first JOIN takes over, and by which
+            edge: The edge of the target that its first JOIN takes over, and by which
                 the target then waits for its last JOIN.
             target: The target of each JOIN, ascending.
             joins: The JOINs.
@@ -199,11 +204,11 @@ class GraphDraft:
         self.connect(
             IN_CHAIN,
             joins[is_first_of_target],
-            self.source[slot, targets],
-            self.usual_lag[slot, targets],
+            self.source[edge, targets],
+            self.usual_lag[edge, targets],
         )
         is_last_of_target = ends_runs(target)
-        self.connect(slot, target[is_last_of_target], joins[is_last_of_target])
+        self.connect(edge, target[is_last_of_target], joins[is_last_of_target])
 
     def _new_joins(self, target: Rows) -> Rows:
         """Add JOINs, each at the begin of its target and just before it in order.

@@ -58,16 +58,16 @@ class Draft:
         """The nodes of kernels, copies and sets."""
         return self.graph.nodes(Node.ITEM)
 
-    def remove_edges(self, slot: int, nodes: Rows) -> None:
+    def remove_edges(self, edge: int, nodes: Rows) -> None:
         """Make nodes wait for nothing by one of their edges.
 
         Args:
-            slot: Which edge, IN_CHAIN or ACROSS.
+            edge: Which edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
         """
-        self.source[slot, nodes] = 0
-        self.residual[slot, nodes] = 0
-        self.lag[slot, nodes] = NEVER
+        self.source[edge, nodes] = 0
+        self.residual[edge, nodes] = 0
+        self.lag[edge, nodes] = NEVER
 
     def remove_nodes(self, nodes: Rows) -> None:
         """Take nodes out: they take no time and wait only for the one before them.

@@ -235,17 +235,17 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
             return nodes
         return nodes[np.isin(self.row[nodes], rows)]
 
-    def has_edge(self, slot: int, nodes: Rows) -> Flags:
+    def has_edge(self, edge: int, nodes: Rows) -> Flags:
         """Return which nodes wait for a source by one of their two edges.
 
         Args:
-            slot: The edge, IN_CHAIN or ACROSS.
+            edge: The edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
 
         Returns:
             A flag for each of `nodes`.
         """
-        return np.asarray(self.lag[slot, nodes] != NEVER)
+        return np.asarray(self.lag[edge, nodes] != NEVER)
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
         """Return which node of one kind stands for each row of the trace.
@@ -323,8 +323,8 @@ def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
     """
     level = np.zeros(len(began), dtype=np.int64)
     is_tied = (source > 0) & (began[source] == began)
-    slot, target = np.nonzero(is_tied)
-    tied_source = source[slot, target]
+    edge, target = np.nonzero(is_tied)
+    tied_source = source[edge, target]
 
     # Raise the level of each node above that of its source, until nothing changes.
     for _ in range(MAX_TIED_NODES):

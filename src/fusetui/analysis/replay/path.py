@@ -456,9 +456,11 @@ def _inside_slices(
 
 
 def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of the threads' own time on a path, by the innermost slice.
+    """Yield how much of a path is the own time of threads, by the innermost slice.
 
-    If only a part of a node lies on the path, it is the last part.
+    A moment counts for the op, Python frame or annotation that is innermost then. If
+    only a part of a node lies on the path, it is the last part, because the node ends
+    when the path goes on.
 
     Args:
         trace: The trace.
@@ -479,12 +481,12 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     row = parts.row[is_on_path]
     ns = part_on_path_ns[is_on_path]
 
-    has_name = row != NOTHING_RECORDED
-    names = by_text(trace, row[has_name], ns[has_name], str)
-    for name, (events, ns_of_name) in names.items():
+    is_in_slice = row != NOTHING_RECORDED
+    totals_of_names = by_text(trace, row[is_in_slice], ns[is_in_slice], str)
+    for name, (events, ns_of_name) in totals_of_names.items():
         yield _Total("host", name, events, ns_of_name)
 
-    nameless_ns = ns[~has_name]
+    nameless_ns = ns[~is_in_slice]
     yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
 
 

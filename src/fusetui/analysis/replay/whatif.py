@@ -246,8 +246,9 @@ def _with_late_batches(
 def _without_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
     """Remove the figures that the recording does not support.
 
-    If too little is understood, there are no figures after the change. If the changes
-    give only a range, there is the range alone.
+    If the reason of more than UNKNOWN (20 %) of a critical path is not known, there are
+    no figures after the change. If the changes give only a range, there is the range
+    alone.
 
     Args:
         answer: The answer with all figures.
