@@ -175,10 +175,11 @@ EXTERN_KERNELS = {"bias_addmm": "addmm"}
 
 
 def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
-    """Collect the items of a trace, with the GPU events that each launched.
+    """Collect the runs of compiled kernels, with the GPU events that each launched.
 
-    They are the ops that calls of graphs make or that have the name of a generated
-    kernel, and launches without such an op.
+    A run is an op that a call of a graph makes, such as `triton_poi_fused_add_0`, or
+    elsewhere an op with such a name. A launch in a call of a graph that lies in no op
+    is a run by itself.
     """
     trace = regions.trace
     ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))

@@ -564,10 +564,11 @@ def _size_of_step(
 def _size_for_batch(
     sizes: Sequence[int], comparable: _ComparableSizes, batch: int
 ) -> _ChosenSize:
-    """Choose the smallest size that is not below the batch, as servers pad.
+    """Choose the smallest captured size that is not below the batch, as servers pad.
 
-    None fits if all are smaller, or if the size is far larger though no smaller capture
-    exists at all.
+    E.g. of the sizes 1, 2, 4 and 8, a batch of 3 replays 4. None fits if all are
+    smaller, or if the size is at least twice the batch (_TOO_MUCH_PADDING) though no
+    capture is smaller than the batch.
 
     Args:
         sizes: The sizes of the captures whose kernels agree.

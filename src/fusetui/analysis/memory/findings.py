@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, MemoryFacts
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
+from fusetui.analysis.memory.layout import fragmentation, is_expandable, private_pools
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, at, summed
 
@@ -155,7 +155,7 @@ def _fragmentation(
 
     If memory ran out, it is the last failure for which holes are the reason.
     Otherwise it is the moment at which most was reserved, or the end, if memory is
-    torn then.
+    fragmented then.
     """
     if failed:
         fragmented = [oom for oom in failed if oom.reason == "fragmented"]
@@ -168,15 +168,15 @@ def _fragmentation(
     moments = (end,) if most_reserved in (BEFORE, end) else (most_reserved, end)
 
     for event in moments:
-        pieces = torn(history, event)
-        if pieces:
+        waste = fragmentation(history, event)
+        if waste:
             yield MemoryFinding(
                 rule="fragmentation",
-                bytes=pieces.split_bytes or 0,
-                of_bytes=pieces.reserved_bytes,
+                bytes=waste.split_bytes or 0,
+                of_bytes=waste.reserved_bytes,
                 at_stake_bytes=None,
                 index=event,
-                each_bytes=pieces.largest_bytes,
+                each_bytes=waste.largest_bytes,
                 helps="order" if is_expandable(history) else "expandable",
             )
             return

@@ -47,11 +47,12 @@ PAGE_BYTES = 2 << 20
 COMMON_POOL = (0, 0)
 """The name of the pool that all share."""
 
-MIN_TORN_SHARE = 1 / 3
-"""Memory is torn where at least this share of what is reserved is in pieces."""
+MIN_FRAGMENTED_SHARE = 1 / 3
+"""Memory is fragmented if at least this share of it is holes in front of live blocks."""
 
-MAX_PIECE_SHARE = 1 / 4
-"""Memory is torn where the largest piece is at most this share of all pieces."""
+MAX_HOLE_SHARE = 1 / 4
+"""Memory is fragmented only if the largest of these holes is at most this share of all
+of them."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -606,33 +607,40 @@ def _has_split_limit(history: History) -> bool:
     return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
 
 
-def torn(history: History, event: int) -> Waste | None:
-    """Return the waste after an event if memory is torn then, else None.
+def fragmentation(history: History, event: int) -> Waste | None:
+    """Return the waste after an event if memory is fragmented then, else None.
 
-    Memory is *torn* if at least MIN_TORN_SHARE of what is reserved lies in holes in
-    front of live blocks, and the largest of these holes is at most MAX_PIECE_SHARE of
-    them. `split_bytes` and `largest_bytes` of the result are those of these holes.
-    Returns None too if blocks and segments contradict each other.
+    Memory is *fragmented* if at least a third (MIN_FRAGMENTED_SHARE) of what is
+    reserved lies in holes in front of live blocks, and the largest hole is at most a
+    quarter (MAX_HOLE_SHARE) of them. E.g. of 9 GB reserved, six holes of 0.5 GB each.
+
+    Args:
+        history: The history of the device.
+        event: The event, or BEFORE.
+
+    Returns:
+        The waste, whose `split_bytes` and `largest_bytes` are those of these holes.
+        None too if blocks and segments contradict each other.
     """
     placement = layout(history, event)
     total_waste = waste(history, event, placement)
     if total_waste.rounding_bytes is None:
         return None
 
-    pieces = _bytes_of_pieces(placement)
-    total = int(pieces.sum())
-    largest = int(pieces.max(initial=0))
+    hole_bytes = _bytes_before_blocks(placement)
+    total = int(hole_bytes.sum())
+    largest = int(hole_bytes.max(initial=0))
 
-    min_bytes = MIN_TORN_SHARE * total_waste.reserved_bytes
+    min_bytes = MIN_FRAGMENTED_SHARE * total_waste.reserved_bytes
     is_much = min_bytes > 0 and total >= min_bytes
-    if not is_much or largest > MAX_PIECE_SHARE * total:
+    if not is_much or largest > MAX_HOLE_SHARE * total:
         return None
 
     return replace(total_waste, split_bytes=total, largest_bytes=largest)
 
 
-def _bytes_of_pieces(placement: SegmentLayout) -> Int64s:
-    """Return the bytes of each hole in front of a block; 0 for other holes.
+def _bytes_before_blocks(placement: SegmentLayout) -> Int64s:
+    """Return the bytes of each hole in front of a live block; 0 for other holes.
 
     Whole pages of expandable segments do not count: they can be given back.
     """

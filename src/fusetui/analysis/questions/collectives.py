@@ -261,26 +261,37 @@ def _collectives_of_batches(
     """
     if not batches:
         return {}
-    ops = kernels.all_ops
-    thread_of_ops = trace.thread_of_track[trace.track[ops]]
-    (args,) = _args(trace, (ops,))
+    (args,) = _args(trace, (kernels.all_ops,))
 
     collectives = {}
     for kernel in batches:
-        thread = kernels.thread[kernel]
-        issued = kernels.issued[kernel]
-        is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
-        earlier = kernels.issued[is_earlier]
-        since = int(earlier.max()) if len(earlier) else trace.begin_ns
-
-        is_of_batch = (thread_of_ops == thread) & (trace.start[ops] < issued)
-        is_of_batch &= trace.start[ops] >= since
-        args_of_batch = [args[op] for op in np.flatnonzero(is_of_batch).tolist()]
-        sends = _sends_and_receives(trace, args_of_batch)
+        ops = _ops_of_batch(trace, kernels, kernel)
+        sends = _sends_and_receives(trace, [args[op] for op in ops.tolist()])
         peers = {(send.peer, send.group) for send in sends}
         if len(peers) == 1:
             collectives[kernel] = replace(sends[0], name="send_recv", sequence=-1)
     return collectives
+
+
+def _ops_of_batch(trace: Trace, kernels: _IssuedKernels, batch: int) -> Rows:
+    """Return the indices in `kernels.all_ops` of the ops that one kernel runs.
+
+    These were recorded on its thread, from the launch before on to its own.
+
+    Args:
+        trace: The trace.
+        kernels: The kernels that communicate.
+        batch: The index of the kernel.
+    """
+    thread = kernels.thread[batch]
+    issued = kernels.issued[batch]
+    is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
+    since_ns = kernels.issued[is_earlier].max(initial=trace.begin_ns)
+
+    ops = kernels.all_ops
+    is_of_thread = trace.thread_of_track[trace.track[ops]] == thread
+    start = trace.start[ops]
+    return np.flatnonzero(is_of_thread & (start >= since_ns) & (start < issued))
 
 
 def _sends_and_receives(

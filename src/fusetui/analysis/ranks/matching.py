@@ -619,7 +619,8 @@ def steps_of(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.
 
     Ranks may have recorded different steps. The steps of the job are those of all ranks
-    together, in the order in which they first occur.
+    together, in the order in which they first occur: with steps 4, 5 of rank 0 and 5, 6
+    of rank 1, they are 4, 5, 6.
     """
     name_of_key: dict[StepKey, str] = {}
     for summary in matched.ranks:

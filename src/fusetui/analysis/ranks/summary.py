@@ -86,7 +86,10 @@ def _from_cache(record: CacheRecord | None, path: str) -> model.RankSummary | No
 
 
 def summarized(trace: Trace, path: str) -> model.RankSummary:
-    """Summarize an open trace.
+    """Extract from the trace of a rank all that is compared between ranks.
+
+    Times of a trace count from its base (`epoch_ns`), those of the summary from 1970,
+    so that ranks can be compared.
 
     Args:
         trace: The trace.

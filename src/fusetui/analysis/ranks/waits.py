@@ -388,6 +388,7 @@ def _kind(
     known_transfers = transfers[transfers > 0]  # an unknown one is UNKNOWN, below 0
     transfer_ns = median(known_transfers) if len(known_transfers) else None
 
+    # algbw and busbw of nccl-tests, in bytes per second.
     algorithm_rate = None
     bus_rate = None
     if transfer_ns and size_bytes > 0:
