@@ -103,18 +103,19 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
         return summed(self.kernel_of_item, self.item_ns(), len(self.kernels))
 
     def item_ns(self) -> Int64s:
-        """Return the GPU time of each item in ns.
+        """Return how long each run of a kernel took, in ns.
 
-        For an item without GPU events it is the time of its op.
+        That is the time of the GPU events that it launched. For a run without any, as
+        on a CPU, it is the time of its op.
         """
         trace = self.trace
         items = self.items
-        gpu_ns = np.zeros(len(items), dtype=np.int64)
-
-        events_of_items = np.flatnonzero(items.item_of_gpu_event >= 0)
-        events = trace.gpu_rows[events_of_items]
-        np.add.at(gpu_ns, items.item_of_gpu_event[events_of_items], trace.dur[events])
-
+        is_of_item = items.item_of_gpu_event >= 0
+        gpu_ns = summed(
+            items.item_of_gpu_event[is_of_item],
+            trace.dur[trace.gpu_rows[is_of_item]],
+            len(items),
+        )
         cpu_ns = trace.dur[items.spans.rows]
         return np.where(items.has_gpu_events, gpu_ns, cpu_ns)
 

@@ -214,7 +214,15 @@ class _Gaps(NamedTuple):
 
 
 def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
-    """List the gaps between blocks, up to the next block or the end of the segment."""
+    """List the free ranges behind the begin of each segment and behind each block.
+
+    E.g. a segment from 0 to 100 with a block from 20 to 50 has two: from 0 to 20, and
+    from 50 to 100.
+
+    Args:
+        blocks: The blocks, sorted by address.
+        segments: The segments, sorted by address.
+    """
     begins = _segment_begins(segments)
     segment_ends = _segment_ends(segments)
 

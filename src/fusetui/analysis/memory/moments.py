@@ -36,6 +36,7 @@ from fusetui.trace.model.arrays import (
     at,
     distinct,
     first_with,
+    last_at_or_before,
     prefix_sums,
     summed,
 )
@@ -126,19 +127,28 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
     def living(self, event: int) -> Rows:
-        """Return the allocations that are live at a moment, in no order.
+        """Return the allocations that are live after an event, in no order.
 
-        They are those that were live at the last kept moment and those made since,
-        without those that were freed.
+        For some moments this is kept. So these are the allocations that were live at
+        the last kept moment, and those made since, without those that were freed.
+
+        Args:
+            event: The event, or BEFORE.
+
+        Returns:
+            Rows of History.allocations.
         """
         allocations = self.history.allocations
-        kept = int(np.searchsorted(self.kept.events, event, side="right")) - 1
-        since = np.array([self.kept.events[kept], event])
-        bounds = np.searchsorted(
-            allocations.born, since, side="right", sorter=self.born
+        kept = int(last_at_or_before(self.kept.events, event))
+        # `born` has the allocations in the order of their births.
+        made_by_then = np.searchsorted(
+            allocations.born,
+            [self.kept.events[kept], event],
+            side="right",
+            sorter=self.born,
         )
-        first, last = bounds.tolist()
-        candidates = np.concatenate([self.kept.live[kept], self.born[first:last]])
+        made_since = self.born[slice(*made_by_then.tolist())]
+        candidates = np.concatenate([self.kept.live[kept], made_since])
         living: Rows = candidates[allocations.died[candidates] > event]
         return living
 

@@ -35,8 +35,11 @@ from fusetui.trace.model.arrays import (
     Floats,
     Int64s,
     Rows,
+    begins_runs,
     distinct_rows,
+    group_numbers,
     ordinals,
+    reduce_groups,
     run_bounds,
 )
 from fusetui.trace.model.quantiles import medians_of_groups
@@ -557,8 +560,8 @@ class _Spans(msgspec.Struct, frozen=True, eq=False):
     host: Rows  # per row
     start: Floats  # per row
     end: Floats  # per row
-    first: Rows  # where the rows of each collective begin
-    counts: Rows  # how many rows each collective has
+    collective: Rows  # per row: the number of its collective, from 0 on, ascending
+    first: Rows  # per collective: the first of its rows
 
 
 class _Bounds(msgspec.Struct, frozen=True, eq=False):
@@ -600,17 +603,24 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
     def narrow(self, spans: _Spans) -> None:
         """Narrow the bounds of each host by those of the other hosts, in place.
 
-        end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
-        o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i).
+        A collective cannot end on any host before it has started on all of them. On the
+        common clock, end_i - o_i >= start_j - o_j for all of its hosts i and j, whose
+        clocks are ahead by o_i and o_j. So
+
+            o_i <= end_i + min over j of (o_j - start_j)
+            o_j >= start_j + max over i of (o_i - end_i)
+
+        Args:
+            spans: The starts and ends of the collectives.
         """
         high_minus_start = self.high[spans.host] - spans.start
-        least_high_minus_start = np.minimum.reduceat(high_minus_start, spans.first)
-        high_of_row = spans.end + np.repeat(least_high_minus_start, spans.counts)
+        least_of_collective = reduce_groups(np.minimum, high_minus_start, spans.first)
+        high_of_row = spans.end + least_of_collective[spans.collective]
         np.minimum.at(self.high, spans.host, high_of_row)
 
         low_minus_end = self.low[spans.host] - spans.end
-        most_low_minus_end = np.maximum.reduceat(low_minus_end, spans.first)
-        low_of_row = spans.start + np.repeat(most_low_minus_end, spans.counts)
+        most_of_collective = reduce_groups(np.maximum, low_minus_end, spans.first)
+        low_of_row = spans.start + most_of_collective[spans.collective]
         np.maximum.at(self.low, spans.host, low_of_row)
 
 
@@ -806,13 +816,13 @@ def _spans(
     start = matched.start[rows]
     end = matched.end[rows]
 
-    bounds_of_collectives = run_bounds(matched.collective_of_row[rows])
+    begins_collective = begins_runs(matched.collective_of_row[rows])
     return _Spans(
         host=host,
         start=(start - first_ns) - drift_per_ns * (start - at_ns),
         end=(end - first_ns) - drift_per_ns * (end - at_ns),
-        first=bounds_of_collectives[:-1],
-        counts=np.diff(bounds_of_collectives),
+        collective=group_numbers(begins_collective),
+        first=np.flatnonzero(begins_collective),
     )
 
 

@@ -408,8 +408,9 @@ class OnOtherDevice(NamedTuple):
 def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     """Compare the least times of kernels here and on another device.
 
-    They are not known for kernels whose rate of arithmetic is not known. The least time
-    here is 0 for kernels whose data may come from the cache.
+    E.g. a ratio of 0.5 for a kernel that is limited by memory, if the other device has
+    twice the bandwidth. It is not known for kernels whose rate of arithmetic is not
+    known. The least time here is 0 for kernels whose data may come from the cache.
 
     Args:
         kernels: The kernels.

@@ -149,9 +149,13 @@ class _Groups(NamedTuple):
 
 
 def thread_cuts_of(trace: Trace) -> ThreadCuts:
-    """Cut the time of the threads that launch work, or that work for such threads.
+    """Cut the time of threads where they depend on others, or others on them.
 
-    In a trace without GPU work it is the time of the busiest thread.
+    A *cut* is a call that launches GPU work or waits for it, a wait for another thread,
+    or a mark such as the begin of a step. E.g. a thread from 0 to 100 us with a launch
+    call from 40 to 45 us has one cut, and own time before and behind it. Only threads
+    count that launch work, or that work for such threads; in a trace without GPU work
+    it is the busiest thread.
     """
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
@@ -162,23 +166,18 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     # The cuts of batches and handoffs come first, where they are found again below.
     batch_cuts = _batch_cuts(trace)
     handoff_cuts = _handoff_cuts(handoffs)
-    sources = [
-        batch_cuts,
-        *handoff_cuts,
-        *_call_cuts(trace, launches),
-        *_marks(trace),
-    ]
-    cuts = _concatenated(sources)
+    call_cuts = _call_cuts(trace, launches)
+    cuts = _concatenated([batch_cuts, *handoff_cuts, *call_cuts, *_marks(trace)])
     groups = _grouped(cuts, threads)
+    first_handoff = len(batch_cuts)
+    first_call = first_handoff + sum(len(each) for each in handoff_cuts)
+    groups_of_batches = groups.of_cut[:first_handoff]
+    groups_of_handoffs = groups.of_cut[first_handoff:first_call]
+    # There are as many handoff cuts of each of the three sorts as handoffs.
+    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
+
     behind_last_thread = threads[-1:] + 1  # empty if there are no threads
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
-
-    # There are as many handoff cuts of each of the three sorts as handoffs.
-    groups_of_batches, groups_of_handoffs, _ = np.split(
-        groups.of_cut,
-        [len(batch_cuts), len(batch_cuts) + len(handoff_cuts) * len(handoffs)],
-    )
-    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
     lifetimes = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
