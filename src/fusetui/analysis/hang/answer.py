@@ -133,7 +133,9 @@ class _Search:
         """The whole answer in one word.
 
         If several things are wrong, the one is named that can be the cause of the
-        others.
+        others: ranks that issued different operations (mismatch) before a rank that
+        issued nothing (missing), that before ranks that wait in a circle (deadlock),
+        and that before a send or receive without its other half (unmatched).
         """
         if any(not mismatch.is_over for mismatch in self.mismatches):
             return "mismatch"

@@ -120,9 +120,13 @@ class JobDumps:
         return dict(zip(keys, highest.tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
-        """Decide whether the ring of one of these ranks has lost its first entries.
+        """Decide whether the dump of one of these ranks lacks its first entries.
 
-        A rank without a dump has no ring, and lost nothing.
+        torch keeps the entries in a ring buffer, whose oldest entries are overwritten.
+        A rank without a dump lost nothing.
+
+        Args:
+            ranks: The numbers of the ranks.
         """
         for rank in ranks:
             dump = self.dump_of_rank.get(rank)
@@ -133,7 +137,8 @@ class JobDumps:
     def members_known(self, group_index: int) -> bool:
         """Decide whether all members of a group are known.
 
-        They are not if an all_gather of the group shows that it has more.
+        They are not if an all_gather of the group, whose output is as many times larger
+        than its input as the group has members, shows that it has more.
         """
         known_members = len(self.groups[group_index].members)
         return self._gathered_size(group_index) <= known_members

@@ -192,6 +192,9 @@ def by_words(
 ) -> Iterator[Hits]:
     """Find rows that have some words of a query in their args instead of their name.
 
+    E.g. `gemm 8192x768` finds a kernel with `gemm` in its name, whose op has an input
+    of that shape in its args.
+
     Args:
         trace: The trace.
         texts: What the names of the trace say.

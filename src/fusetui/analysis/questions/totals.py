@@ -288,8 +288,9 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     """Mark the slices that lie, at any depth, inside another one of the same name.
 
-    Rows of a trace are in the order of their tree, so a row lies inside an earlier one
-    if it comes before the end of that one's subtree.
+    E.g. the inner `f` of `f > g > f`, but not `g`. Rows of a trace are in the order of
+    their tree, so a row lies inside an earlier one if it comes before the end of that
+    one's subtree.
 
     Args:
         trace: The trace.

@@ -288,7 +288,12 @@ class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
 def _start_chains(
     waits: Waits, late_ranks: LateRanks, has_chains: Flags
 ) -> _ChainStarts:
-    """Begin a chain for each late rank of a collective, next to the median rank.
+    """Begin a chain for each late rank of a collective.
+
+    A *chain* follows that rank back to the work that made it late, comparing it with a
+    rank that was in time: that whose start is the median of the others. E.g. for a
+    collective with starts at 0, 2, 3 and 9 ns, the rank that starts at 9 has a chain,
+    next to the rank that starts at 2, with a lateness of 7 ns.
 
     Args:
         waits: The waits in all collectives.

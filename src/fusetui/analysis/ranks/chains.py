@@ -248,9 +248,11 @@ class Chains:
     def follow(self, pairs: RowPairs) -> None:
         """Follow chains back until all of their lateness is charged.
 
-        The charged parts are collected; `shares` and `own_delays` return them. A chain is
-        followed through at most MAX_COLLECTIVES_BACK collectives. What is left of its
-        lateness then is charged to nobody, as UNDECIDED.
+        A chain is the path back from a rank that is late for a collective: to the
+        collective before, to the rank that started that one last, and so on. On the way,
+        each part of the lateness is charged to who caused it; `shares` and `own_delays`
+        return these parts. After MAX_COLLECTIVES_BACK (4096) collectives, what is left
+        is charged to nobody, as UNDECIDED.
 
         Args:
             pairs: The pairs of rows at which the chains begin, one for each chain.
@@ -620,9 +622,11 @@ class Chains:
     def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
 
-        The late rank came out of one collective, the rank in time out of another one, which
-        ended earlier. That is because the ranks of the first one started later, or because
-        its transfer took longer. Nobody is charged with the second part.
+        The late rank came out of one collective, the rank in time out of another one,
+        which ended earlier. That is because the ranks of the first one started later, or
+        because its transfer took longer. E.g. the first one ended 9 ms later, and its
+        last rank started it 7 ms later: the chain goes on with these 7 ms, and 2 ms of
+        longer transfer are charged to nobody.
 
         Args:
             pairs: The rows of the two collectives, which differ.

@@ -128,13 +128,13 @@ class Draft:
             self.time_scales[chain] = scale.scaled_within(cover, factor)
 
     def return_at_once(self, waits: Rows) -> None:
-        """Make calls that wait for the device wait for nothing.
+        """Make calls that wait for the device (cudaStreamSynchronize) return at once.
 
-        They still take the time that they take to return, but not the part of it that
-        is longer than usual, which was waiting, too.
+        They still take the usual time to return. Where a call returned unexplainedly
+        late after what it waited for, the time beyond the usual was waiting, too.
 
         Args:
-            waits: The WAITs of the calls.
+            waits: The nodes (WAIT) of the calls.
         """
         self.remove_edges(ACROSS, waits)
         self.dur[waits] -= self.unexplained[waits]

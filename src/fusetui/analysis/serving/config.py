@@ -179,11 +179,13 @@ def configured_products(
     model: ModelConfig,
     requested: Requested,
 ) -> ConfiguredProducts:
-    """Complete the products of a pass with the weights that the configuration gives.
+    """Derive the weights of the matrix products of a pass from the model's configuration.
 
-    It is called for a trace that has no shapes of the products. If the configuration
-    does not fit what ran, the products stay as they are. Without the number of tokens
-    that the step was requested to compute, the FLOP count as 0.
+    It is called for a trace that has no shapes of the products. E.g. a layer of a dense
+    model with a hidden size of 4096 multiplies with matrices of 4096 x 6144 and so on;
+    with 32 layers, each of these counts 32 times. If the configuration does not fit
+    what ran, the products stay as they are. Without the number of tokens that the step
+    was requested to compute, the FLOP count as 0.
 
     Args:
         trace: The trace of the server.
@@ -203,8 +205,10 @@ def configured_products(
     for matrix in layer_matrices * model.layers:
         configured.append(_product(model, requested, requested.new_tokens, matrix))
     shapes = set(layer_matrices)
-    # A remainder is the product of the vocabulary, which ran as well.
-    if products.unknown % model.layers:
+    # `_mismatch` allows one product more than those of the layers: that with the
+    # vocabulary, which has one row for each request.
+    ran_vocabulary_product = products.unknown % model.layers > 0
+    if ran_vocabulary_product:
         configured.append(
             _product(model, requested, requested.batch, vocabulary_matrix)
         )

@@ -135,10 +135,14 @@ def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
 
 
 def _possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
-    """Return the shapes among the inputs of attention that may be a cache.
+    """Return the shapes among the inputs of attention that may be a key-value cache.
 
-    A cache is either two successive inputs of four dimensions and of equal shape and
-    type, or one input of five dimensions.
+    A cache of blocks is either two successive inputs (keys, then values) of the same
+    shape [blocks, tokens, heads, depth] and type, or one input of the shape
+    [2, blocks, tokens, heads, depth].
+
+    Args:
+        tensors: The inputs in their order; None for one that is no tensor.
     """
     possible_caches = set()
     for tensor, following in pairwise((*tensors, None)):
