@@ -107,7 +107,7 @@ def has_captures(trace: Trace) -> bool:
 
 @memo()
 def captures(trace: Trace) -> Captures:
-    """Find the CUDA graphs that a trace captures, with the calls that became their nodes.
+    """Find the CUDA graphs that a trace captures, with the calls that became nodes.
 
     A capture lasts from one call on a thread (cudaStreamBeginCapture) to another one
     (cudaStreamEndCapture). The args of the calls in between are read.

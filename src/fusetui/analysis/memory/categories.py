@@ -246,7 +246,7 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
-    """Return how many bytes of each category are live after an event, the largest first.
+    """Return how many bytes of each category are live after an event, largest first.
 
     Categories without live memory are left out.
 
@@ -296,7 +296,7 @@ class _CategoryRule(NamedTuple):
 
 
 def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_CategoryRule]:
-    """List all rules by which allocations get their categories, the preferred ones first."""
+    """List all rules that give allocations a category, the preferred ones first."""
     allocations = history.allocations
     stack = allocations.stack
     is_recorded = stack >= 0
@@ -339,7 +339,7 @@ def _phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
 
 
 def _is_of_one_run(allocations: Allocations, phases: Phases) -> Flags:
-    """Return which allocations were allocated and freed within one run of the same phase.
+    """Return which allocations were made and freed within one run of the same phase.
 
     Allocations without a stack, and those of an unknown phase, do not count.
     """
@@ -363,7 +363,7 @@ def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags
 
 
 def _end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
-    """Return for each allocation the end of the last optimizer step that began before it.
+    """Return for each allocation the end of the last optimizer step begun before it.
 
     It is 0 for what was allocated before the first event or the first step.
     """
@@ -403,8 +403,8 @@ def _gradients_by_stack(
 ) -> Int64s:
     """Turn live memory of unknown category into gradients, where its stack suggests it.
 
-    That is what was allocated after the last complete step, if all allocations of the same
-    stack that have ended were gradients.
+    That is what was allocated after the last complete step, if all allocations of the
+    same stack that have ended were gradients.
 
     Args:
         allocations: The allocations.

@@ -244,7 +244,7 @@ def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 
 
 def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
-    """Return which allocations are gradients that are freed only after the end of their step.
+    """Return which allocations are gradients that are freed only after their step.
 
     Those that a backward pass frees do not count.
 

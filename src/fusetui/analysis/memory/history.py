@@ -452,8 +452,8 @@ def _unrecorded_end(
         in_use: The addresses of the blocks that are in use at the end.
 
     Returns:
-        FREE_REQUESTED, if only completions were recorded and one ends an allocation whose
-        begin was recorded. FREE_COMPLETED, if only requests were and one of their
+        FREE_REQUESTED, if only completions were recorded and one ends an allocation
+        whose begin was recorded. FREE_COMPLETED, if only requests were and one of their
         blocks is gone at the end. Else nothing.
     """
     requests = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)

@@ -48,7 +48,7 @@ COMMON_POOL = (0, 0)
 """The name of the pool that all share."""
 
 MIN_FRAGMENTED_SHARE = 1 / 3
-"""Memory is fragmented if at least this share of it is holes in front of live blocks."""
+"""Memory is fragmented if at least this share is holes in front of live blocks."""
 
 MAX_HOLE_SHARE = 1 / 4
 """Memory is fragmented only if the largest of these holes is at most this share of all

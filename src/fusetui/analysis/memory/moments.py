@@ -46,8 +46,8 @@ from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
-"""By what allocations are grouped: a number for each of them, negative for none, and its
-name."""
+"""By what allocations are grouped: a number for each of them, negative for none, and
+its name."""
 
 MIN_EVENTS_BETWEEN_KEPT = 4096
 """At least so many events lie between two moments of which all that lives is kept."""
@@ -85,7 +85,10 @@ class AllocatedBetween(NamedTuple):
 
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What one device holds at any moment. Allocations are rows of History.allocations."""
+    """What one device holds at any moment.
+
+    Allocations are rows of History.allocations.
+    """
 
     history: History
     kinds: Int64s  # of each allocation, the number of its category
@@ -95,7 +98,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     times: Int64s
     named: Naming  # the name of a stack
     names: tuple[str, ...]  # of all holders
-    # by what is grouped (`Keys`), for each allocation the row of `names` of who holds it
+    # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
+    # index in `names`.
     holders: Mapping[str, Int64s]
     born: Rows  # the allocations in the order of their births
     kept: KeptMoments
@@ -506,7 +510,7 @@ def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
 
 
 def _lives_of_occupied(history: History, rows: Rows) -> Rows:
-    """Find the rows of History.allocations that are the same allocations as some blocks.
+    """Find the rows of History.allocations that are the allocations of some blocks.
 
     Both have the same birth. Blocks from before the first event are found by their
     address.

@@ -245,10 +245,11 @@ def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
 def _collectives_of_batches(
     trace: Trace, kernels: _IssuedKernels, batches: Sequence[int]
 ) -> dict[int, KnownCollective]:
-    """Read from ops with which rank kernels for several sends and receives exchange data.
+    """Read from ops with which rank batches of sends and receives exchange data.
 
-    torch.distributed runs a batch of them (`batch_isend_irecv`) as one kernel. The ops of
-    a batch were recorded on its thread, before its launch and after the launch before.
+    torch.distributed runs a batch of them (`batch_isend_irecv`) as one kernel. The ops
+    of a batch were recorded on its thread, before its launch and after the launch
+    before.
 
     Args:
         trace: The trace.
@@ -256,8 +257,8 @@ def _collectives_of_batches(
         batches: The indices in `kernels` of those that run a batch.
 
     Returns:
-        The collective of a batch, by the index of its kernel. A batch with several ranks
-        is not among them, because a collective has one peer.
+        The collective of a batch, by the index of its kernel. A batch with several
+        ranks is not among them, because a collective has one peer.
     """
     if not batches:
         return {}
@@ -626,7 +627,7 @@ def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
 
 
 def _is_shape(value: object) -> bool:
-    """Return whether a recorded value is a shape, such as [8, 64], or [] of a number."""
+    """Return whether a recorded value is a shape: [8, 64], or [] for a number."""
     if not isinstance(value, list):
         return False
     return all(type(size) is int and size >= 0 for size in value)

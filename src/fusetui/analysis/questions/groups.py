@@ -36,7 +36,8 @@ from fusetui.trace.program.regions import label_of
 class Group(Spread, frozen=True):
     """A group of kernels or ops: what identifies it, and its durations.
 
-    Only the fields by which they are grouped are set; UNSET fields are left out of JSON.
+    Only the fields by which they are grouped are set; UNSET fields are left out of
+    JSON.
     """
 
     name: str | UnsetType = UNSET

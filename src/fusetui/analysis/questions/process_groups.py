@@ -102,8 +102,8 @@ def group_of(
     Args:
         name: Its name.
         description: Its description.
-        ranks: Its ranks as a list, or as the text of one: "[0, 1, 2, 3]". torch cuts off
-            the text of more than 30 ranks; these ranks count as not recorded.
+        ranks: Its ranks as a list, or as the text of one: "[0, 1, 2, 3]". torch cuts
+            off the text of more than 30 ranks; these ranks count as not recorded.
         size: How many ranks it has.
     """
     recorded_size = _group_size(size)

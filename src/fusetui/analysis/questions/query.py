@@ -186,8 +186,8 @@ def parse(text: str) -> Query:
 def _compares(field: str, sign: str) -> bool:
     """Return whether a sign after a word makes the two a comparison.
 
-    E.g. `dur>` and `op=` do, but `op>` and `x=` are parts of a word, because `op` has no
-    order and `x` is no field.
+    E.g. `dur>` and `op=` do, but `op>` and `x=` are parts of a word, because `op` has
+    no order and `x` is no field.
     """
     return field in TIMES or (field in FIELDS and sign in _EQUAL_SIGNS)
 

@@ -174,8 +174,8 @@ def _written(match: re.Match[str]) -> Written:
 class _Reader:
     """Reads tokens from the left by recursive descent, one method per grammar rule.
 
-    A method gets whether its part is negated, and then returns the ways of the opposite:
-    `not (a b)` has the ways (not a) and (not b), by De Morgan's laws.
+    A method gets whether its part is negated, and then returns the ways of the
+    opposite: `not (a b)` has the ways (not a) and (not b), by De Morgan's laws.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:

@@ -1,8 +1,8 @@
 """The steps of an inference server, and which requests each of them worked on.
 
-A step is an annotation that a server writes around it. Of annotations inside one another
-it is the outermost one, to which those inside add what they know. Steps are those of the
-thread that has most of them.
+A step is an annotation that a server writes around it. Of annotations inside one
+another it is the outermost one, to which those inside add what they know. Steps are
+those of the thread that has most of them.
 
 Known forms of their names:
 

@@ -249,10 +249,10 @@ class Chains:
         """Follow chains back until all of their lateness is charged.
 
         A chain is the path back from a rank that is late for a collective: to the
-        collective before, to the rank that started that one last, and so on. On the way,
-        each part of the lateness is charged to who caused it; `shares` and `own_delays`
-        return these parts. After MAX_COLLECTIVES_BACK (4096) collectives, what is left
-        is charged to nobody, as UNDECIDED.
+        collective before, to the rank that started that one last, and so on. On the
+        way, each part of the lateness is charged to who caused it; `shares` and
+        `own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096) collectives,
+        what is left is charged to nobody, as UNDECIDED.
 
         Args:
             pairs: The pairs of rows at which the chains begin, one for each chain.
@@ -623,10 +623,10 @@ class Chains:
         """Follow a lateness from two collectives to the ranks that started them last.
 
         The late rank came out of one collective, the rank in time out of another one,
-        which ended earlier. That is because the ranks of the first one started later, or
-        because its transfer took longer. E.g. the first one ended 9 ms later, and its
-        last rank started it 7 ms later: the chain goes on with these 7 ms, and 2 ms of
-        longer transfer are charged to nobody.
+        which ended earlier. That is because the ranks of the first one started later,
+        or because its transfer took longer. E.g. the first one ended 9 ms later, and
+        its last rank started it 7 ms later: the chain goes on with these 7 ms, and 2 ms
+        of longer transfer are charged to nobody.
 
         Args:
             pairs: The rows of the two collectives, which differ.

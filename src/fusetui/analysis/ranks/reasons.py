@@ -420,7 +420,7 @@ def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
 
 
 def _previous_rows(matched: Matched) -> Rows:
-    """Return for each row the collective before it on the same rank, NO_ROW for none."""
+    """Return for each row the row before it on the same rank, NO_ROW for none."""
     order = np.lexsort((matched.row, matched.rank))
     begins_rank = begins_runs(matched.rank[order])
     previous = np.empty(len(order), dtype=np.intp)

@@ -412,8 +412,8 @@ class _Queued(msgspec.Struct, frozen=True, eq=False):
 def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     """Find the collectives that were queued behind another one on their stream.
 
-    They start at most MAX_QUEUED_GAP_NS after the end of the one before, and the call that
-    launched them launched nothing else.
+    They start at most MAX_QUEUED_GAP_NS after the end of the one before, and the call
+    that launched them launched nothing else.
     """
     track = trace.track[issued.rows]
     start = trace.start[issued.rows]

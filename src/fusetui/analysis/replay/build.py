@@ -585,9 +585,9 @@ def _connect_items(
 ) -> None:
     """Make each item wait for the one before it on its stream, and for its launch.
 
-    An item (kernel, copy or set) may start while its launch call still runs, so it waits
-    for what the thread did before that call, with the usual latency as lag. E.g. a
-    thread works until 10 us, when a launch call begins: with a latency of 5 us its
+    An item (kernel, copy or set) may start while its launch call still runs, so it
+    waits for what the thread did before that call, with the usual latency as lag. E.g.
+    a thread works until 10 us, when a launch call begins: with a latency of 5 us its
     kernel starts at 15 us, or later if the kernel before it ends later.
 
     Args:

@@ -190,9 +190,9 @@ def _tracks_of(trace: Trace, thread: int) -> list[Track]:
 def _least_slack(
     graph: Graph, nodes: Rows, slack: Int64s, start: Int64s, end: Int64s
 ) -> Int64s:
-    """Return how much longer each slice of a thread could take without delaying the end.
+    """Return how much longer each slice of a thread could take.
 
-    That is the least slack of the nodes that the slice overlaps: 3 ns for an op over
+    More would delay the end of the recording. It is the least slack of the nodes that the slice overlaps: 3 ns for an op over
     two nodes that could take 5 and 3 ns longer.
 
     Args:

@@ -79,7 +79,7 @@ def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
 
 
 def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
-    """Return how long a thread takes in a replay from the begin of nodes to times in them.
+    """Return how long a thread takes in a replay to get to a time inside each node.
 
     A thread's own time is stretched by its time scale. A call is stretched evenly: if a
     call from 10 to 20 ns takes 5 ns in the replay, 2 ns until the recorded time 14.
@@ -182,8 +182,8 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     """Collect what decides when the steps of a trace end.
 
     A step ends when its thread has ended it, and all kernels, copies and sets that were
-    launched in it have ended. So in a replay, whose times these are looked up in, a step
-    may end later than its annotation.
+    launched in it have ended. So in a replay, whose times these are looked up in, a
+    step may end later than its annotation.
 
     Args:
         trace: The trace.

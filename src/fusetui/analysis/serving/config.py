@@ -179,7 +179,7 @@ def configured_products(
     model: ModelConfig,
     requested: Requested,
 ) -> ConfiguredProducts:
-    """Derive the weights of the matrix products of a pass from the model's configuration.
+    """Derive the weights of the products of a pass from the configuration.
 
     It is called for a trace that has no shapes of the products. E.g. a layer of a dense
     model with a hidden size of 4096 multiplies with matrices of 4096 x 6144 and so on;
