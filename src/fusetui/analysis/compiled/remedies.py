@@ -92,7 +92,13 @@ def pattern_of(guard: str) -> str:
 def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
     """List what would avoid compilations, those that avoid most first.
 
-    Only what the guards that failed prove is listed.
+    E.g. mark_dynamic for a dimension whose size was 8, then 16. Only what the guards
+    that failed prove is listed. Compilations of backward passes follow those of the
+    forward ones, and are left out.
+
+    Args:
+        compilations: The compilations of a program; those without a failed guard, as
+            the first ones of functions, prove nothing.
     """
     by_function: dict[str, list[Compilation]] = defaultdict(list)
     for compilation in compilations:

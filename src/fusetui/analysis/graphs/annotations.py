@@ -372,8 +372,9 @@ class _PathRange(NamedTuple):
 def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """Make up a trace with a slice for each path, nested as their modules are.
 
-    Each path begins 1 us after the previous one. The slice of a module lasts as long as
-    all paths within it, which are neighbors, as `paths` are sorted by their levels.
+    E.g. for the paths "", "a", "a/b" and "c": a slice "" from 0 to 1 us, "a" from 1 to
+    3 us with "b" in it from 2 to 3 us, and "c" from 3 to 4 us. All paths within a
+    module are neighbors, because they are sorted by their levels.
 
     Args:
         paths: The paths; the first is "", which is in no other slice.

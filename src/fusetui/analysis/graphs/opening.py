@@ -338,14 +338,16 @@ def _first_kernels(trace: Trace) -> list[str]:
 
 
 def join_sentences(joins: Sequence[Join]) -> list[str]:
-    """Say why replays were not joined, for a user who opened the trace.
+    """Say why replays of graphs were not joined, for a user who opened the trace.
 
-    At most _MAX_REASONS reasons are given. A capture that the user did not name and
-    that matches nothing is not mentioned. Nor is one of several where all replays are
-    joined.
+    Reasons count of captures that were joined with some replay, and of captures that
+    the user named, unless all replays are joined in the end.
 
     Args:
         joins: The records of all joins that were tried.
+
+    Returns:
+        At most _MAX_REASONS sentences, and a last one if there are more reasons.
     """
     capture_joins = [record for record in joins if record.joined_by == CAPTURE]
     joined_replays = sum(record.replays for record in capture_joins)
@@ -353,8 +355,8 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
 
     reasons: dict[str, None] = {}  # an ordered set
     for record in joins:
-        is_of_interest = not record.found and not is_complete
-        if record.replays or is_of_interest:
+        user_named_it = not record.found
+        if record.replays or (user_named_it and not is_complete):
             reasons |= dict.fromkeys(record.refused)
 
     sentences = list(reasons)[:_MAX_REASONS]

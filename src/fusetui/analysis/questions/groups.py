@@ -551,9 +551,10 @@ class _KnownAmount(NamedTuple):
 def _known_amounts(
     jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
 ) -> list[_KnownAmount]:
-    """Add up the FLOP or the bytes of each group.
+    """Add up the FLOP or the bytes of the kernels of each group, where they are known.
 
-    A sum above 2^53, as those of FLOP may be, is rounded to a double.
+    E.g. a group of three kernels, two of which have 4 GFLOP and take 2 us each, has 8
+    GFLOP in 4 us. A sum above 2^53, as those of FLOP may be, is rounded to a double.
 
     Args:
         jobs: The jobs of the kernels.
@@ -565,9 +566,9 @@ def _known_amounts(
     amounts.append(None)  # of kernels without a job, whose number is -1
     is_known_amount = np.array([amount is not None for amount in amounts])
     # Python's integers are exact; sums of int64 could overflow.
-    exact_amount = np.array([amount or 0 for amount in amounts], dtype=object)
+    amount_or_zero = np.array([amount or 0 for amount in amounts], dtype=object)
     is_known = is_known_amount[jobs.number]
-    sums = groups.sums(exact_amount[jobs.number]).tolist()
+    sums = groups.sums(amount_or_zero[jobs.number]).tolist()
     counts = _counts(groups, is_known)
     ns_sums = _sums_where(groups, dur, is_known)
 

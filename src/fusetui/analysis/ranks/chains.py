@@ -598,16 +598,19 @@ class Chains:
     def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
         """Follow a lateness through a collective in which both ranks took part.
 
-        The rank in time computed through the collective, so a part of the lateness arose
-        before it and has to be explained there.
+        The rank in time computed through the collective, so a part of the lateness
+        arose before it and has to be explained there. E.g. 4 of 9 ns arose before, and
+        the late rank started the collective 8 ns late: each ns of these 8 then stands
+        for half a ns of the part, so its weight is halved.
 
         Args:
             pairs: The rows of both ranks in that collective.
             earlier_ns: For each pair the part of the lateness that arose before.
 
         Returns:
-            The pairs at which that part has to be explained. Where the late rank was not
-            late for the collective, nobody is charged with the part, and the chain ends.
+            The pairs at which that part has to be explained. Where the late rank was
+            not late for the collective, nobody is charged with the part, and the chain
+            ends.
         """
         late_ns_before = self._lateness_of(pairs)
         goes_on = (earlier_ns > 0) & (late_ns_before > 0)

@@ -36,6 +36,7 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     group_numbers,
     ordinals,
+    prefix_sums,
     reduce_groups,
 )
 
@@ -221,12 +222,16 @@ def _lay_out_nodes(
 ) -> _NodeLayout:
     """Decide which node of the joined graph stands for what.
 
+    The nodes are, in this order: the one origin, those of each rank without its origin,
+    an arrival for each rank's part in a collective, and the JOINs. A collective of n
+    ranks has n - 1 JOINs, one for each rank but the first.
+
     Args:
         graphs: The graph of each rank.
         arrivals: The collectives, with the nodes of each rank that takes part.
     """
     nodes_of_ranks = [len(graph) - 1 for graph in graphs]  # without their origins
-    begins = np.cumsum([1, *nodes_of_ranks])
+    begins = 1 + prefix_sums(np.array(nodes_of_ranks, dtype=np.int64))
     rows = np.arange(len(arrivals.collective_of_row))
     joined = rows[ordinals(arrivals.collective_of_row) > 0]
     first_join = begins[-1] + len(rows)

@@ -418,7 +418,16 @@ def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
 
 
 def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
-    """Return the nodes at which data loaders hand over batches, in their order."""
+    """Return the nodes at which workers of data loaders hand over batches.
+
+    They are in the order of their threads and times. Up to HANDING_NS (10 ms) of a wait
+    may be what the thread itself does to take over the batch.
+
+    Args:
+        draft: The nodes of the graph.
+        layout: Which nodes stand for which cuts.
+        cuts: The cuts of threads, some of which are waits for a batch.
+    """
     node = layout.cut[cuts.batches]
     waited_ns = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
     return Batches(

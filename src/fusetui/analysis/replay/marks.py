@@ -192,8 +192,8 @@ def _least_slack(
 ) -> Int64s:
     """Return how much longer each slice of a thread could take.
 
-    More would delay the end of the recording. It is the least slack of the nodes that the slice overlaps: 3 ns for an op over
-    two nodes that could take 5 and 3 ns longer.
+    More would delay the end of the recording. It is the least slack of the nodes that
+    the slice overlaps: 3 ns for an op over two nodes that could take 5 and 3 ns longer.
 
     Args:
         graph: The work as nodes, with what each of them waits for.

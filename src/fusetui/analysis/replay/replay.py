@@ -123,6 +123,11 @@ class Ready:
     ) -> int:
         """Return when the thread gets its next batch, in ns after the origin.
 
+        E.g. the thread got a batch at 100 ns in the recording, and in the replay was 30
+        ns earlier than recorded at taking one before. Then the workers may have had 30
+        ns more for this batch: at the earliest it is ready at 70 ns, and the thread
+        gets it then, or when it asks for it, if that is later.
+
         Args:
             asked: When the thread asks for the batch in the replay.
             recorded: When it got the batch in the recording.
@@ -130,6 +135,7 @@ class Ready:
             unsure_ns: How much of that may have been its own work; see Batches.
             loader: The number of the data loader.
         """
+        # By how much, at most, the thread was earlier and later at taking a batch so far.
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:

@@ -100,10 +100,18 @@ class _Windows(NamedTuple):
 def between_of(
     trace: Trace, model_passes: Sequence[Pass], device: Device
 ) -> Between | None:
-    """Describe the time between the passes that ran on a device.
+    """Describe what a device and the CPU did between passes of the model.
 
-    If only one pass ran on the device, the time around it is described instead.
-    Returns None if there is no such time.
+    E.g. of passes from 0 to 8 ms and from 10 to 18 ms, the time from 8 to 10 ms. If
+    only one pass ran on the device, the time around it is described instead.
+
+    Args:
+        trace: The trace of the server.
+        model_passes: The passes on all devices, in the order of time.
+        device: The device.
+
+    Returns:
+        None if there is no such time.
     """
     passes_on_device = []
     for step in model_passes:
