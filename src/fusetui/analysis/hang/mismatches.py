@@ -131,6 +131,9 @@ def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
 def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     """Compare what the ranks issued as one collective.
 
+    E.g. ranks 0 to 2 issued an all_reduce of 100 floats, and rank 3 one of 200: there
+    are two sides, the larger one first.
+
     Args:
         job: The dumps of all ranks.
         rows: The rows of the entries of the collective.
@@ -138,26 +141,9 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     Returns:
         None if everything that must agree does.
     """
-    rows_of_rank: dict[int, list[int]] = {}
-    for row in rows.tolist():
-        rank = int(job.rank_of_dump[job.entries.dump[row]])
-        rows_of_rank.setdefault(rank, []).append(row)
-
-    # Ranks with equal signatures are on the same side.
-    ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
-    for rank, rank_rows in sorted(rows_of_rank.items()):
-        signatures = tuple(_signature(job, row) for row in rank_rows)
-        ranks_by_signatures.setdefault(signatures, []).append(rank)
-    if len(ranks_by_signatures) < 2:
+    sides = _sides(job, rows)
+    if len(sides) < 2:
         return None
-
-    largest_first = sorted(
-        ranks_by_signatures.values(), key=lambda ranks: (-len(ranks), ranks)
-    )
-    sides = []
-    for ranks in largest_first:
-        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
-        sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
 
     example = sides[0].issued[0]
     return Mismatch(
@@ -167,6 +153,33 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
         is_over=bool(job.is_over[rows].all()),
         sides=tuple(sides),
     )
+
+
+def _sides(job: JobDumps, rows: Int64s) -> list[Side]:
+    """Group the ranks that issued the same as one collective.
+
+    Args:
+        job: The dumps of all ranks.
+        rows: The rows of the entries of the collective; at least one.
+
+    Returns:
+        The groups, that of most ranks first. Its first rank stands for each of them.
+    """
+    rows_of_rank: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        rank = int(job.rank_of_dump[job.entries.dump[row]])
+        rows_of_rank.setdefault(rank, []).append(row)
+
+    ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
+    for rank, rank_rows in sorted(rows_of_rank.items()):
+        signatures = tuple(_signature(job, row) for row in rank_rows)
+        ranks_by_signatures.setdefault(signatures, []).append(rank)
+
+    sides = []
+    for ranks in ranks_by_signatures.values():
+        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
+        sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
+    return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
 
 
 class _Signature(NamedTuple):

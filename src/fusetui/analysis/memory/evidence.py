@@ -141,9 +141,10 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
 
 def evidence(stacks: Stacks) -> Evidence:
-    """Work out what the frames of each call stack say.
+    """Work out what the frames of each call stack say about an allocation.
 
-    Each distinct frame is looked at once.
+    E.g. a frame `step` of torch/optim/adam.py says that the stack is in the step of an
+    optimizer. Each distinct frame is looked at once.
     """
     if not len(stacks):
         return _no_evidence(stacks)

@@ -344,6 +344,9 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """Summarize the collectives of each name, process group and size.
 
+    The wait of a kind is the sum of the mean waits of its collectives: two all-reduces,
+    in which two ranks wait 0 and 4, and 2 and 0 ns, have waits of 2 + 1 = 3 ns.
+
     Args:
         matched: The collectives of the job.
         waits: The waits in these collectives.
@@ -353,13 +356,13 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """
     if not len(matched):
         return ()
-    wait_of_collective = matched.over_ranks(np.add, waits.wait_ns)
-    mean_wait_of_rank = wait_of_collective // matched.counts
+    wait_of_all_ranks = matched.over_ranks(np.add, waits.wait_ns)
+    mean_wait_ns = wait_of_all_ranks // matched.counts
 
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
     kinds: list[KindOfCollective] = []
     for collectives in by_key(range(len(keys)), keys.__getitem__).values():
-        wait_ns = int(mean_wait_of_rank[collectives].sum())
+        wait_ns = int(mean_wait_ns[collectives].sum())
         kinds.append(_kind(matched, waits, collectives, wait_ns))
     kinds.sort(key=lambda kind: -kind.wait_ns)
     return tuple(kinds)

@@ -171,8 +171,8 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
 def _count_of_named_rows(totals: list[_Total]) -> int:
     """Return how many of the first totals get rows of their own.
 
-    They are as many as leave room, within MAX_ROWS, for one row for each kind of the
-    other totals.
+    The others are added up in one row for each kind. All rows together are at most
+    MAX_ROWS (12): of 20 totals, 10 get rows of their own if the others are of 2 kinds.
 
     Args:
         totals: The totals, the longest first.
@@ -238,11 +238,12 @@ def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tota
 
 
 def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of the delays on a path, which lie before nodes.
+    """Yield how much of a path is delays between the end of one node and the next.
 
-    These are the latency of launches, other waits, and delays whose reason is not
-    known. If a thread waits for a batch that workers load, the delay counts as time of
-    the CPU, under the name of the first call in the trace that loads a batch.
+    There are three sorts: the latency from a launch call to its kernel, other known
+    delays such as the switch between two kernels, and delays whose reason is not known.
+    If a thread waits for a batch that workers load, the delay counts as time of the
+    CPU, under the name of the first call in the trace that loads a batch.
 
     Args:
         trace: The trace.
@@ -253,10 +254,10 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
     is_lag = route.part == LAG
     is_delay_without_reason = ~is_lag & (route.part != OWN)
 
-    # An item whose stretch follows the time of a thread waited for its launch.
+    # A kernel that comes after the time of a thread on the path waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
     is_latency = is_lag & (kind == Node.ITEM) & follows_thread
-    # Of a change to `loader`, it is the mark at which the batch arrives that waits.
+    # After the change `loader`, it is the mark at which the batch arrives that waits.
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
     is_loading = is_lag & takes_batch & (route.ns > 0)
 

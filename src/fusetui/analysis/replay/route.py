@@ -134,6 +134,8 @@ def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int
 def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     """Return the nodes of the critical path in order of time, without the origin.
 
+    E.g. if node 5 waited for 3, and 3 for 1, and 1 for the origin: 1, 3, 5.
+
     Args:
         graph: The work as nodes, with what each of them waits for.
         last_edge: For each node of the graph, which of its edges ends last.

@@ -407,7 +407,10 @@ def _note_of_gain(
     *,
     median_step_gains: bool,
 ) -> WorthNote | None:
-    """Return what has to be said of a gain.
+    """Return the assumption or doubt that a gain is reported with; None for neither.
+
+    It is "at_most" if no program with this change can save more than the gain, or if
+    the change would save less with batches of data loaders that come later.
 
     Args:
         trace: The trace.
