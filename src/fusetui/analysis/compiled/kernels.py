@@ -230,14 +230,25 @@ def _kernel_files(
 ) -> tuple[list[str], Int64s]:
     """Read the `kernel_file` args of items whose call has no graph in the log.
 
-    Args of other items are not read.
+    For other items they are not needed, and not read.
+
+    Args:
+        trace: The trace.
+        items: The runs of compiled kernels.
+        calls: The calls of graphs, as they were joined with the log.
+        join_of_item: For each item the index of the join of its call; one more than the
+            last index for an item outside of calls.
+        log: The compile log; without it nothing is read.
 
     Returns:
-        The distinct files and "" at the end, and for each item its index in that list;
-        -1 is the "" at the end.
+        The distinct files and "" at the end, such as ["/tmp/ab.py", ""], and for each
+        item its index in that list; -1, the last entry, for an item without a file.
     """
     file_of_item = np.full(len(items), NONE, dtype=np.int64)
-    has_graph = np.array([*(join.graph is not None for join in calls.joins), False])
+    outside_has_graph = False
+    has_graph = np.array(
+        [*(join.graph is not None for join in calls.joins), outside_has_graph]
+    )
 
     unjoined = np.flatnonzero(~has_graph[join_of_item]) if len(items) else NO_ITEMS
     if log is None or not len(unjoined):

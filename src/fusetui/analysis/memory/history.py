@@ -288,7 +288,7 @@ def is_in_private_pool(history: History) -> Flags:
 def _history(
     snapshot: Snapshot, device: int, recorded_events: MemoryEvents | None
 ) -> History:
-    """Build the history of a device.
+    """Work out what the memory of a device held, from its events and its last state.
 
     Args:
         snapshot: The snapshot that has the device.
@@ -306,14 +306,13 @@ def _history(
     held_at_end = requested_bytes(snapshot.blocks, allocations.kept).sum()
     difference = int(allocated[-1] - held_at_end)
 
-    # Contradictions show which actions happened without being recorded.
+    # Contradictions show which actions happened without being recorded: events that do
+    # not add up, memory that was taken back twice, and more in use than reserved.
     unrecorded = allocations.unrecorded
     if difference:
         unrecorded += _missing_allocation_events(events, unrecorded)
-
     if _is_taken_twice(snapshot, segments, events):
         unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
-
     if (active > reserved).any():
         unrecorded += _missing(events, SEGMENT_TAKEN)[:1]
 

@@ -140,7 +140,9 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
 
 
 def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
-    """Return the rows of a track that start in a window, as [first, end).
+    """Return the rows of a track that start in a window of time.
+
+    E.g. (12, 15) for the rows 12, 13 and 14; (12, 12) for none.
 
     Args:
         trace: The trace.

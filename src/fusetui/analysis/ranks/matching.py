@@ -467,9 +467,12 @@ def _steps_of_issued(
 ) -> Int64s:
     """Find the step in which each collective of a rank was issued.
 
+    E.g. with steps from 0 to 10 and from 20 to 30 ns, which have the numbers 1 and 2:
+    for collectives issued at 5, 15 and 25 ns, the numbers 1, OUTSIDE_STEPS and 2.
+
     Args:
         summary: The rank.
-        issued: When each collective was issued.
+        issued: When each collective was issued, in ns.
         number_of_step: The steps of all ranks so far with their numbers, from 1 on. New
             steps are added.
 

@@ -192,7 +192,10 @@ def _groups(
 
 
 def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
-    """Describe in sentences what is missing of the file or wrong with it."""
+    """Describe what is missing of a trace or wrong with it, one phrase for each.
+
+    E.g. "3 of 120 events could not be read"; () if nothing is.
+    """
     report = trace.report
     damage: list[str] = []
     if report.cut or report.missing:

@@ -211,7 +211,11 @@ class GraphDraft:
         self.connect(edge, target[is_last_of_target], joins[is_last_of_target])
 
     def _new_joins(self, target: Rows) -> Rows:
-        """Add JOINs, each at the begin of its target and just before it in order.
+        """Add JOINs, nodes without a duration, each just before the node that needs it.
+
+        E.g. for the targets 7, 7 and 9 in a draft of 20 nodes, the nodes 20, 21 and 22
+        are added. They begin and end when their target begins; of nodes at that time,
+        20 and 21 come between the nodes 6 and 7, and 22 between 8 and 9.
 
         Args:
             target: The target of each JOIN, ascending. Targets may repeat.

@@ -135,7 +135,7 @@ class Ready:
             unsure_ns: How much of that may have been its own work; see Batches.
             loader: The number of the data loader.
         """
-        # By how much, at most, the thread was earlier and later at taking a batch so far.
+        # By how much, at most, it was earlier and later at taking a batch so far.
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:

@@ -143,8 +143,8 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     """Return the modules and annotations among some slices, with their backward ops.
 
-    A backward op belongs to a module if the forward op that it is the backward of lies
-    within the module.
+    E.g. with the slice of a linear layer, in which `aten::addmm` ran, the op
+    `AddmmBackward0` that autograd ran for that very op later.
 
     Args:
         trace: The trace.
@@ -153,11 +153,13 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     """
     all_origins = origins(trace)
     backward = all_origins.backward
-    regions = np.intersect1d(rows, all_origins.regions.rows)
-    has_forward = np.flatnonzero(backward.forward >= 0)
-    in_regions = covers(trace, graph, regions)
-    is_of_region = inside(trace, graph, in_regions, backward.forward[has_forward])
-    return np.concatenate((regions, backward.rows[has_forward[is_of_region]]))
+    modules = np.intersect1d(rows, all_origins.regions.rows)
+    has_forward = backward.forward >= 0
+    forward_ops = backward.forward[has_forward]
+    backward_ops = backward.rows[has_forward]
+    in_modules = covers(trace, graph, modules)
+    is_of_module = inside(trace, graph, in_modules, forward_ops)
+    return np.concatenate((modules, backward_ops[is_of_module]))
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:

@@ -241,11 +241,19 @@ def _config_remark(model: ModelConfig) -> str:
 def _tensor_parallel_ranks(
     shapes: Sequence[WeightShape], model: ModelConfig
 ) -> int | None:
-    """Find out over how many ranks the heads of the model are divided.
+    """Find out over how many ranks the heads of attention are divided.
 
     Powers of two are tried until the projection to q, k and v of one rank is among the
-    products that ran, either as one matrix or as separate ones. Returns None if none
-    fits: another model ran.
+    products that ran, either as one matrix or as separate ones. E.g. a model of 32
+    heads and 8 heads of keys, each of 128, has a matrix of (32 + 2 x 8) x 128 = 6144
+    columns on one rank, and of 3072 on each of two.
+
+    Args:
+        shapes: The shapes of the weights of the products that ran.
+        model: The configuration.
+
+    Returns:
+        The number of ranks; None if none fits, because another model ran.
     """
     output_widths = {shape.n for shape in shapes if shape.k == model.hidden}
     ranks = 1
