@@ -388,7 +388,9 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
 
 
 def _has_shape(shapes: bytes, shape: str) -> bool:
-    """Return whether some shapes have one that begins or ends with certain sizes.
+    """Return whether some shape has certain sizes, one right after the other.
+
+    E.g. `2x3` is found in [[2, 3]] and in [[8, 2, 3, 4], []], but not in [[12, 3]].
 
     Args:
         shapes: The shapes as the file has them.

@@ -64,6 +64,9 @@ def changed(
 ) -> tuple[Graph, tuple[str, ...]]:
     """Apply changes to the graph of a trace, one after the other.
 
+    The graph itself stays as it is. E.g. after `kernel:gemm x0.5`, the nodes of these
+    kernels take half as long; when they begin then is left to a replay.
+
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.

@@ -231,7 +231,9 @@ def _limit_sources(
 ) -> None:
     """Lower the latest ends of the sources of a range of nodes, the last node first.
 
-    A source must end early enough for the node that waits for it not to be delayed.
+    A source must end early enough for the node that waits for it not to be delayed:
+    before a node that takes 4 ns, may end at 20 ns at the latest, and begins 1 ns after
+    its source, that source must end at 15 ns.
 
     Args:
         graph: The work as nodes, with what each of them waits for.

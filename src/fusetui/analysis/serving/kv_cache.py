@@ -187,6 +187,9 @@ def _configured_cache(
 ) -> KeyValueCache:
     """Compute the bytes of one token in the cache from the configuration of the model.
 
+    E.g. 32 layers with 8 heads of keys and of values, each of 128 bf16 numbers, take 32
+    x 2 x 8 x 128 x 2 bytes = 128 KB on one rank.
+
     Args:
         model: The configuration.
         shapes: The weights of the products of the pass. One of them must be the
