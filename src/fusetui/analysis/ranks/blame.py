@@ -416,6 +416,31 @@ def _split_among_late_ranks(
     )
 
 
+class _CulpritPairs(msgspec.Struct, frozen=True, eq=False):
+    """Each part of a wait with each culprit of its chain; one entry per pair."""
+
+    part: Rows  # the index of the part in _SplitWaits
+    share: Rows  # the index of the culprit in Shares
+
+
+def _paired_with_culprits(split: _SplitWaits, shares: Shares) -> _CulpritPairs:
+    """Pair each part of a wait with all culprits of its chain.
+
+    E.g. parts of the chains 7 and 8, of which 7 has two culprits (the entries 3 and 4
+    of `shares`) and 8 has one (entry 5): the parts 0, 0, 1 with the shares 3, 4, 5.
+
+    Args:
+        split: The parts of waits.
+        shares: The culprits of each chain, sorted by chain.
+    """
+    first = np.searchsorted(shares.chain, split.chain, "left")
+    end = np.searchsorted(shares.chain, split.chain, "right")
+    culprits = end - first
+    return _CulpritPairs(
+        part=numbers_of_sized_groups(culprits), share=ranges(first, culprits)
+    )
+
+
 def _charge_culprits(
     matched: Matched,
     split: _SplitWaits,
@@ -439,33 +464,29 @@ def _charge_culprits(
             here is added to a copy of it.
         own_delays: How late ranks became by their own work; it is passed on.
     """
-    # Pair each part with all culprits of its chain, which are neighbors in `shares`.
-    first_share = np.searchsorted(shares.chain, split.chain, "left")
-    end_share = np.searchsorted(shares.chain, split.chain, "right")
-    culprits_of_part = end_share - first_share
-    part_of_pair = numbers_of_sized_groups(culprits_of_part)
-    share_of_pair = ranges(first_share, culprits_of_part)
-    row = split.row[part_of_pair]
-    ns = split.ns[part_of_pair] * shares.share[share_of_pair]
+    pairs = _paired_with_culprits(split, shares)
+    row = split.row[pairs.part]
+    ns = split.ns[pairs.part] * shares.share[pairs.share]
 
     # A culprit is the index of a rank, or from the number of ranks on a reason.
     ranks = len(matched.ranks)
     itself = culprit_code(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    culprit = shares.culprit[share_of_pair]
+    culprit = shares.culprit[pairs.share]
     culprit = np.where(culprit == matched.rank[row], itself, culprit)
     is_charged = culprit < ranks
     reason = culprit[~is_charged] - ranks
 
-    has_no_culprit = culprits_of_part == 0
+    has_culprit = np.zeros(len(split.row), dtype=np.bool_)
+    has_culprit[pairs.part] = True
     all_uncharged_ns = uncharged_ns.copy()
-    all_uncharged_ns[UnchargedReason.UNDECIDED] += split.ns[has_no_culprit].sum()
+    all_uncharged_ns[UnchargedReason.UNDECIDED] += split.ns[~has_culprit].sum()
     all_uncharged_ns += np.bincount(
         reason, weights=ns[~is_charged], minlength=len(UnchargedReason)
     )
     return ChargedWaits(
         row=row[is_charged],
         culprit=culprit[is_charged],
-        step=shares.step[share_of_pair][is_charged],
+        step=shares.step[pairs.share][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
         uncharged_ns=all_uncharged_ns,

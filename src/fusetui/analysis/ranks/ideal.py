@@ -217,26 +217,22 @@ def step_if_all_were_ordinary(
         The change. None unless there are several stragglers with an estimate each, and
         fixing all of them saves MIN_STEP_SHARE of a step more than fixing the best one.
     """
-    changes: list[MeanStepChange] = []
-    for straggler in stragglers:
-        if straggler.what_if is not None:
-            changes.append(straggler.what_if)
-
+    changes = [each.what_if for each in stragglers if each.what_if is not None]
     # A straggler without an estimate cannot be part of a joint one.
     some_have_none = len(changes) < len(stragglers)
     if replay.refusal or len(changes) < 2 or some_have_none:
         return None
 
     late_ranks = {change.rank for change in changes}
-    late_indices = []
-    for index, summary in enumerate(matched.ranks):
-        if summary.rank in late_ranks:
-            late_indices.append(index)
+    late_indices = [
+        index
+        for index, summary in enumerate(matched.ranks)
+        if summary.rank in late_ranks
+    ]
     nobody_is_in_time = len(late_indices) == len(matched.ranks)
-    if nobody_is_in_time:
-        return None
-
-    means = _mean_steps(replay.steps, late_indices)
+    means = None
+    if not nobody_is_in_time:
+        means = _mean_steps(replay.steps, late_indices)
     if means is None:
         return None
     best_alone_ns = min(change.would_be_ns for change in changes)
