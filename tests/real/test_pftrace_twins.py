@@ -172,7 +172,7 @@ def test_pftrace_modules_equal_those_of_its_json_twin(name: str) -> None:
 @pytest.mark.parametrize("name", ["a100_nccl_ddp_full", "edge"])
 def test_pftrace_collectives_equal_those_of_its_json_twin(name: str) -> None:
     """But for the group, where only the ranks of the job, which are lost, name it."""
-    one, other = (collectives_of(trace).told for trace in twins(name))
+    one, other = (collectives_of(trace).collectives for trace in twins(name))
     assert len(one) == len(other) > 0
     for here, there in zip(one, other, strict=True):
         assert (here.name, here.dtype, here.sequence) == (

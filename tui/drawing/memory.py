@@ -226,7 +226,7 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
 def life_text(moments: Moments, life: int, zero: int) -> str:
     """When an allocation was made and freed, and how long it lasted where both are
     recorded; times count from `zero`."""
-    lives = moments.history.lives
+    lives = moments.history.allocations
     born = int(lives.born[life])
     died = int(lives.died[life])
     if born == BEFORE:
@@ -406,7 +406,7 @@ def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     """Lines about an allocation: its size and address, how long it lived, and where it
     was freed."""
     history = moments.history
-    lives = history.lives
+    lives = history.allocations
     if moments.is_of_trace:
         kind = moments.place_of(int(lives.stack[life]))
     else:

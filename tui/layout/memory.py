@@ -286,7 +286,7 @@ def _life_rows(
             level=2,
             key=(holder, stack, life),
             name=holder,
-            bytes=int(moments.history.lives.size[life]),
+            bytes=int(moments.history.allocations.size[life]),
             allocations=1,
             stack=stack,
             life=life,

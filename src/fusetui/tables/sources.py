@@ -301,7 +301,9 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
     rows = collectives.rows.tolist()
     issued = collectives.issued.tolist()
     records = []
-    for collective, row, issued_ns in zip(collectives.told, rows, issued, strict=True):
+    for collective, row, issued_ns in zip(
+        collectives.collectives, rows, issued, strict=True
+    ):
         records.append(
             {
                 "collective": collective.name,

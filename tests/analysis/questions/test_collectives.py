@@ -60,7 +60,7 @@ def test_collective_has_name_group_and_bytes_recorded_on_its_kernel(
         "Seq": 17,
     }
     found = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)]))
-    (told,) = found.told
+    (told,) = found.collectives
     assert (told.name, told.dtype, told.sequence, told.inferred) == (
         *("all_gather", "BFloat16", 17),
         (),
@@ -79,7 +79,9 @@ def test_nccl_payload_of_the_monitor_gives_the_collective(trace_of: Make) -> Non
         "process_group": "3",
         "process_group_ranks": [4, 5],
     }
-    (told,) = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)])).told
+    (told,) = collectives_of(
+        trace_of([call(1, 5), comms(1, 10, 30, **args)])
+    ).collectives
     assert (told.name, told.dtype, told.sequence, told.inferred) == (
         "all_gather",
         "BFloat16",
@@ -92,7 +94,9 @@ def test_nccl_payload_of_the_monitor_gives_the_collective(trace_of: Make) -> Non
 
 def test_a_gather_of_an_unknown_group_has_no_size(trace_of: Make) -> None:
     args = {"func": "AllGather", "datatype": "ncclFloat32", "count": 100}
-    (told,) = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)])).told
+    (told,) = collectives_of(
+        trace_of([call(1, 5), comms(1, 10, 30, **args)])
+    ).collectives
     assert told.bytes == -1
 
 
@@ -103,7 +107,7 @@ def test_ranks_that_were_cut_off_are_taken_from_distributed_info(
     args = {"Collective name": "allreduce", "Process Group Name": "3", "Group size": 3}
     args["Process Group Ranks"] = "[0, 1, ..., ...]"
     trace = trace_of([comms(1, 10, 30, **args)], distributedInfo={"pg_config": listed})
-    assert collectives_of(trace).told[0].group.ranks == (0, 1, 2)
+    assert collectives_of(trace).collectives[0].group.ranks == (0, 1, 2)
 
 
 def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
@@ -121,13 +125,13 @@ def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
 def test_a_file_of_2023_is_read_by_its_annotations(trace_of: Make) -> None:
     shapes = {"Input Dims": [[10, 5], []], "Input type": ["float", ""]}
     events = [mark("nccl:all_to_all", 4, 4, **shapes), call(1, 5), comms(1, 10, 30)]
-    (told,) = collectives_of(trace_of(events, **TWO)).told
+    (told,) = collectives_of(trace_of(events, **TWO)).collectives
     assert (told.name, told.bytes, told.group.size) == ("all_to_all", 10 * 5 * 4, 2)
     assert told.inferred == (ONE_GROUP, FROM_ANNOTATIONS, SIZES)
 
 
 def test_a_kernel_alone_is_called_after_its_name(trace_of: Make) -> None:
-    (told,) = collectives_of(trace_of([comms(1, 10, 30)])).told
+    (told,) = collectives_of(trace_of([comms(1, 10, 30)])).collectives
     assert (told.name, told.bytes, told.inferred) == (
         "all_reduce",
         -1,
@@ -143,7 +147,7 @@ def test_gloo_is_issued_by_the_op_of_the_same_number(
     marks = [{**mark("gloo:all_reduce", ts, 20), "tid": 9} for ts in (13, 53)]
     trace: Trace = trace_of([*ops, *marks])
     found = collectives_of(trace)
-    assert [one.name for one in found.told] == ["all_reduce", "all_reduce"]
+    assert [one.name for one in found.collectives] == ["all_reduce", "all_reduce"]
     assert found.issued.tolist() == [10_000, 50_000]
     assert trace.start[found.rows].tolist() == [13_000, 53_000]
 

@@ -380,7 +380,7 @@ def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     machine = Machine()
     train(machine, 2, leaking=MB)
     (found,) = opened(str(machine.write(tmp_path / "a.pickle", lost=20))).moments
-    lives, events = found.history.lives, len(found.history.events)
+    lives, events = found.history.allocations, len(found.history.events)
     assert sum(map(len, found.kept[1])) <= events + len(lives)
     for event in range(-1, events):
         living = np.flatnonzero(lives.live_after(event))

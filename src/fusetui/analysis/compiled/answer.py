@@ -58,28 +58,16 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         log: The compile log of the trace; None if there is none.
     """
     kernels = joined_kernels(trace, log)
-    item_ns = kernels.item_ns()
-
-    # Count the runs and add up the time of each kernel of a graph.
-    runs_of_kernel = np.bincount(kernels.kernel_of_item, minlength=len(kernels.kernels))
-    ns_of_kernel = np.zeros(len(kernels.kernels), dtype=np.int64)
-    np.add.at(ns_of_kernel, kernels.kernel_of_item, item_ns)
-
+    runs_of_kernel = kernels.runs_of_kernels()
+    ns_of_kernel = kernels.ns_of_kernels()
     is_joined = np.array(
         [kernel.is_joined for kernel in kernels.kernels], dtype=np.bool_
     )
     is_possible = np.array(
         [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
     )
-
     outside = _count_outside_of_items(kernels)
-
-    compilations: list[Compilation] = []
-    if log is not None:
-        logs = logs_of_trace(trace, log)
-        compilations += [
-            compilation for compilation in log.compilations if compilation.log in logs
-        ]
+    compilations = _compilations_of_trace(trace, log)
 
     return CompileAnswer(
         log=None if log is None else _log_of_trace(log),
@@ -97,6 +85,14 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         guards=frequent_guards(compilations),
         remedies=remedies_for(compilations),
     )
+
+
+def _compilations_of_trace(trace: Trace, log: CompileLog | None) -> list[Compilation]:
+    """Return the compilations of the program of a trace; none without a log."""
+    if log is None:
+        return []
+    logs = logs_of_trace(trace, log)
+    return [compilation for compilation in log.compilations if compilation.log in logs]
 
 
 def answer_of_log(log: CompileLog) -> CompileAnswer:
@@ -148,6 +144,14 @@ class _CalledRegion(msgspec.Struct, frozen=True):
     cpu_ns: int
 
 
+def _calls_of_joins(kernels: JoinedKernels) -> dict[GraphJoin, int]:
+    """Count the calls of graphs that were joined in the same way, by their join."""
+    joins = kernels.calls.joins
+    counts = np.bincount(kernels.calls.join_of_call, minlength=len(joins))
+    # Of equal joins, the last one counts.
+    return dict(zip(joins, counts.tolist(), strict=True))
+
+
 def _region_records(
     kernels: JoinedKernels,
     log: CompileLog | None,
@@ -163,37 +167,27 @@ def _region_records(
         ns_of_kernel: How long each of these took in all, in ns.
     """
     on_gpu = _are_on_gpu(kernels)
-    kernels_of_join: dict[GraphJoin, list[CompiledKernel]] = defaultdict(list)
-
     # Begin with all joins, so that calls without kernels are regions too.
-    for join in kernels.calls.joins:
-        kernels_of_join[join] = []
-
+    kernels_of_join: dict[GraphJoin, list[CompiledKernel]] = {
+        join: [] for join in kernels.calls.joins
+    }
     for kernel_index, kernel in enumerate(kernels.kernels):
-        kernels_of_join[kernel.join].append(
-            _kernel_record(
-                kernel,
-                int(runs_of_kernel[kernel_index]),
-                int(ns_of_kernel[kernel_index]),
-                on_gpu[kernel_index],
-            )
+        record = _kernel_record(
+            kernel,
+            int(runs_of_kernel[kernel_index]),
+            int(ns_of_kernel[kernel_index]),
+            on_gpu[kernel_index],
         )
+        kernels_of_join.setdefault(kernel.join, []).append(record)
 
     called = _called_regions(kernels.regions)
-    calls_of_join = np.bincount(
-        kernels.calls.join_of_call, minlength=len(kernels.calls.joins)
-    )
-    index_of_join = {
-        join: join_index for join_index, join in enumerate(kernels.calls.joins)
-    }
-
+    calls_of_join = _calls_of_joins(kernels)
     regions = []
     for join, kernels_of_region in kernels_of_join.items():
         kernels_of_region.sort(
             key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle)
         )
-        join_index = index_of_join.get(join)
-        calls = 0 if join_index is None else int(calls_of_join[join_index])
+        calls = calls_of_join.get(join, 0)
         regions.append(_region_record(log, join, kernels_of_region, called, calls))
 
     regions.sort(key=lambda region: (-region.kernel_ns, region.compile_id, region.key))

@@ -15,10 +15,10 @@ import numpy as np
 
 from fusetui.analysis.compiled.graphs import logs_of_trace
 from fusetui.analysis.compiled.model import PassedBreak
-from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, compile_id_of
+from fusetui.analysis.compiled.regions import RegionsOfTrace, compile_id_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.program.own_code import function_of
@@ -80,28 +80,30 @@ def _resumed_functions(
 
     The log has the names of compiled functions; without them frames of Python show it.
     """
-    trace = regions.trace
     if log is None or not log.functions:
         return _resumed_by_frames(regions)
+    return _resumed_by_log(regions, log)
 
-    rows_of_id: dict[CompileId, list[int]] = {}
-    for row in regions.regions.rows.tolist():
-        compile_id = compile_id_of(trace.name_of(row))
-        if compile_id is not None:
-            rows_of_id.setdefault(compile_id, []).append(row)
 
-    files = {
+def _resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
+    """Find the functions after graph breaks by the names in a log.
+
+    Dynamo names such a function `torch_dynamo_resume_in_FUNCTION_at_LINE`. One that was
+    compiled several times, or in several logs, is one function.
+    """
+    rows_of_id = _region_rows_by_id(regions)
+    file_of_compilation = {
         (compilation.log, compilation.compile_id): compilation.file
         for compilation in log.compilations
         if compilation.compile_id is not None
     }
 
+    # By function, line and file: the rows of the regions of all compilations.
     rows_of_function: dict[tuple[str, int, str], list[int]] = {}
     for (log_index, compile_id), function in log.functions.items():
         match = RESUMES.match(function)
         if match:
-            file = files.get((log_index, compile_id), "")
-            # A function that was compiled several times is one function.
+            file = file_of_compilation.get((log_index, compile_id), "")
             key = (match["function"], int(match["line"]), file)
             rows_of_function.setdefault(key, []).extend(rows_of_id.get(compile_id, []))
 
@@ -109,6 +111,16 @@ def _resumed_functions(
         Resumed(function=function, line=line, file=file, rows=tuple(sorted(set(rows))))
         for (function, line, file), rows in rows_of_function.items()
     ]
+
+
+def _region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
+    """Return the rows of the compiled regions of a trace by their compile id."""
+    rows_of_id: dict[CompileId, list[int]] = {}
+    for row in regions.regions.rows.tolist():
+        compile_id = compile_id_of(regions.trace.name_of(row))
+        if compile_id is not None:
+            rows_of_id.setdefault(compile_id, []).append(row)
+    return rows_of_id
 
 
 def _resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
@@ -244,10 +256,8 @@ def ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
 
         # The last call is the one before the first that ends later.
         call_ends = np.sort(trace.end[calls[thread_of[calls] == thread]])
-        last_call = (
-            call_ends.searchsorted(trace.start[rows[rows_of_thread]], side="right") - 1
-        )
-        has_call = last_call != NONE
+        last_call = last_at_or_before(call_ends, trace.start[rows[rows_of_thread]])
+        has_call = last_call >= 0
         ends[rows_of_thread[has_call]] = call_ends[last_call[has_call]]
 
     return ends

@@ -17,7 +17,7 @@ from fusetui.analysis.compiled.regions import (
 from fusetui.analysis.questions.process_groups import rank_of
 from fusetui.trace.compile_log.log import CompiledGraph, CompileId, CompileLog
 from fusetui.trace.compile_log.records import UNKNOWN
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Rows, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.own_code import function_of
@@ -74,10 +74,11 @@ class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
 
 
 def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
-    """Join each call of a graph in a trace with a graph of the log.
+    """Find out which graph of the compile log each call of a compiled graph ran.
 
-    The key of the call decides, else the file of its wrapper, else the compile id of
-    its region.
+    The cache key in the name of the call decides ("CompiledFxGraph fab12..."), else the
+    generated file of its wrapper, else the compile id in the name of the region around
+    it ("Torch-Compiled Region: 0/1").
 
     Args:
         regions: The regions of the trace.
@@ -93,20 +94,18 @@ def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls
     )
 
     # Calls with the same name in regions of the same name are joined once.
-    kinds = np.stack((trace.name[call_rows], name_of_region))
-    distinct_kinds, first_call, join_of_call = np.unique(
-        kinds, axis=1, return_index=True, return_inverse=True
-    )
+    name_of_call = trace.name[call_rows]
+    first_calls, join_of_call = distinct_rows((name_of_call, name_of_region))
     joins = []
-    for kind, (name, region_name) in enumerate(distinct_kinds.T.tolist()):
+    for call in first_calls.tolist():
+        region_name = int(name_of_region[call])
         compile_id = None
         if region_name != NONE:
             compile_id = compile_id_of(trace.names[region_name])
+        key = key_of(trace.names[name_of_call[call]])
+        joins.append(_join_calls(regions, log, key, compile_id, call))
 
-        key = key_of(trace.names[name])
-        joins.append(_join_calls(regions, log, key, compile_id, int(first_call[kind])))
-
-    return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call.reshape(-1))
+    return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call)
 
 
 def _join_calls(
@@ -189,13 +188,10 @@ def _choose_graph(
         ]
         candidates_left = graphs_of_region or candidates_left
 
-    if len({graph.log for graph in candidates_left}) > 1:
-        return candidates_left[-1] if are_equal(candidates_left) else Why.TWO_LOGS
-
-    if len({graph.compile_id for graph in candidates_left}) > 1 and not are_equal(
-        candidates_left
-    ):
-        return Why.TWO_GRAPHS
+    are_of_several_logs = len({graph.log for graph in candidates_left}) > 1
+    are_of_several_ids = len({graph.compile_id for graph in candidates_left}) > 1
+    if (are_of_several_logs or are_of_several_ids) and not are_equal(candidates_left):
+        return Why.TWO_LOGS if are_of_several_logs else Why.TWO_GRAPHS
 
     # Of several attempts to compile, the last one counts.
     return candidates_left[-1]

@@ -37,7 +37,15 @@ from fusetui.trace.compile_log.log import (
 )
 from fusetui.trace.compile_log.stacks import CodeLine
 from fusetui.trace.compile_log.wrapper import KernelCall, Wrapper
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, at, ordinals
+from fusetui.trace.model.arrays import (
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct_rows,
+    ordinals,
+    summed,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import memo
@@ -86,19 +94,28 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
         """Return the kernel that an item is a run of."""
         return self.kernels[int(self.kernel_of_item[item])]
 
-    def item_ns(self) -> Int64s:
-        """Return the GPU time of each item in ns.
+    def runs_of_kernels(self) -> Int64s:
+        """Count how often each kernel ran."""
+        return np.bincount(self.kernel_of_item, minlength=len(self.kernels))
 
-        For an item without GPU events it is the time of its op.
+    def ns_of_kernels(self) -> Int64s:
+        """Add up how long each kernel took over all of its runs, in ns."""
+        return summed(self.kernel_of_item, self.item_ns(), len(self.kernels))
+
+    def item_ns(self) -> Int64s:
+        """Return how long each run of a kernel took, in ns.
+
+        That is the time of the GPU events that it launched. For a run without any, as
+        on a CPU, it is the time of its op.
         """
         trace = self.trace
         items = self.items
-        gpu_ns = np.zeros(len(items), dtype=np.int64)
-
-        events_of_items = np.flatnonzero(items.item_of_gpu_event >= 0)
-        events = trace.gpu_rows[events_of_items]
-        np.add.at(gpu_ns, items.item_of_gpu_event[events_of_items], trace.dur[events])
-
+        is_of_item = items.item_of_gpu_event >= 0
+        gpu_ns = summed(
+            items.item_of_gpu_event[is_of_item],
+            trace.dur[trace.gpu_rows[is_of_item]],
+            len(items),
+        )
         cpu_ns = trace.dur[items.spans.rows]
         return np.where(items.has_gpu_events, gpu_ns, cpu_ns)
 
@@ -170,44 +187,38 @@ class _ItemKinds(NamedTuple):
 def _kinds_of_items(
     trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
 ) -> _ItemKinds:
-    """Group the items that are joined in the same way.
+    """Group the items (runs of kernels) that are joined in the same way.
 
     Items of one kind have the same join, name and file, and the same position among
-    equally many items of that name in a call of a graph.
+    equally many items of that name in a call of a graph. E.g. if each call of a graph
+    runs the kernel `triton_0` twice, all first runs are one kind, and all second ones.
     """
     items = regions.items
     outside = len(calls.joins)
 
     join_of_item = at(calls.join_of_call, items.call, missing=outside)
 
-    # One number stands for the call and the name together.
-    call_and_name = items.call.astype(np.int64) * max(1, len(items.names)) + items.name
-    position_in_call = ordinals(call_and_name)
-    _, group, items_of_group = np.unique(
-        call_and_name, return_inverse=True, return_counts=True
-    )
+    # The items of one call with the same name, which are numbered in their order.
+    _, group_of_item = distinct_rows((items.call, items.name))
+    position_in_call = ordinals(group_of_item)
+    items_of_group = np.bincount(group_of_item)
+    count_in_call = items_of_group[group_of_item]
 
     files, file_of_item = _kernel_files(trace, items, calls, join_of_item, log)
-
-    # Each column describes one item; equal columns are one kind.
-    columns = np.stack(
-        (
-            join_of_item,
-            items.name,
-            position_in_call,
-            items_of_group[group],
-            file_of_item,
-        )
+    first_items, kind_of_item = distinct_rows(
+        (join_of_item, items.name, position_in_call, count_in_call, file_of_item)
     )
-    distinct, kind_of_item = np.unique(columns, axis=1, return_inverse=True)
-
     kinds = [
         _ItemKind(
-            join=join, name=name, position=position, items=count, file=files[file]
+            join=int(join_of_item[item]),
+            name=int(items.name[item]),
+            position=int(position_in_call[item]),
+            items=int(count_in_call[item]),
+            file=files[file_of_item[item]],
         )
-        for join, name, position, count, file in distinct.T.tolist()
+        for item in first_items.tolist()
     ]
-    return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item.reshape(-1))
+    return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item)
 
 
 def _kernel_files(
@@ -219,14 +230,25 @@ def _kernel_files(
 ) -> tuple[list[str], Int64s]:
     """Read the `kernel_file` args of items whose call has no graph in the log.
 
-    Args of other items are not read.
+    For other items they are not needed, and not read.
+
+    Args:
+        trace: The trace.
+        items: The runs of compiled kernels.
+        calls: The calls of graphs, as they were joined with the log.
+        join_of_item: For each item the index of the join of its call; one more than the
+            last index for an item outside of calls.
+        log: The compile log; without it nothing is read.
 
     Returns:
-        The distinct files and "" at the end, and for each item its index in that list;
-        -1 is the "" at the end.
+        The distinct files and "" at the end, such as ["/tmp/ab.py", ""], and for each
+        item its index in that list; -1, the last entry, for an item without a file.
     """
     file_of_item = np.full(len(items), NONE, dtype=np.int64)
-    has_graph = np.array([*(join.graph is not None for join in calls.joins), False])
+    outside_has_graph = False
+    has_graph = np.array(
+        [*(join.graph is not None for join in calls.joins), outside_has_graph]
+    )
 
     unjoined = np.flatnonzero(~has_graph[join_of_item]) if len(items) else NO_ITEMS
     if log is None or not len(unjoined):

@@ -175,10 +175,11 @@ EXTERN_KERNELS = {"bias_addmm": "addmm"}
 
 
 def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
-    """Collect the items of a trace, with the GPU events that each launched.
+    """Collect the runs of compiled kernels, with the GPU events that each launched.
 
-    They are the ops that calls of graphs make or that have the name of a generated
-    kernel, and launches without such an op.
+    A run is an op that a call of a graph makes, such as `triton_poi_fused_add_0`, or
+    elsewhere an op with such a name. A launch in a call of a graph that lies in no op
+    is a run by itself.
     """
     trace = regions.trace
     ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))
@@ -311,9 +312,10 @@ def _ops_outside(regions: RegionsOfTrace) -> Rows:
 
 
 def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
-    """Find the launches inside calls of graphs that no op contains.
+    """Find the launch calls inside calls of compiled graphs that no op contains.
 
-    Replays of CUDA graphs are left out, because each launches many kernels.
+    Such a launch stands for a kernel by itself. Replays of CUDA graphs are left out,
+    because each launches many kernels.
 
     Args:
         regions: The regions of the trace.
@@ -322,8 +324,11 @@ def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -
     """
     trace = regions.trace
     rows = distinct(launches[launches >= 0]).astype(np.intp)
-    rows = rows[regions.calls.around(rows) >= 0]
-    rows = rows[~trace.matching(rows, is_replay)] if len(rows) else rows
+    is_in_call = regions.calls.around(rows) >= 0
+    rows = rows[is_in_call]
+    if not len(rows):
+        return rows
+    rows = rows[~trace.matching(rows, is_replay)]
     if not len(rows):
         return rows
 

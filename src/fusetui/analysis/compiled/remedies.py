@@ -92,7 +92,13 @@ def pattern_of(guard: str) -> str:
 def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
     """List what would avoid compilations, those that avoid most first.
 
-    Only what the guards that failed prove is listed.
+    E.g. mark_dynamic for a dimension whose size was 8, then 16. Only what the guards
+    that failed prove is listed. Compilations of backward passes follow those of the
+    forward ones, and are left out.
+
+    Args:
+        compilations: The compilations of a program; those without a failed guard, as
+            the first ones of functions, prove nothing.
     """
     by_function: dict[str, list[Compilation]] = defaultdict(list)
     for compilation in compilations:
@@ -113,60 +119,72 @@ def _remedies_for_sizes(
 ) -> list[Remedy]:
     """Return the remedy for sizes that changed, if there is one.
 
-    It is mark_dynamic for one dimension, and dynamic=True for several.
+    It is mark_dynamic if one dimension of one tensor changed, and dynamic=True if
+    several did.
 
     Args:
         function: The function that was compiled.
         compilations: Its compilations, each with a guard that failed.
     """
+    changing_sizes = _changing_sizes(function, compilations)
+    if not changing_sizes:
+        return []
+    if len(changing_sizes) == 1:
+        ((failed, values),) = changing_sizes.items()
+        mark_dynamic = Remedy(
+            kind="mark_dynamic",
+            function=function,
+            subject=failed.tensor,
+            dimension=failed.dimension,
+            values=tuple(dict.fromkeys(values)),
+            compilations=len(values),
+        )
+        return [mark_dynamic]
+
+    tensors = dict.fromkeys(failed.tensor for failed in changing_sizes)
+    dynamic = Remedy(
+        kind="dynamic",
+        function=function,
+        subject=", ".join(tensors),
+        dimension=None,
+        values=(),
+        compilations=sum(len(values) for values in changing_sizes.values()),
+    )
+    return [dynamic]
+
+
+def _changing_sizes(
+    function: str, compilations: Sequence[Compilation]
+) -> dict[_FailedSize, list[str]]:
+    """Return the sizes of tensors for which guards failed with different values.
+
+    Args:
+        function: The function that was compiled.
+        compilations: Its compilations, each with a guard that failed.
+
+    Returns:
+        For each size the values with which guards failed, such as ["8", "16"], in
+        order; sizes with less than MIN_FAILURES different values are left out.
+    """
     values_of_size: dict[_FailedSize, list[str]] = defaultdict(list)
     for compilation in compilations:
         guard = compilation.guards[0].guard
         size = SIZE.search(guard) or SIZE_VALUE.match(guard)
-        if size:
-            value = size["actual"] if size.re.groups > 3 else size["expected"]
-
-            failed = _FailedSize(
-                function=function,
-                tensor=size["tensor"],
-                dimension=int(size["dimension"]),
-            )
-            values_of_size[failed].append(value.rstrip(".,"))
-
-    # A size changes if at least two different values failed.
-    changing_sizes = {
+        if not size:
+            continue
+        # SIZE has one group more than SIZE_VALUE: the size that was met.
+        value = size["actual"] if size.re.groups > 3 else size["expected"]
+        failed = _FailedSize(
+            function=function,
+            tensor=size["tensor"],
+            dimension=int(size["dimension"]),
+        )
+        values_of_size[failed].append(value.rstrip(".,"))
+    return {
         failed: values
         for failed, values in values_of_size.items()
         if len(set(values)) >= MIN_FAILURES
     }
-    if len(changing_sizes) == 1:
-        failed, values = next(iter(changing_sizes.items()))
-        return [
-            Remedy(
-                kind="mark_dynamic",
-                function=function,
-                subject=failed.tensor,
-                dimension=failed.dimension,
-                values=tuple(dict.fromkeys(values)),
-                compilations=len(values),
-            )
-        ]
-
-    if not changing_sizes:
-        return []
-
-    return [
-        Remedy(
-            kind="dynamic",
-            function=function,
-            subject=", ".join(
-                dict.fromkeys(failed.tensor for failed in changing_sizes)
-            ),
-            dimension=None,
-            values=(),
-            compilations=sum(map(len, changing_sizes.values())),
-        )
-    ]
 
 
 def _remedies_for_values(

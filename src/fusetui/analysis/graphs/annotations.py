@@ -28,7 +28,7 @@ from fusetui.analysis.graphs.captures import (
     node_args,
     numbers_nodes,
 )
-from fusetui.analysis.graphs.join import graft
+from fusetui.analysis.graphs.join import with_captured_calls
 from fusetui.analysis.questions.launches import nodes_of_replays, wants_capture
 from fusetui.trace.load import build
 from fusetui.trace.model.arrays import Rows
@@ -192,7 +192,7 @@ def _join_modules(
         unnamed=unnamed,
     )
     if annotated:
-        return _grafted(trace, rows, named, record), (record,)
+        return _in_modules(trace, rows, named, record), (record,)
     return trace, (record,) if problems else ()
 
 
@@ -210,17 +210,23 @@ def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> st
     return " and ".join(texts)
 
 
-def _grafted(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Trace:
-    """Place each of these nodes in the module that it is annotated with.
+def _in_modules(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Trace:
+    """Place nodes of graphs in the modules that they are annotated with.
 
     The modules become slices of a capture that is made up, as if the nodes had been
     captured in them. Unlike after a real capture, no node gets an op.
+
+    Args:
+        trace: The trace.
+        rows: The nodes.
+        named: The module path of each row of the trace.
+        record: The record of this join.
     """
     capture_trace, row_of_path = _as_capture(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
-    grafted = graft(trace, capture_trace, rows, calls, record)
-    no_op = np.full(len(grafted) - len(trace), -1, dtype=np.int32)
-    return replace(grafted, op=np.append(trace.op, no_op))
+    joined = with_captured_calls(trace, capture_trace, rows, calls, record)
+    no_op = np.full(len(joined) - len(trace), -1, dtype=np.int32)
+    return replace(joined, op=np.append(trace.op, no_op))
 
 
 def _paths_of_nodes(
@@ -367,8 +373,9 @@ class _PathRange(NamedTuple):
 def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """Make up a trace with a slice for each path, nested as their modules are.
 
-    Each path begins 1 us after the previous one. The slice of a module lasts as long as
-    all paths within it, which are neighbors, as `paths` are sorted by their levels.
+    E.g. for the paths "", "a", "a/b" and "c": a slice "" from 0 to 1 us, "a" from 1 to
+    3 us with "b" in it from 2 to 3 us, and "c" from 3 to 4 us. All paths within a
+    module are neighbors, because they are sorted by their levels.
 
     Args:
         paths: The paths; the first is "", which is in no other slice.

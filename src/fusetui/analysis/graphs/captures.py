@@ -107,12 +107,14 @@ def has_captures(trace: Trace) -> bool:
 
 @memo()
 def captures(trace: Trace) -> Captures:
-    """Find the graphs that a trace captures, with the calls that became their nodes.
+    """Find the CUDA graphs that a trace captures, with the calls that became nodes.
 
-    The args of the calls are read.
+    A capture lasts from one call on a thread (cudaStreamBeginCapture) to another one
+    (cudaStreamEndCapture). The args of the calls in between are read.
     """
     all_spans = _capture_spans(trace)
-    # Where two have the same end, the calls belong to the one that began later.
+    # A capture whose end was not recorded gets the end of the next one, so two have the
+    # same. The calls belong to the one that began later.
     last_begin = {span.end: span.begin for span in all_spans if span.end >= 0}
     spans = [span for span in all_spans if last_begin.get(span.end) == span.begin]
 
@@ -320,7 +322,12 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
 
 
 def replays(trace: Trace) -> tuple[Nodes, ...]:
-    """Return all launches of graphs with recorded events, in order of their calls."""
+    """Return all launches of CUDA graphs, with the GPU events that are their nodes.
+
+    They are in the order of the calls. The nodes of one launch are in the order of
+    their recorded node ids, or without such ids in that of their starts. Launches
+    without a recorded GPU event are left out.
+    """
     rows_of_replays = nodes_of_replays(trace)
     if not rows_of_replays:
         return ()

@@ -379,7 +379,11 @@ def choose_captures(
     sizes: Sequence[CaptureSize],
     steps: Sequence[tuple[int, CaptureSize]],
 ) -> list[CaptureChoice]:
-    """Choose for each replay the capture that it replays.
+    """Choose for each replay of a graph the capture that it replays.
+
+    First the names of nodes and captured calls must agree, one by one. Of several
+    captures that agree, as graphs for different batches do, the size of the server's
+    step decides: a step with 3 requests replays the graph for 4.
 
     Args:
         trace: The trace that has the rows of the replays.
@@ -401,17 +405,16 @@ def choose_captures(
         matches = [
             match_capture(trace, nodes, capture, capture_trace) for capture in captures
         ]
-        matching = _without_problems(matches)
-        if not matching:
+        agreeing = _without_problems(matches)
+        if not agreeing:
             problem = _refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
                 choices[replay] = CaptureChoice(problem=problem)
-            continue
 
-        replays_of_steps = by_key(same_names, steps.__getitem__)
+        replays_of_steps = by_key(same_names, steps.__getitem__) if agreeing else {}
         for (_, step_size), replays_of_step in replays_of_steps.items():
             choices_of_step = _choose_in_step(
-                len(replays_of_step), matching, sizes, step_size
+                len(replays_of_step), agreeing, sizes, step_size
             )
             for replay, choice in zip(replays_of_step, choices_of_step, strict=True):
                 choices[replay] = choice
@@ -562,10 +565,11 @@ def _size_of_step(
 def _size_for_batch(
     sizes: Sequence[int], comparable: _ComparableSizes, batch: int
 ) -> _ChosenSize:
-    """Choose the smallest size that is not below the batch, as servers pad.
+    """Choose the smallest captured size that is not below the batch, as servers pad.
 
-    None fits if all are smaller, or if the size is far larger though no smaller capture
-    exists at all.
+    E.g. of the sizes 1, 2, 4 and 8, a batch of 3 replays 4. None fits if all are
+    smaller, or if the size is at least twice the batch (_TOO_MUCH_PADDING) though no
+    capture is smaller than the batch.
 
     Args:
         sizes: The sizes of the captures whose kernels agree.

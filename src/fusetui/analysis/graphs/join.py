@@ -30,7 +30,7 @@ from fusetui.analysis.graphs.choose import (
 )
 from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
@@ -90,7 +90,8 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
 
     rows = np.concatenate([replay.nodes.rows for replay in matched])
     calls = np.concatenate([replay.capture.calls for replay in matched])
-    return graft(trace, capture_trace, rows, calls, record), record
+    joined = with_captured_calls(trace, capture_trace, rows, calls, record)
+    return joined, record
 
 
 def _open_replays(trace: Trace) -> list[Nodes]:
@@ -260,10 +261,14 @@ def _remarks(
     return remarks
 
 
-def graft(
+def with_captured_calls(
     trace: Trace, capture_trace: Trace, nodes: Rows, calls: Rows, join: Join
 ) -> Joined:
-    """Give nodes of replays the ops of captured calls (see model/joined.py).
+    """Give nodes of replays the ops of the calls that were captured as these nodes.
+
+    E.g. a replayed kernel, whose call was captured inside `aten::mm`, gets that op. The
+    captured calls are appended to the trace, with all that is around them (see
+    model/joined.py).
 
     Args:
         trace: The trace of the replays.
@@ -273,7 +278,7 @@ def graft(
         join: The record of this join, which is added to those of the trace.
     """
     if capture_trace is not trace:
-        # Append the rows of the capture that are needed, and use their new positions.
+        # Append the rows of the capture that are needed, and use their new numbers.
         taken = _rows_around(capture_trace, np.unique(calls))
         new_row = np.full(len(capture_trace), -1, dtype=np.int32)
         new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
@@ -388,7 +393,7 @@ def _appended_columns(
     count = len(taken)
     shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
     # Per row of the capture, how many rows before it are taken.
-    taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
+    taken_before = prefix_sums(new_row >= 0)
     events_before = sum(stretch.events for stretch in trace.elements.stretches)
     no_id = np.zeros(count, dtype=np.int64)
     return {
@@ -411,7 +416,11 @@ def _moved_rows(
 ) -> NDArray[np.int32]:
     """Convert rows of the capture to rows of the joined trace.
 
-    A row is -1 if it was -1 before or was not taken.
+    A row of -1 ("none") stays -1, and so does a row that was not taken.
+
+    Args:
+        new_row: For each row of the capture the row that it became; -1 if not taken.
+        rows: Rows of the capture, or -1.
     """
     return np.where(rows >= 0, new_row[rows], np.int32(-1))
 
@@ -422,6 +431,9 @@ def _merged_names(
     name_indices: NDArray[np.int32],
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Append names of the capture to those of a trace, each once.
+
+    E.g. the names (a, b) and the indices 1, 1 into the capture's names (b, c) become
+    the names (a, b, c) and the indices 2, 2.
 
     Args:
         names: The names of the trace.

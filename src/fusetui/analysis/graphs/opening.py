@@ -140,10 +140,10 @@ def _scanned(
     field: Literal["pids", "graphs"],
     scan: Callable[[File], object],
 ) -> list[ScannedFile]:
-    """Return what is known of each file, and find out what is not known yet.
+    """Look up in the cache what the bytes of each file say, or search them now.
 
-    The cache has one record for each folder. It is written again if a file of the
-    folder was scanned.
+    A file whose size or time has changed is searched again. The cache has one record
+    for each folder. It is written again if a file of the folder was searched.
 
     Args:
         files: The files.
@@ -224,28 +224,53 @@ def with_captures(
         else:
             named_captures.append(name)
 
+    if named_captures:
+        trace, capture_joins = _with_named_captures(trace, named_captures, open_trace)
+    else:
+        trace, capture_joins = _with_found_captures(trace, open_trace)
+    trace, annotation_joins = with_annotations(trace, annotation_files)
+    return trace, (*capture_joins, *annotation_joins)
+
+
+def _with_named_captures(
+    trace: Trace, named: Sequence[str], open_trace: Open
+) -> tuple[Trace, list[Join]]:
+    """Join the replays of a trace with captures that the user named.
+
+    The likeliest file comes first, and the search ends when all replays are joined.
+
+    Raises:
+        TraceError: A file cannot be read.
+    """
     joins: list[Join] = []
-    if not named_captures and has_captures(trace):
+    for path in _likely_first(named, trace):
+        if joins and not wants_capture(trace):
+            break
+        trace, record = join(trace, open_trace(path), found=False)
+        joins.append(record)
+    return trace, joins
+
+
+def _with_found_captures(trace: Trace, open_trace: Open) -> tuple[Trace, list[Join]]:
+    """Join the replays of a trace with captures in it, then with those in its folder.
+
+    The search ends when all replays are joined.
+    """
+    joins: list[Join] = []
+    if has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
 
-    if named_captures:
-        paths = _likely_first(named_captures, trace)
-    else:
-        paths = _capture_files_nearby(trace)
-    for path in paths:
+    for path in _capture_files_nearby(trace):
         if joins and not wants_capture(trace):
             break
         try:
-            trace, record = join(trace, open_trace(path), found=not named_captures)
+            capture_trace = open_trace(path)
         except TraceError:
-            if named_captures:
-                raise
             continue  # the user did not name this file, and does not miss it
+        trace, record = join(trace, capture_trace, found=True)
         joins.append(record)
-
-    trace, annotation_joins = with_annotations(trace, annotation_files)
-    return trace, (*joins, *annotation_joins)
+    return trace, joins
 
 
 def _likely_first(named: Sequence[str], trace: Trace) -> list[str]:
@@ -313,14 +338,16 @@ def _first_kernels(trace: Trace) -> list[str]:
 
 
 def join_sentences(joins: Sequence[Join]) -> list[str]:
-    """Say why replays were not joined, for a user who opened the trace.
+    """Say why replays of graphs were not joined, for a user who opened the trace.
 
-    At most _MAX_REASONS reasons are given. A capture that the user did not name and
-    that matches nothing is not mentioned. Nor is one of several where all replays are
-    joined.
+    Reasons count of captures that were joined with some replay, and of captures that
+    the user named, unless all replays are joined in the end.
 
     Args:
         joins: The records of all joins that were tried.
+
+    Returns:
+        At most _MAX_REASONS sentences, and a last one if there are more reasons.
     """
     capture_joins = [record for record in joins if record.joined_by == CAPTURE]
     joined_replays = sum(record.replays for record in capture_joins)
@@ -328,8 +355,8 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
 
     reasons: dict[str, None] = {}  # an ordered set
     for record in joins:
-        is_of_interest = not record.found and not is_complete
-        if record.replays or is_of_interest:
+        user_named_it = not record.found
+        if record.replays or (user_named_it and not is_complete):
             reasons |= dict.fromkeys(record.refused)
 
     sentences = list(reasons)[:_MAX_REASONS]

@@ -77,10 +77,11 @@ class _Search:
         return mismatches(self.job)
 
     @cached_property
-    def open_collectives(self) -> dict[tuple[int, int], list[int]]:
-        """The collectives that are not over on some rank, by group index and number.
+    def unfinished_collectives(self) -> dict[tuple[int, int], list[int]]:
+        """The collectives that have not ended on some rank, by group index and number.
 
-        Each has one row of an entry for each rank on which it is not over.
+        E.g. {(0, 17): [3, 9]}: number 17 of group 0 has not ended on two ranks, whose
+        entries are the rows 3 and 9. They are sorted by group, then by number.
         """
         entries = self.job.entries
         rows = np.flatnonzero(~self.job.is_over & ~entries.is_p2p)
@@ -106,7 +107,7 @@ class _Search:
         known whether they have one.
         """
         waits = []
-        for (group_index, sequence), rows in self.open_collectives.items():
+        for (group_index, sequence), rows in self.unfinished_collectives.items():
             wait = self._collective_wait(group_index, sequence, rows)
             if wait.lacking or wait.without_dump or wait.unknown:
                 waits.append(wait)
@@ -132,7 +133,9 @@ class _Search:
         """The whole answer in one word.
 
         If several things are wrong, the one is named that can be the cause of the
-        others.
+        others: ranks that issued different operations (mismatch) before a rank that
+        issued nothing (missing), that before ranks that wait in a circle (deadlock),
+        and that before a send or receive without its other half (unmatched).
         """
         if any(not mismatch.is_over for mismatch in self.mismatches):
             return "mismatch"
@@ -260,7 +263,7 @@ class _Search:
         """
         job = self.job
         stuck = []
-        for (group_index, sequence), rows in self.open_collectives.items():
+        for (group_index, sequence), rows in self.unfinished_collectives.items():
             progress = job.groups[group_index]
             wait = self._collective_wait(group_index, sequence, rows)
             is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)

@@ -83,7 +83,17 @@ class CollectiveGrid:
         return self._numbers.get(group, NumberRange(first=1, last=1))
 
     def calls(self, group: int, rank: int, numbers: range) -> list[Call]:
-        """Tell how far the calls of one rank came, in the order of these numbers."""
+        """Return how far the collectives of one rank in a group came.
+
+        Args:
+            group: The index of the group.
+            rank: The number of the rank.
+            numbers: The numbers of the collectives in the group.
+
+        Returns:
+            One call per number, in their order: as its entry says, else MISSING if
+            others wait for it, UNKNOWN if its entry may be lost, or NOT_ISSUED.
+        """
         entries = self._entries_of(group, rank)
         newest = self._newest.get((group, rank), UNKNOWN)
         calls = []

@@ -20,7 +20,11 @@ from fusetui.trace.flight.columns import (
     GroupName,
 )
 from fusetui.trace.flight.entries import ALL_RANKS
-from fusetui.trace.model.arrays import Flags, Int64s, begins_runs
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    distinct_rows,
+)
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """Matches the path of a file of torch itself."""
@@ -105,26 +109,25 @@ class JobDumps:
         """
         entries = self.entries
         rows = np.flatnonzero(~entries.is_p2p)
-        if not len(rows):
-            return {}
-
-        # Sort by group, then by rank (np.lexsort sorts by its last key first), and take
-        # the highest number of each run of equal pairs.
         ranks = self.rank_of_dump[entries.dump[rows]]
         groups = entries.group[rows].astype(np.int64)
-        order = np.lexsort((ranks, groups))
-        ranks = ranks[order]
-        groups = groups[order]
-        starts = np.flatnonzero(begins_runs(groups, ranks))
-        highest = np.maximum.reduceat(entries.sequence[rows][order], starts)
+        first_of_pair, pair_of_row = distinct_rows((groups, ranks))
+        highest = entries.sequence[rows[first_of_pair]].copy()
+        np.maximum.at(highest, pair_of_row, entries.sequence[rows])
 
-        keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
+        groups_of_pairs = groups[first_of_pair].tolist()
+        ranks_of_pairs = ranks[first_of_pair].tolist()
+        keys = zip(groups_of_pairs, ranks_of_pairs, strict=True)
         return dict(zip(keys, highest.tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
-        """Decide whether the ring of one of these ranks has lost its first entries.
+        """Decide whether the dump of one of these ranks lacks its first entries.
 
-        A rank without a dump has no ring, and lost nothing.
+        torch keeps the entries in a ring buffer, whose oldest entries are overwritten.
+        A rank without a dump lost nothing.
+
+        Args:
+            ranks: The numbers of the ranks.
         """
         for rank in ranks:
             dump = self.dump_of_rank.get(rank)
@@ -135,7 +138,8 @@ class JobDumps:
     def members_known(self, group_index: int) -> bool:
         """Decide whether all members of a group are known.
 
-        They are not if an all_gather of the group shows that it has more.
+        They are not if an all_gather of the group, whose output is as many times larger
+        than its input as the group has members, shows that it has more.
         """
         known_members = len(self.groups[group_index].members)
         return self._gathered_size(group_index) <= known_members

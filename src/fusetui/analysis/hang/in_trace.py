@@ -218,7 +218,10 @@ class _AgreeingRuns(msgspec.Struct, frozen=True, eq=False):
 def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     """Compare the end of a dump with the collectives before each place of a trace.
 
-    All places are compared at once, going back from the last collective of the dump.
+    E.g. if the dump ends with a, b, c and the trace has x, b, c, c: the run that ends
+    at the first c has length 2 and then differs (a is not x), and that at the second c
+    has length 1 and then differs. All places are compared at once, going back from the
+    last collective of the dump.
 
     Args:
         issued: The collectives of the dump, up to the one in which ranks wait.
@@ -312,7 +315,7 @@ def _collectives_of_group(trace: Trace, group: GroupName) -> list[_TracedCollect
     """Return the collectives of a group in a trace, in the order of their issue."""
     issued = collectives_of(trace)
     indices = []
-    for index, collective in enumerate(issued.told):
+    for index, collective in enumerate(issued.collectives):
         is_message = collective.name.startswith(("send", "recv"))
         if _is_of_group(collective, group) and not is_message:
             indices.append(index)
@@ -330,6 +333,9 @@ def _with_places(
 ) -> Iterable[_TracedCollective]:
     """Yield collectives with their places in their steps.
 
+    E.g. three collectives, two of step 0 and one of step 1, are number 1 of 2, number 2
+    of 2, and number 1 of 1.
+
     Args:
         issued: All collectives of the trace.
         indices: The indices of some of these, in order.
@@ -342,7 +348,7 @@ def _with_places(
     number_in_step: dict[int, int] = {}
     for index, step in zip(indices, step_of_collective, strict=True):
         number_in_step[step] = number_in_step.get(step, 0) + 1
-        collective = issued.told[index]
+        collective = issued.collectives[index]
         yield _TracedCollective(
             row=int(issued.rows[index]),
             operation=collective.name,

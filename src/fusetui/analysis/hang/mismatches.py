@@ -10,7 +10,13 @@ import numpy as np
 from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.model import Mismatch, MismatchKind, Side
 from fusetui.trace.flight.columns import FlightEntries, Tensors
-from fusetui.trace.model.arrays import Flags, Int64s, begins_runs, ends_runs
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    begins_runs,
+    ends_runs,
+    reduce_groups,
+)
 
 OPERATIONS_WITH_EQUAL_INPUTS = frozenset(
     {
@@ -106,8 +112,8 @@ def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) ->
     for column in (entries.operation, entries.inputs, entries.outputs):
         values = column[collectives.order]
         # All values of a collective are equal if its lowest is its highest.
-        lowest = np.minimum.reduceat(values, collectives.first)
-        highest = np.maximum.reduceat(values, collectives.first)
+        lowest = reduce_groups(np.minimum, values, collectives.first)
+        highest = reduce_groups(np.maximum, values, collectives.first)
         differs |= lowest != highest
     return differs
 
@@ -119,12 +125,14 @@ def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
     """
     is_new_dump = begins_runs(entries.dump[collectives.order])
     is_new_dump[collectives.first] = True
-    # Adds up the flags of each collective.
-    return np.add.reduceat(is_new_dump.astype(np.int64), collectives.first)
+    return reduce_groups(np.add, is_new_dump.astype(np.int64), collectives.first)
 
 
 def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     """Compare what the ranks issued as one collective.
+
+    E.g. ranks 0 to 2 issued an all_reduce of 100 floats, and rank 3 one of 200: there
+    are two sides, the larger one first.
 
     Args:
         job: The dumps of all ranks.
@@ -133,26 +141,9 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     Returns:
         None if everything that must agree does.
     """
-    rows_of_rank: dict[int, list[int]] = {}
-    for row in rows.tolist():
-        rank = int(job.rank_of_dump[job.entries.dump[row]])
-        rows_of_rank.setdefault(rank, []).append(row)
-
-    # Ranks with equal signatures are on the same side.
-    ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
-    for rank, rank_rows in sorted(rows_of_rank.items()):
-        signatures = tuple(_signature(job, row) for row in rank_rows)
-        ranks_by_signatures.setdefault(signatures, []).append(rank)
-    if len(ranks_by_signatures) < 2:
+    sides = _sides(job, rows)
+    if len(sides) < 2:
         return None
-
-    largest_first = sorted(
-        ranks_by_signatures.values(), key=lambda ranks: (-len(ranks), ranks)
-    )
-    sides = []
-    for ranks in largest_first:
-        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
-        sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
 
     example = sides[0].issued[0]
     return Mismatch(
@@ -162,6 +153,33 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
         is_over=bool(job.is_over[rows].all()),
         sides=tuple(sides),
     )
+
+
+def _sides(job: JobDumps, rows: Int64s) -> list[Side]:
+    """Group the ranks that issued the same as one collective.
+
+    Args:
+        job: The dumps of all ranks.
+        rows: The rows of the entries of the collective; at least one.
+
+    Returns:
+        The groups, that of most ranks first. Its first rank stands for each of them.
+    """
+    rows_of_rank: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        rank = int(job.rank_of_dump[job.entries.dump[row]])
+        rows_of_rank.setdefault(rank, []).append(row)
+
+    ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
+    for rank, rank_rows in sorted(rows_of_rank.items()):
+        signatures = tuple(_signature(job, row) for row in rank_rows)
+        ranks_by_signatures.setdefault(signatures, []).append(rank)
+
+    sides = []
+    for ranks in ranks_by_signatures.values():
+        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
+        sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
+    return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
 
 
 class _Signature(NamedTuple):

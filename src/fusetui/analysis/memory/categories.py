@@ -19,7 +19,16 @@ from fusetui.analysis.memory.history import (
     History,
     is_in_private_pool,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, at, begins_runs, ends_runs, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    at,
+    begins_runs,
+    ends_runs,
+    group_numbers,
+    last_at_or_before,
+    summed,
+)
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 PROFILER_PREFIX = "ProfilerStep#"
@@ -67,7 +76,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
     history: History
     evidence: Evidence
     phases: Phases
-    kinds: Int64s  # of each of `history.lives`, the number of its category
+    kinds: Int64s  # of each of `history.allocations`, the number of its category
 
 
 class _Step(NamedTuple):
@@ -105,7 +114,7 @@ def phases(history: History, evidence: Evidence) -> Phases:
 
     return Phases(
         phase=phase,
-        run=np.cumsum(begins_runs(phase)),
+        run=group_numbers(begins_runs(phase)),
         begin=np.array([step.begin for step in steps], np.int64),
         end=np.array([step.end for step in steps], np.int64),
         ends=np.array(program_ends, np.int64),
@@ -237,19 +246,19 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
-    """Return how much of each category is live after an event, the largest first.
+    """Return how many bytes of each category are live after an event, largest first.
 
     Categories without live memory are left out.
 
     Args:
         history: The history of the device.
-        kinds: Of each life the number of its category.
+        kinds: Of each allocation the number of its category.
         event: The event, or BEFORE.
     """
-    lives = history.lives
-    is_live = lives.live_after(event)
+    allocations = history.allocations
+    is_live = allocations.live_after(event)
 
-    sizes = summed(kinds[is_live], lives.size[is_live], len(CATEGORIES)).tolist()
+    sizes = summed(kinds[is_live], allocations.size[is_live], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[is_live], minlength=len(CATEGORIES)).tolist()
 
     living_shares = []
@@ -262,46 +271,47 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
 
 
 def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
-    """Decide the category of each life by its call stack, its end and its phase.
+    """Decide the category of each allocation by its call stack, its end and its phase.
 
-    Of all rules that hold for a life, the first one decides.
+    The rules are those of `_rules`. Of all that hold for an allocation, the first one
+    decides: memory of a private pool is `graph_pool` even if it is a gradient.
 
     Returns:
-        For each of `history.lives` the number of its category.
+        For each of `history.allocations` the number of its category.
     """
-    lives = history.lives
-    kinds = np.full(len(lives), UNKNOWN)
+    allocations = history.allocations
+    kinds = np.full(len(allocations), UNKNOWN)
 
     # The rules are applied backwards, so that the first one overwrites the others.
     for category, holds in reversed(_rules(history, evidence, phases)):
         kinds[holds] = CATEGORY_NUMBER[category]
-    return _gradients_by_stack(lives, kinds, phases)
+    return _gradients_by_stack(allocations, kinds, phases)
 
 
 class _CategoryRule(NamedTuple):
-    """A category, and the lives for which the evidence of it holds."""
+    """A category, and the allocations for which the evidence of it holds."""
 
     category: Category
-    holds: Flags  # one flag per life
+    holds: Flags  # one flag per allocation
 
 
 def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_CategoryRule]:
-    """List all rules by which lives get their categories, the preferred ones first."""
-    lives = history.lives
-    stack = lives.stack
+    """List all rules that give allocations a category, the preferred ones first."""
+    allocations = history.allocations
+    stack = allocations.stack
     is_recorded = stack >= 0
-    lives_at_end = lives.died >= lives.events
+    is_live_at_end = allocations.died >= allocations.events
 
     # Where the allocation was made.
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
-    in_step_phase = _phase_at_birth(lives, phases) == TrainingPhase.STEP
+    in_step_phase = _phase_at_birth(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
     is_of_model = ~in_step & ~in_backward
 
     # How long it lasted.
-    is_of_one_run = _is_of_one_run(lives, phases)
-    outlives_step = lives.died >= _end_of_own_step(lives, phases)
+    is_of_one_run = _is_of_one_run(allocations, phases)
+    outlives_step = allocations.died >= _end_of_own_step(allocations, phases)
     accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
     is_gradient = _outlives_backward(history, evidence, phases) | accumulated
 
@@ -311,89 +321,93 @@ def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_Catego
 
     return [
         _CategoryRule("graph_pool", is_in_private_pool(history)),
-        _CategoryRule("before_recording", ~is_recorded & (lives.born == BEFORE)),
+        _CategoryRule("before_recording", ~is_recorded & (allocations.born == BEFORE)),
         _CategoryRule("workspace", in_workspace),
         _CategoryRule("optimizer_state", is_of_optimizer & outlives_step),
-        _CategoryRule("temporary", is_of_optimizer & ~lives_at_end),
+        _CategoryRule("temporary", is_of_optimizer & ~is_live_at_end),
         _CategoryRule("gradients", in_backward & is_gradient),
         _CategoryRule("temporary", in_backward & is_of_one_run),
-        _CategoryRule("parameters", is_of_model & is_of_weights & lives_at_end),
+        _CategoryRule("parameters", is_of_model & is_of_weights & is_live_at_end),
         _CategoryRule("activations", is_of_model & is_recorded & is_freed_in_backward),
         _CategoryRule("temporary", is_of_one_run),
     ]
 
 
-def _phase_at_birth(lives: Allocations, phases: Phases) -> Int64s:
-    """Return the phase in which each life was allocated; UNKNOWN for BEFORE."""
-    return at(phases.phase, lives.born, missing=TrainingPhase.UNKNOWN)
+def _phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
+    """Return the phase in which each allocation was allocated; UNKNOWN for BEFORE."""
+    return at(phases.phase, allocations.born, missing=TrainingPhase.UNKNOWN)
 
 
-def _is_of_one_run(lives: Allocations, phases: Phases) -> Flags:
-    """Return which lives were allocated and freed within one run of the same phase.
+def _is_of_one_run(allocations: Allocations, phases: Phases) -> Flags:
+    """Return which allocations were made and freed within one run of the same phase.
 
-    Lives without a stack, and those of an unknown phase, do not count.
+    Allocations without a stack, and those of an unknown phase, do not count.
     """
-    run_of_birth = at(phases.run, lives.born, missing=-1)
-    run_of_death = at(phases.run, lives.died, missing=-1)
+    run_of_birth = at(phases.run, allocations.born, missing=-1)
+    run_of_death = at(phases.run, allocations.died, missing=-1)
     same_run = run_of_birth == run_of_death
 
-    has_both_events = (lives.born != BEFORE) & (lives.died < lives.events)
-    is_known = _phase_at_birth(lives, phases) != TrainingPhase.UNKNOWN
-    return np.asarray(same_run & has_both_events & is_known & (lives.stack >= 0))
+    has_both_events = (allocations.born != BEFORE) & (
+        allocations.died < allocations.events
+    )
+    is_known = _phase_at_birth(allocations, phases) != TrainingPhase.UNKNOWN
+    return np.asarray(same_run & has_both_events & is_known & (allocations.stack >= 0))
 
 
 def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags:
-    """Return which lives were freed by code with a frame of one role."""
+    """Return which allocations were freed by code with a frame of one role."""
     no_stack = -1  # of what lives at the end
-    freeing_stack = at(history.events.stack, history.lives.died, missing=no_stack)
+    freeing_stack = at(history.events.stack, history.allocations.died, missing=no_stack)
     is_freed_by: Flags = evidence.has(role)[freeing_stack]
     return is_freed_by
 
 
-def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
-    """Return for each life the end of the last optimizer step that began before it.
+def _end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
+    """Return for each allocation the end of the last optimizer step begun before it.
 
     It is 0 for what was allocated before the first event or the first step.
     """
-    step = np.searchsorted(phases.begin, lives.born, side="right") - 1
+    step = last_at_or_before(phases.begin, allocations.born)
     end = at(phases.end, step, missing=0)
-    return np.where(lives.born == BEFORE, 0, end)
+    return np.where(allocations.born == BEFORE, 0, end)
 
 
 def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> Flags:
-    """Return which lives last as long as a gradient does.
+    """Return which allocations last as long as a gradient does.
 
     A gradient lasts until zero_grad frees it, or until the end of the next step of an
     optimizer or longer. One that lives at the end of the file counts if the backward
     pass that made it has ended.
     """
-    lives = history.lives
+    allocations = history.allocations
     in_call = evidence.has(FrameRole.CALL)[history.events.stack]
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
 
     # What begins after the backward pass: a forward pass or a step.
     rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
-    next_row = np.searchsorted(rows, lives.born, side="right")
+    next_row = np.searchsorted(rows, allocations.born, side="right")
     something_came_later = next_row < len(rows)
 
     # Only a file that was written because memory ran out ends within a pass.
     last_failure = history.failures.max(initial=BEFORE)
-    backward_ended: Flags = something_came_later | (lives.born > last_failure)
+    backward_ended: Flags = something_came_later | (allocations.born > last_failure)
 
-    outlives_step = lives.died >= phases.next_end(lives.born)
+    outlives_step = allocations.died >= phases.next_end(allocations.born)
     is_cleared = outlives_step | _is_freed_by(history, evidence, FrameRole.ZERO_GRAD)
-    lives_at_end = lives.died >= lives.events
-    return np.where(lives_at_end, backward_ended, is_cleared)
+    is_live_at_end = allocations.died >= allocations.events
+    return np.where(is_live_at_end, backward_ended, is_cleared)
 
 
-def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> Int64s:
+def _gradients_by_stack(
+    allocations: Allocations, kinds: Int64s, phases: Phases
+) -> Int64s:
     """Turn live memory of unknown category into gradients, where its stack suggests it.
 
-    That is what was allocated after the last complete step, if all lives of the same
-    stack that have ended were gradients.
+    That is what was allocated after the last complete step, if all allocations of the
+    same stack that have ended were gradients.
 
     Args:
-        lives: The lives.
+        allocations: The allocations.
         kinds: Of each of them the number of its category.
         phases: The phases of the history.
 
@@ -401,25 +415,25 @@ def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> In
         The new numbers of categories.
     """
     gradients = CATEGORY_NUMBER["gradients"]
-    only_gradients = _only_gradients(lives, kinds)
+    only_gradients = _only_gradients(allocations, kinds)
 
-    complete_ends = phases.end[phases.end <= lives.events]
+    complete_ends = phases.end[phases.end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
 
-    is_open = (kinds == UNKNOWN) & (lives.died >= lives.events)
-    is_open &= (lives.born >= last_step_end) & (lives.stack >= 0)
-    return np.where(is_open & only_gradients[lives.stack], gradients, kinds)
+    is_open = (kinds == UNKNOWN) & (allocations.died >= allocations.events)
+    is_open &= (allocations.born >= last_step_end) & (allocations.stack >= 0)
+    return np.where(is_open & only_gradients[allocations.stack], gradients, kinds)
 
 
-def _only_gradients(lives: Allocations, kinds: Int64s) -> Flags:
-    """Return for each stack whether all its ended lives were gradients.
+def _only_gradients(allocations: Allocations, kinds: Int64s) -> Flags:
+    """Return for each stack whether all its ended allocations were gradients.
 
-    At least one life must have ended. The last entry is that of no stack.
+    At least one allocation must have ended. The last entry is that of no stack.
     """
-    stack_count = int(lives.stack.max(initial=-1)) + 2
-    has_ended = (lives.died < lives.events) & (lives.stack >= 0)
+    stack_count = int(allocations.stack.max(initial=-1)) + 2
+    has_ended = (allocations.died < allocations.events) & (allocations.stack >= 0)
     is_gradient = has_ended & (kinds == CATEGORY_NUMBER["gradients"])
 
-    ended = np.bincount(lives.stack[has_ended], minlength=stack_count)
-    ended_gradients = np.bincount(lives.stack[is_gradient], minlength=stack_count)
+    ended = np.bincount(allocations.stack[has_ended], minlength=stack_count)
+    ended_gradients = np.bincount(allocations.stack[is_gradient], minlength=stack_count)
     return np.asarray((ended > 0) & (ended_gradients == ended))

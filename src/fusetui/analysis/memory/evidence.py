@@ -15,7 +15,14 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.trace.model.arrays import Flags, Int64s, at, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    at,
+    distinct,
+    reduce_groups,
+    summed,
+)
 from fusetui.trace.program.own_code import is_own
 from fusetui.trace.snapshot.columns import Frame, Stacks
 
@@ -134,9 +141,10 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
 
 def evidence(stacks: Stacks) -> Evidence:
-    """Work out what the frames of each call stack say.
+    """Work out what the frames of each call stack say about an allocation.
 
-    Each distinct frame is looked at once.
+    E.g. a frame `step` of torch/optim/adam.py says that the stack is in the step of an
+    optimizer. Each distinct frame is looked at once.
     """
     if not len(stacks):
         return _no_evidence(stacks)
@@ -146,34 +154,50 @@ def evidence(stacks: Stacks) -> Evidence:
     )
     marks = marks_of_frames[stacks.frame]  # of each frame of each stack
 
-    def first(role: int) -> Int64s:
-        """Find the innermost frame of a role in each stack; see _innermost_frames."""
-        return _innermost_frames(marks & role != 0, stacks)
+    def innermost(roles: int) -> Int64s:
+        """Find the innermost frame of some roles in each stack, or NOWHERE."""
+        return _innermost_frames(marks & roles != 0, stacks)
 
-    # Prefer the innermost module that is not of torch.nn.
-    callees = _are_module_forwards(marks, stacks)
-    is_outside_torch = marks & FrameRole.LAYER == 0
-    called = _innermost_frames(callees & is_outside_torch, stacks)
-    called = np.where(called < NOWHERE, called, _innermost_frames(callees, stacks))
-
-    python = first(FrameRole.PYTHON)
+    python = innermost(FrameRole.PYTHON)
     python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
     in_triton = python_marks & FrameRole.TRITON != 0
 
-    in_step = first(FrameRole.STEP) < first(FrameRole.CALL | FrameRole.BACKWARD)
+    # An optimizer may run the model itself (a closure): then that lies further inside.
+    pass_of_model = FrameRole.CALL | FrameRole.BACKWARD
+    in_step = innermost(FrameRole.STEP) < innermost(pass_of_model)
 
     # The marks of a stack are those of all its frames together.
-    marks_of_stacks = np.bitwise_or.reduceat(marks, stacks.start[:-1])
+    marks_of_stacks = reduce_groups(np.bitwise_or, marks, stacks.start[:-1])
 
     return Evidence(
         stacks=stacks,
         marks=np.append(marks_of_stacks, 0),
-        own=_frames_at(first(FrameRole.OWN), stacks),
-        called=_frames_at(called, stacks),
+        own=_frames_at(innermost(FrameRole.OWN), stacks),
+        called=_frames_at(_called_modules(marks, stacks), stacks),
         python=_frames_at(python, stacks),
         in_step=np.append(in_step, False),
         in_triton=np.append(in_triton, False),
     )
+
+
+def _called_modules(marks: Int64s, stacks: Stacks) -> Int64s:
+    """Find the innermost `forward` of a module in each stack.
+
+    That of a module outside of torch.nn is preferred, even if one of torch.nn lies
+    further inside.
+
+    Args:
+        marks: The roles of each frame of all stacks, one stack after another.
+        stacks: The stacks.
+
+    Returns:
+        For each stack a position in `marks`, or NOWHERE.
+    """
+    is_forward = _are_module_forwards(marks, stacks)
+    is_outside_torch = marks & FrameRole.LAYER == 0
+    outside_torch = _innermost_frames(is_forward & is_outside_torch, stacks)
+    anywhere = _innermost_frames(is_forward, stacks)
+    return np.where(outside_torch < NOWHERE, outside_torch, anywhere)
 
 
 def _no_evidence(stacks: Stacks) -> Evidence:
@@ -273,7 +297,7 @@ def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
 
     # Frames are listed innermost first, so the least position of a stack counts.
-    return np.minimum.reduceat(positions, stacks.start[:-1])
+    return reduce_groups(np.minimum, positions, stacks.start[:-1])
 
 
 def _frames_at(positions: Int64s, stacks: Stacks) -> Int64s:
@@ -315,17 +339,17 @@ def held_at(
         The holders. What has no stack is of BEFORE_RECORDING, if it was there before
         the first event, or of NO_STACK.
     """
-    lives = history.lives
-    rows = np.flatnonzero(lives.live_after(event))
+    allocations = history.allocations
+    rows = np.flatnonzero(allocations.live_after(event))
 
-    has_no_stack = lives.stack[rows] < 0
-    is_early = has_no_stack & (lives.born[rows] == BEFORE)
-    stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, lives.stack[rows])
+    has_no_stack = allocations.stack[rows] < 0
+    is_early = has_no_stack & (allocations.born[rows] == BEFORE)
+    stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, allocations.stack[rows])
 
     # Sum up by stack first, so that each stack is named only once.
     stacks = distinct(stack_of_row)
     stack_index = np.searchsorted(stacks, stack_of_row)
-    bytes_of_stack = summed(stack_index, lives.size[rows], len(stacks))
+    bytes_of_stack = summed(stack_index, allocations.size[rows], len(stacks))
     blocks_of_stack = np.bincount(stack_index)
 
     bytes_of_place: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, MemoryFacts
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
+from fusetui.analysis.memory.layout import fragmentation, is_expandable, private_pools
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, at, summed
 
@@ -123,26 +123,28 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 
 
 def _live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
-    """Measure the live memory of each call stack before some events.
+    """Measure how many bytes each call stack holds just before some events.
 
-    What was there before the first event is left out.
+    Only allocations since the first event count. A stack holds what was allocated with
+    it and is still live.
 
     Args:
         history: The history of the device.
-        events: Numbers of events.
+        events: The numbers of the events.
 
     Returns:
-        Bytes. Rows are the events, columns are the stacks; the last column is that
-        of no stack.
+        Bytes of shape [events, stacks + 1]; the last column is that of no stack.
     """
-    lives = history.lives
-    rows = np.flatnonzero(lives.born != BEFORE)
-    stack_count = int(lives.stack.max(initial=-1)) + 2
-    live_bytes = np.zeros((len(events), stack_count), np.int64)
-    for row, end in enumerate(events.tolist()):
-        living = rows[lives.live_after(end - 1)[rows]]
-        live_bytes[row] = summed(lives.stack[living], lives.size[living], stack_count)
-
+    allocations = history.allocations
+    is_recorded = allocations.born != BEFORE
+    no_stack = -1  # which is the last column
+    columns = int(allocations.stack.max(initial=no_stack)) + 2
+    live_bytes = np.zeros((len(events), columns), np.int64)
+    for row, event in enumerate(events.tolist()):
+        is_live = is_recorded & allocations.live_after(event - 1)
+        live_bytes[row] = summed(
+            allocations.stack[is_live], allocations.size[is_live], columns
+        )
     return live_bytes
 
 
@@ -153,7 +155,7 @@ def _fragmentation(
 
     If memory ran out, it is the last failure for which holes are the reason.
     Otherwise it is the moment at which most was reserved, or the end, if memory is
-    torn then.
+    fragmented then.
     """
     if failed:
         fragmented = [oom for oom in failed if oom.reason == "fragmented"]
@@ -166,15 +168,15 @@ def _fragmentation(
     moments = (end,) if most_reserved in (BEFORE, end) else (most_reserved, end)
 
     for event in moments:
-        pieces = torn(history, event)
-        if pieces:
+        waste = fragmentation(history, event)
+        if waste:
             yield MemoryFinding(
                 rule="fragmentation",
-                bytes=pieces.split_bytes or 0,
-                of_bytes=pieces.reserved_bytes,
+                bytes=waste.split_bytes or 0,
+                of_bytes=waste.reserved_bytes,
                 at_stake_bytes=None,
                 index=event,
-                each_bytes=pieces.largest_bytes,
+                each_bytes=waste.largest_bytes,
                 helps="order" if is_expandable(history) else "expandable",
             )
             return
@@ -219,15 +221,15 @@ def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     Without them the next highest moment is the peak.
     """
     history = facts.history
-    lives = history.lives
+    allocations = history.allocations
 
-    step_end = facts.phases.next_end(lives.born)
+    step_end = facts.phases.next_end(allocations.born)
     is_late = _outlive_their_use(facts, step_end)
 
     at_peak = (
         is_late
         & (step_end <= history.peak_index)
-        & lives.live_after(history.peak_index)
+        & allocations.live_after(history.peak_index)
     )
     if not at_peak.any():
         return
@@ -236,28 +238,28 @@ def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     saved_bytes = _saved_at_peak(history, is_late, step_end)
     min_bytes = MIN_NOT_NEEDED_SHARE * peak_bytes
     if min_bytes > 0 and saved_bytes >= min_bytes:
-        held_bytes = int(lives.size[at_peak].sum())
+        held_bytes = int(allocations.size[at_peak].sum())
         finding = _finding_at_peak(history, "peak-not-needed", held_bytes, saved_bytes)
         yield replace(finding, count=int(at_peak.sum()))
 
 
 def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
-    """Return which lives are gradients that are freed only after the end of their step.
+    """Return which allocations are gradients that are freed only after their step.
 
     Those that a backward pass frees do not count.
 
     Args:
         facts: What follows from the history of the device.
-        step_end: For each life the end of the step that uses it.
+        step_end: For each allocation the end of the step that uses it.
     """
-    lives = facts.history.lives
+    allocations = facts.history.allocations
     no_stack = -1  # of what lives at the end
-    freeing_stack = at(facts.history.events.stack, lives.died, missing=no_stack)
+    freeing_stack = at(facts.history.events.stack, allocations.died, missing=no_stack)
     freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
-    is_used = freed_in_backward | (lives.died >= lives.events)
+    is_used = freed_in_backward | (allocations.died >= allocations.events)
 
     is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
-    return np.asarray(is_gradient & (step_end < lives.died) & ~is_used)
+    return np.asarray(is_gradient & (step_end < allocations.died) & ~is_used)
 
 
 def _large_category(
@@ -274,14 +276,14 @@ def _large_category(
         min_share: The least share of the peak that is reported.
     """
     history = facts.history
-    lives = history.lives
+    allocations = history.allocations
     is_of_category = facts.kinds == CATEGORY_NUMBER[category]
-    at_peak = is_of_category & lives.live_after(history.peak_index)
+    at_peak = is_of_category & allocations.live_after(history.peak_index)
 
-    held_bytes = int(lives.size[at_peak].sum())
+    held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:
-        saved_bytes = _saved_at_peak(history, is_of_category, lives.born)
+        saved_bytes = _saved_at_peak(history, is_of_category, allocations.born)
         yield _finding_at_peak(history, rule, held_bytes, saved_bytes)
 
 
@@ -327,16 +329,16 @@ def _saved_at_peak(history: History, is_left_out: Flags, since: Int64s) -> int:
 
     Args:
         history: The history of the device.
-        is_left_out: Which of `history.lives` to leave out.
+        is_left_out: Which of `history.allocations` to leave out.
         since: For each of them the event from which on it is left out.
     """
     events = len(history.events)
-    lives = history.lives
-    sizes = lives.size[is_left_out]
+    allocations = history.allocations
+    sizes = allocations.size[is_left_out]
     # Add up what they hold after each event; event n is at n + 1.
     change = np.zeros(events + 2, np.int64)
     np.add.at(change, np.minimum(since[is_left_out], events) + 1, sizes)
-    np.subtract.at(change, lives.died[is_left_out] + 1, sizes)
+    np.subtract.at(change, allocations.died[is_left_out] + 1, sizes)
 
     allocated_without = history.allocated - np.cumsum(change)[:-1]
     return int(history.allocated.max() - allocated_without.max())

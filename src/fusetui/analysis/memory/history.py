@@ -24,6 +24,8 @@ from fusetui.trace.model.arrays import (
     distinct,
     ends_runs,
     first_with,
+    last_at_or_before,
+    summed,
 )
 from fusetui.trace.snapshot.columns import (
     Blocks,
@@ -46,17 +48,17 @@ SEGMENT_TAKEN = (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
 """Events in which the device takes memory back."""
 
 FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
-"""The two events that end the life of an allocation."""
+"""The two events that end an allocation."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All allocations of a device.
+    """All allocations of a device, each from the event that makes it to its freeing.
 
-    Each one lasts from the event that makes it to the event that frees it, and is
-    called a life. All arrays have one entry per life: first those from before the
-    first event, then the others in the order of their addresses. Sizes are in bytes.
+    All arrays have one entry per allocation: first those from before the first event,
+    then the others in the order of their addresses. Sizes are in bytes. Events are
+    numbered from 0 on, in the order of time.
     """
 
     address: Int64s
@@ -77,16 +79,14 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
     def live_bytes(self) -> Int64s:
         """Return the live bytes before the first event, then after each.
 
-        The result has one entry more than there are events.
+        E.g. if event 0 allocates 100 bytes and event 1 frees them: 0, 100, 0.
         """
-        change = np.zeros(self.events + 1, np.int64)
-        np.add.at(change, self.born + 1, self.size)
-
-        # What lives at the end is never subtracted.
+        # Entry n + 1 is the change by event n; entry 0 is what was there before.
+        moments = self.events + 1
+        allocated = summed(self.born + 1, self.size, moments)
         has_died = self.died < self.events
-        np.subtract.at(change, self.died[has_died] + 1, self.size[has_died])
-
-        return np.cumsum(change)
+        freed = summed(self.died[has_died] + 1, self.size[has_died], moments)
+        return np.cumsum(allocated - freed)
 
     @cached_property
     def _by_address(self) -> _ByAddress:
@@ -94,8 +94,9 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         order: Rows = np.lexsort((self.born, self.address))
         addresses, address_row = np.unique(self.address[order], return_inverse=True)
 
-        # Address and birth become one number, so that a single search finds both.
-        # The birth BEFORE counts as 0.
+        # Address and birth become one number, so that a single search finds both: with
+        # 10 births per address, address 2 and birth 3 become 24. The birth BEFORE (-1)
+        # counts as 0.
         births = address_row.astype(np.int64) * self._births_per_address
         births += self.born[order] + 1
         return _ByAddress(addresses=addresses, births=births, died=self.died[order])
@@ -151,11 +152,11 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         first_birth = address_row * self._births_per_address  # BEFORE, at this address
         last_birth = first_birth + event + 1
 
-        # Find the last life at this address that had begun by then.
-        life = np.searchsorted(index.births, last_birth, side="right") - 1
+        # Find the last allocation at this address that had begun by then.
+        allocation = last_at_or_before(index.births, last_birth)
 
-        is_of_address = (life >= 0) & (index.births[life] >= first_birth)
-        return np.asarray(is_of_address & (index.died[life] > event))
+        is_of_address = (allocation >= 0) & (index.births[allocation] >= first_birth)
+        return np.asarray(is_of_address & (index.died[allocation] > event))
 
 
 class _ByAddress(NamedTuple):
@@ -177,11 +178,11 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
     device: int
     events: MemoryEvents
     segments: Rows  # rows of the snapshot's segments that are of this device
-    lives: Allocations  # each ends when the program frees it
+    allocations: Allocations  # each ends when the program frees it
     # Each ends when its memory can be used again. This is later if another stream
     # still works with it.
     occupied: Allocations
-    allocated: Int64s  # the sum of `lives`
+    allocated: Int64s  # the sum of `allocations`
     active: Int64s  # the sum of `occupied`
     reserved: Int64s  # what the device has given to the allocator
     # what events add up to at the end, less what the blocks hold
@@ -266,10 +267,10 @@ def is_in_private_pool(history: History) -> Flags:
     end.
 
     Returns:
-        One flag for each entry of `history.lives`.
+        One flag for each entry of `history.allocations`.
     """
     snapshot = history.snapshot
-    lives = history.lives
+    allocations = history.allocations
     # A row of -1 means no pool, no event or no block. Each array of flags gets one
     # more entry at its end, so that -1 reads this entry.
     no_pool = False
@@ -278,16 +279,16 @@ def is_in_private_pool(history: History) -> Flags:
     event_is_private = np.append(is_private[history.events.pool], no_pool)
     segment_is_private = is_private[snapshot.segments.pool]
     block_is_private = np.append(segment_is_private[snapshot.blocks.segment], no_pool)
-    lived_at_end = lives.block >= 0
-    by_event = event_is_private[lives.born]  # BEFORE is -1
+    is_live_at_end = allocations.block >= 0
+    by_event = event_is_private[allocations.born]  # BEFORE is -1
 
-    return np.where(lived_at_end, block_is_private[lives.block], by_event)
+    return np.where(is_live_at_end, block_is_private[allocations.block], by_event)
 
 
 def _history(
     snapshot: Snapshot, device: int, recorded_events: MemoryEvents | None
 ) -> History:
-    """Build the history of a device.
+    """Work out what the memory of a device held, from its events and its last state.
 
     Args:
         snapshot: The snapshot that has the device.
@@ -298,21 +299,20 @@ def _history(
     if events is None:
         events = unknown_table(MemoryEvents, 0, device=device)
     segments = np.flatnonzero(snapshot.segments.device == device)
-    lives = _lives(snapshot, device, events)
-    allocated = lives.until_requested.live_bytes()
-    active = lives.until_free.live_bytes()
+    allocations = _allocations_by_end(snapshot, device, events)
+    allocated = allocations.until_requested.live_bytes()
+    active = allocations.until_free.live_bytes()
     reserved = _reserved(snapshot, segments, events)
-    held_at_end = requested_bytes(snapshot.blocks, lives.kept).sum()
+    held_at_end = requested_bytes(snapshot.blocks, allocations.kept).sum()
     difference = int(allocated[-1] - held_at_end)
 
-    # Contradictions show which actions happened without being recorded.
-    unrecorded = lives.unrecorded
+    # Contradictions show which actions happened without being recorded: events that do
+    # not add up, memory that was taken back twice, and more in use than reserved.
+    unrecorded = allocations.unrecorded
     if difference:
-        unrecorded += _missing_of_lives(events, unrecorded)
-
+        unrecorded += _missing_allocation_events(events, unrecorded)
     if _is_taken_twice(snapshot, segments, events):
         unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
-
     if (active > reserved).any():
         unrecorded += _missing(events, SEGMENT_TAKEN)[:1]
 
@@ -321,8 +321,8 @@ def _history(
         device=device,
         events=events,
         segments=segments,
-        lives=lives.until_requested,
-        occupied=lives.until_free,
+        allocations=allocations.until_requested,
+        occupied=allocations.until_free,
         allocated=allocated,
         active=active,
         reserved=reserved,
@@ -331,7 +331,7 @@ def _history(
     )
 
 
-class _Lives(NamedTuple):
+class _AllocationsByEnd(NamedTuple):
     """The allocations of a device, each with one of two ends."""
 
     until_requested: Allocations  # each ends when the program frees it
@@ -341,7 +341,9 @@ class _Lives(NamedTuple):
     unrecorded: tuple[MemoryAction, ...]
 
 
-def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
+def _allocations_by_end(
+    snapshot: Snapshot, device: int, events: MemoryEvents
+) -> _AllocationsByEnd:
     """Collect the allocations of a device.
 
     If only one of the two kinds of ends was recorded, it counts for both.
@@ -367,7 +369,7 @@ def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
     elif unrecorded == (MemoryAction.FREE_COMPLETED,):
         until_free = until_requested
 
-    return _Lives(
+    return _AllocationsByEnd(
         until_requested=until_requested,
         until_free=until_free,
         kept=allocated_blocks,
@@ -375,7 +377,7 @@ def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
     )
 
 
-def _missing_of_lives(
+def _missing_allocation_events(
     events: MemoryEvents, unrecorded: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
     """Name the actions whose events are missing, so that sums do not fit at the end.
@@ -449,8 +451,8 @@ def _unrecorded_end(
         in_use: The addresses of the blocks that are in use at the end.
 
     Returns:
-        FREE_REQUESTED, if only completions were recorded and one ends a life whose
-        begin was recorded. FREE_COMPLETED, if only requests were and one of their
+        FREE_REQUESTED, if only completions were recorded and one ends an allocation
+        whose begin was recorded. FREE_COMPLETED, if only requests were and one of their
         blocks is gone at the end. Else nothing.
     """
     requests = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
@@ -471,8 +473,9 @@ def _unrecorded_end(
 def allocations_of(
     events: MemoryEvents, blocks: Blocks, blocks_at_end: Rows, end: MemoryAction
 ) -> Allocations:
-    """Pair the events of a device to its allocations.
+    """Pair the events that allocate and free memory of a device to allocations.
 
+    E.g. an event that allocates at an address, and the next one there, which frees it.
     What is freed without having been allocated, and blocks that no event names, were
     there before the first event.
 
@@ -480,74 +483,73 @@ def allocations_of(
         events: The events of the device.
         blocks: The blocks of the snapshot.
         blocks_at_end: Rows of the blocks that live at the end.
-        end: The action that ends a life.
+        end: The action that ends an allocation.
 
     Returns:
         The allocations from before the first event, then those that events make, in
         the order of their addresses.
     """
-    count = len(events)
-    lives = _lives_of_events(events, end)
-    unnamed = blocks_at_end[~np.isin(blocks.address[blocks_at_end], lives.addresses)]
-    lives_before = len(lives.ended_only) + len(unnamed)
+    by_events = _allocations_of_events(events, end)
+    is_unnamed = ~np.isin(blocks.address[blocks_at_end], by_events.addresses)
+    unnamed = blocks_at_end[is_unnamed]
 
-    # Put three groups one after another: ended without a begin, unnamed
-    # blocks, and those that events make.
+    # Put three groups one after another: what events only free, blocks that no event
+    # names, and what events allocate.
+    freed_only = by_events.freed_only
+    allocated = by_events.allocated
     address = np.concatenate(
-        [
-            events.addr[lives.ended_only],
-            blocks.address[unnamed],
-            events.addr[lives.born],
-        ]
+        [events.addr[freed_only], blocks.address[unnamed], events.addr[allocated]]
     )
     size = np.concatenate(
         [
-            events.size[lives.ended_only],
+            events.size[freed_only],
             requested_bytes(blocks, unnamed),
-            events.size[lives.born],
+            events.size[allocated],
         ]
     )
+    never = np.full(len(unnamed), len(events))
+    died = np.concatenate([freed_only, never, by_events.freed])
+    count_before = len(freed_only) + len(unnamed)
+    born = np.concatenate([np.full(count_before, BEFORE), allocated])
 
-    never = np.full(len(unnamed), count)
-    died = np.concatenate([lives.ended_only, never, lives.died])
-    lives_at_end = died == count
-    block = np.where(lives_at_end, _rows_at(blocks, blocks_at_end, address), -1)
+    is_live_at_end = died == len(events)
+    block = np.where(is_live_at_end, _rows_at(blocks, blocks_at_end, address), -1)
 
     # The last entry is read for a block of -1: there is no stack.
     stack_of_blocks = np.append(blocks.stack, -1)
     stack = np.concatenate(
-        [stack_of_blocks[block[:lives_before]], events.stack[lives.born]]
+        [stack_of_blocks[block[:count_before]], events.stack[allocated]]
     )
-
     return Allocations(
         address=address,
         size=size,
-        born=np.concatenate([np.full(lives_before, BEFORE), lives.born]),
+        born=born,
         died=died,
         stack=stack.astype(np.int32),
         block=block.astype(np.int32),
-        events=count,
+        events=len(events),
     )
 
 
-class _LivesOfEvents(NamedTuple):
-    """What events say about allocations.
+class _AllocationsOfEvents(NamedTuple):
+    """The events that allocate and free, by their numbers, sorted by address."""
 
-    Rows are those of the events, in the order of their addresses.
-    """
+    freed_only: Rows  # those that free what no event allocated
+    allocated: Rows  # those that allocate
+    freed: (
+        Rows  # for each of `allocated` the event that frees it; their number for none
+    )
+    addresses: Int64s  # of all of them
 
-    ended_only: Rows  # the ends of what was not allocated by an event
-    born: Rows  # the events that allocate; one per life
-    died: Rows  # the event that frees each of these; the number of events for none
-    addresses: Int64s  # of all events that allocate or free
 
-
-def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
-    """Pair the events that begin and end a life at the same address.
+def _allocations_of_events(
+    events: MemoryEvents, end: MemoryAction
+) -> _AllocationsOfEvents:
+    """Pair the events that begin and end an allocation at the same address.
 
     Args:
         events: The events of a device.
-        end: The action that ends a life.
+        end: The action that ends an allocation.
     """
     is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
     rows = np.flatnonzero(is_birth_or_end)
@@ -556,17 +558,17 @@ def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
     # Sorted by address; the stable sort keeps the order of time at each.
     addresses = events.addr[order]
     is_birth = events.action[order] == MemoryAction.ALLOC
-    is_first = begins_runs(addresses)  # event of its address
+    is_first = begins_runs(addresses)  # the first event of its address
     never = len(events)
 
-    # The next event of an address, whatever it is, ends the life there.
+    # The next event of an address, whatever it is, ends the allocation there.
     next_event = np.append(order[1:], never)
     next_event[ends_runs(addresses)] = never
 
-    return _LivesOfEvents(
-        ended_only=order[is_first & ~is_birth],
-        born=order[is_birth],
-        died=next_event[is_birth],
+    return _AllocationsOfEvents(
+        freed_only=order[is_first & ~is_birth],
+        allocated=order[is_birth],
+        freed=next_event[is_birth],
         addresses=addresses,
     )
 
@@ -584,6 +586,8 @@ def _rows_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
 
 def unknown_table(kind: type[T], rows: int, **known_columns: Any) -> T:
     """Build a table in which only the given columns are known; all others are -1.
+
+    E.g. `unknown_table(Blocks, 2, size=sizes)` has two blocks with a size only.
 
     Args:
         kind: The type of the table.

@@ -26,7 +26,15 @@ from fusetui.analysis.memory.history import (
     Allocations,
     History,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ends_runs, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    ends_runs,
+    last_at_or_before,
+    summed,
+)
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
@@ -39,11 +47,12 @@ PAGE_BYTES = 2 << 20
 COMMON_POOL = (0, 0)
 """The name of the pool that all share."""
 
-MIN_TORN_SHARE = 1 / 3
-"""Memory is torn where at least this share of what is reserved is in pieces."""
+MIN_FRAGMENTED_SHARE = 1 / 3
+"""Memory is fragmented if at least this share is holes in front of live blocks."""
 
-MAX_PIECE_SHARE = 1 / 4
-"""Memory is torn where the largest piece is at most this share of all pieces."""
+MAX_HOLE_SHARE = 1 / 4
+"""Memory is fragmented only if the largest of these holes is at most this share of all
+of them."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -65,7 +74,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     """The segments of a device at one moment, and the holes in them.
 
     A *hole* is memory of a segment that no allocation uses. Arrays have one entry per
-    hole, sorted by address, except for `lives`.
+    hole, sorted by address, except for `segment_of_allocation`.
     """
 
     segments: tuple[Segment, ...]
@@ -75,7 +84,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     slack: Int64s  # how many bytes of the hole may belong to the block before it
     # For each of `History.occupied` the index in `segments` of the segment that it is
     # in; -1 if it is in none or is not live at the moment.
-    lives: Int64s
+    segment_of_allocation: Int64s
 
     @property
     def size(self) -> Int64s:
@@ -83,9 +92,10 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
-        """Return the bytes of whole pages in each hole.
+        """Return how many bytes of each hole the allocator could give back.
 
-        The allocator could give them back to the device.
+        These are its whole pages of 2 MB (PAGE_BYTES): of a hole from 1 to 7 MB, the
+        pages from 2 to 6 MB, which are 4 MB.
 
         Args:
             least: Leave out what may belong to the block before the hole.
@@ -143,14 +153,14 @@ def layout(
     if segments is None:
         segments = segments_at(history, event)
 
-    lives = history.occupied
-    placed_allocations = _allocations_in_segments(lives, event, segments)
+    allocations = history.occupied
+    placed_allocations = _allocations_in_segments(allocations, event, segments)
     placed_blocks = _placed_blocks(history, event, placed_allocations, segments)
     gaps = _gaps(placed_blocks, segments)
     is_hole = gaps.end > gaps.start
 
-    segment_of_life = np.full(len(lives), -1)
-    segment_of_life[placed_allocations.row] = placed_allocations.segment
+    segment_of_allocation = np.full(len(allocations), -1)
+    segment_of_allocation[placed_allocations.row] = placed_allocations.segment
 
     return SegmentLayout(
         segments=segments,
@@ -158,7 +168,7 @@ def layout(
         start=gaps.start[is_hole],
         end=gaps.end[is_hole],
         slack=gaps.is_behind_unsure[is_hole] * UNSPLIT_BYTES,
-        lives=segment_of_life,
+        segment_of_allocation=segment_of_allocation,
     )
 
 
@@ -170,21 +180,21 @@ class _PlacedAllocations(NamedTuple):
 
 
 def _allocations_in_segments(
-    lives: Allocations, event: int, segments: tuple[Segment, ...]
+    allocations: Allocations, event: int, segments: tuple[Segment, ...]
 ) -> _PlacedAllocations:
     """Find the allocations that are live after an event and lie in segments.
 
     Args:
-        lives: `History.occupied`.
+        allocations: `History.occupied`: each lasts until its memory is free again.
         event: The event, or BEFORE.
         segments: The segments at that moment, by address.
     """
-    live_rows = np.flatnonzero(lives.live_after(event))
-    live_rows = live_rows[np.argsort(lives.address[live_rows], kind="stable")]
+    live_rows = np.flatnonzero(allocations.live_after(event))
+    live_rows = live_rows[np.argsort(allocations.address[live_rows], kind="stable")]
 
     # The segment of an address is the last one that begins at or before it.
-    address = lives.address[live_rows]
-    segment = np.searchsorted(_segment_begins(segments), address, side="right") - 1
+    address = allocations.address[live_rows]
+    segment = last_at_or_before(_segment_begins(segments), address)
     end = at(_segment_ends(segments), segment, missing=0)
 
     is_inside = (segment >= 0) & (address < end)
@@ -204,7 +214,15 @@ class _Gaps(NamedTuple):
 
 
 def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
-    """List the gaps between blocks, up to the next block or the end of the segment."""
+    """List the free ranges behind the begin of each segment and behind each block.
+
+    E.g. a segment from 0 to 100 with a block from 20 to 50 has two: from 0 to 20, and
+    from 50 to 100.
+
+    Args:
+        blocks: The blocks, sorted by address.
+        segments: The segments, sorted by address.
+    """
     begins = _segment_begins(segments)
     segment_ends = _segment_ends(segments)
 
@@ -248,13 +266,12 @@ def _placed_blocks(
     The file records the size of a block that is there at the end. The size of a block
     that is gone is worked out from what was requested.
     """
-    lives = history.occupied
-    block = lives.block[placed.row]  # -1: it is gone at the end
-    is_gone = block < 0
-    requested = np.maximum(lives.size[placed.row], 1)
-    units = -(-requested // ALLOCATION_UNIT_BYTES)  # rounded up
+    allocations = history.occupied
+    block = allocations.block[placed.row]
+    is_gone = block < 0  # there is no block at the end
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
-    size = np.where(is_gone, units * ALLOCATION_UNIT_BYTES, sizes_at_end[block])
+    least_size = _rounded_up(allocations.size[placed.row])
+    size = np.where(is_gone, least_size, sizes_at_end[block])
 
     # Segments for small blocks and expandable segments split off every rest. In others,
     # a rest may belong to the block.
@@ -275,10 +292,20 @@ def _placed_blocks(
 
     return _PlacedBlocks(
         segment=placed.segment,
-        start=lives.address[placed.row],
+        start=allocations.address[placed.row],
         size=size,
         may_be_larger=may_be_larger,
     )
+
+
+def _rounded_up(requested: Int64s) -> Int64s:
+    """Return the least size of the blocks for some requests, in bytes.
+
+    That is the next multiple of ALLOCATION_UNIT_BYTES (512), at least one: 512 for 0
+    bytes and for 512, 1024 for 513.
+    """
+    units = -(-np.maximum(requested, 1) // ALLOCATION_UNIT_BYTES)  # rounded up
+    return np.asarray(units * ALLOCATION_UNIT_BYTES)
 
 
 class _Rests(NamedTuple):
@@ -293,8 +320,10 @@ def _unsplit_rests(
 ) -> _Rests:
     """Find the bytes that belong to blocks because they were not worth splitting off.
 
-    Free blocks in segments for large blocks are larger than UNSPLIT_BYTES. So what is
-    free behind an allocation and no larger belongs to its block.
+    The allocator splits what is left of a large block only if it is larger than
+    UNSPLIT_BYTES (1 MB). So what was free behind an allocation when it was made, and is
+    no larger, belongs to its block: of 3 MB in a free block of 3.5 MB, the block keeps
+    0.5 MB more; of 3 MB in one of 20 MB, nothing.
 
     Args:
         history: The history of the device.
@@ -303,20 +332,21 @@ def _unsplit_rests(
         limit: For each of them the end of its segment.
         event: The moment of the layout.
     """
-    lives = history.occupied
-    start = lives.address[rows]
-    born = lives.born[rows]
+    allocations = history.occupied
+    start = allocations.address[rows]
+    born = allocations.born[rows]
 
-    # Of a block from before the first event, two moments bound the rest.
+    # It is not known what was free when a block from before the first event was made.
+    # What was free at the first event, and what is free now, both bound it.
     is_early = born == BEFORE
     now = np.full(len(rows), event)
-    gap_at_birth = lives.next_in_use(start, born, limit) - start - sizes
-    gap_now = lives.next_in_use(start, now, limit) - start - sizes
-    gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
+    free_at_birth = allocations.next_in_use(start, born, limit) - start - sizes
+    free_now = allocations.next_in_use(start, now, limit) - start - sizes
+    free = np.where(is_early, np.minimum(free_at_birth, free_now), free_at_birth)
 
-    is_rest = gap <= UNSPLIT_BYTES
-    rest = np.where(is_rest, np.maximum(gap, 0), 0)
-    return _Rests(bytes=rest, may_be_more=~is_rest & is_early)
+    is_unsplit = free <= UNSPLIT_BYTES
+    unsplit = np.where(is_unsplit, np.maximum(free, 0), 0)
+    return _Rests(bytes=unsplit, may_be_more=~is_unsplit & is_early)
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
@@ -544,7 +574,7 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     rounding = reserved - holes - active
 
     # An allocation outside of all segments contradicts them.
-    is_outside = placement.lives[history.occupied.live_after(event)] < 0
+    is_outside = placement.segment_of_allocation[history.occupied.live_after(event)] < 0
     if rounding < 0 or is_outside.any():
         return Waste(
             reserved_bytes=reserved,
@@ -556,10 +586,12 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
             is_exact=False,
         )
 
-    # Holes in segments without any life are cached, all others are split.
-    holds_lives = np.zeros(len(placement.segments), np.bool_)
-    holds_lives[placement.lives[placement.lives >= 0]] = True
-    split_holes = placement.size[holds_lives[placement.segment]]
+    # Holes in segments without any allocation are cached, all others are split.
+    holds_allocations = np.zeros(len(placement.segments), np.bool_)
+    holds_allocations[
+        placement.segment_of_allocation[placement.segment_of_allocation >= 0]
+    ] = True
+    split_holes = placement.size[holds_allocations[placement.segment]]
     split = int(split_holes.sum())
 
     is_sure = not placement.slack.any() and not rounds_up(history)
@@ -583,33 +615,40 @@ def _has_split_limit(history: History) -> bool:
     return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
 
 
-def torn(history: History, event: int) -> Waste | None:
-    """Return the waste after an event if memory is torn then, else None.
+def fragmentation(history: History, event: int) -> Waste | None:
+    """Return the waste after an event if memory is fragmented then, else None.
 
-    Memory is *torn* if at least MIN_TORN_SHARE of what is reserved lies in holes in
-    front of live blocks, and the largest of these holes is at most MAX_PIECE_SHARE of
-    them. `split_bytes` and `largest_bytes` of the result are those of these holes.
-    Returns None too if blocks and segments contradict each other.
+    Memory is *fragmented* if at least a third (MIN_FRAGMENTED_SHARE) of what is
+    reserved lies in holes in front of live blocks, and the largest hole is at most a
+    quarter (MAX_HOLE_SHARE) of them. E.g. of 9 GB reserved, six holes of 0.5 GB each.
+
+    Args:
+        history: The history of the device.
+        event: The event, or BEFORE.
+
+    Returns:
+        The waste, whose `split_bytes` and `largest_bytes` are those of these holes.
+        None too if blocks and segments contradict each other.
     """
     placement = layout(history, event)
     total_waste = waste(history, event, placement)
     if total_waste.rounding_bytes is None:
         return None
 
-    pieces = _bytes_of_pieces(placement)
-    total = int(pieces.sum())
-    largest = int(pieces.max(initial=0))
+    hole_bytes = _bytes_before_blocks(placement)
+    total = int(hole_bytes.sum())
+    largest = int(hole_bytes.max(initial=0))
 
-    min_bytes = MIN_TORN_SHARE * total_waste.reserved_bytes
+    min_bytes = MIN_FRAGMENTED_SHARE * total_waste.reserved_bytes
     is_much = min_bytes > 0 and total >= min_bytes
-    if not is_much or largest > MAX_PIECE_SHARE * total:
+    if not is_much or largest > MAX_HOLE_SHARE * total:
         return None
 
     return replace(total_waste, split_bytes=total, largest_bytes=largest)
 
 
-def _bytes_of_pieces(placement: SegmentLayout) -> Int64s:
-    """Return the bytes of each hole in front of a block; 0 for other holes.
+def _bytes_before_blocks(placement: SegmentLayout) -> Int64s:
+    """Return the bytes of each hole in front of a live block; 0 for other holes.
 
     Whole pages of expandable segments do not count: they can be given back.
     """

@@ -1,7 +1,7 @@
 """Finds the live allocations at any moment of a recording without scanning all of it.
 
 The app's memory page shows it. A *moment* is the state after an event, or BEFORE the
-first event. A *life* is one allocation, from its event to the event that frees it.
+first event.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from fusetui.trace.model.arrays import (
     at,
     distinct,
     first_with,
+    last_at_or_before,
+    prefix_sums,
     summed,
 )
 from fusetui.trace.model.intervals import covered_until
@@ -44,8 +46,8 @@ from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
-"""By what lives are grouped: a number for each of them, negative for none, and its
-name."""
+"""By what allocations are grouped: a number for each of them, negative for none, and
+its name."""
 
 MIN_EVENTS_BETWEEN_KEPT = 4096
 """At least so many events lie between two moments of which all that lives is kept."""
@@ -63,7 +65,8 @@ class KeptMoments(NamedTuple):
     """Some moments, ascending, with the allocations that are live at each of them."""
 
     events: Int64s
-    lives: tuple[Rows, ...]
+    # per moment: the live allocations, as rows of History.allocations
+    live: tuple[Rows, ...]
 
 
 class CategoryChanges(NamedTuple):
@@ -82,19 +85,23 @@ class AllocatedBetween(NamedTuple):
 
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What one device holds at any moment. Lives are rows of History.lives."""
+    """What one device holds at any moment.
+
+    Allocations are rows of History.allocations.
+    """
 
     history: History
-    kinds: Int64s  # of each life, the number of its category
+    kinds: Int64s  # of each allocation, the number of its category
     title: str  # of the device
     # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
     # where the file has none
     times: Int64s
     named: Naming  # the name of a stack
     names: tuple[str, ...]  # of all holders
-    # by what is grouped (`Keys`), for each life the row of `names` of who holds it
+    # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
+    # index in `names`.
     holders: Mapping[str, Int64s]
-    born: Rows  # the lives in the order of their births
+    born: Rows  # the allocations in the order of their births
     kept: KeptMoments
     changes: tuple[CategoryChanges, ...]  # of each category
     is_of_trace: bool  # from memory events: stacks are the numbers of ops, no frames
@@ -124,30 +131,41 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
     def living(self, event: int) -> Rows:
-        """Return the allocations that are live at a moment, in no order.
+        """Return the allocations that are live after an event, in no order.
 
-        They are those that were live at the last kept moment and those made since,
-        without those that were freed.
+        For some moments this is kept. So these are the allocations that were live at
+        the last kept moment, and those made since, without those that were freed.
+
+        Args:
+            event: The event, or BEFORE.
+
+        Returns:
+            Rows of History.allocations.
         """
-        lives = self.history.lives
-        kept = int(np.searchsorted(self.kept.events, event, side="right")) - 1
-        since = np.array([self.kept.events[kept], event])
-        bounds = np.searchsorted(lives.born, since, side="right", sorter=self.born)
-        first, last = bounds.tolist()
-        candidates = np.concatenate([self.kept.lives[kept], self.born[first:last]])
-        living: Rows = candidates[lives.died[candidates] > event]
+        allocations = self.history.allocations
+        kept = int(last_at_or_before(self.kept.events, event))
+        # `born` has the allocations in the order of their births.
+        made_by_then = np.searchsorted(
+            allocations.born,
+            [self.kept.events[kept], event],
+            side="right",
+            sorter=self.born,
+        )
+        made_since = self.born[slice(*made_by_then.tolist())]
+        candidates = np.concatenate([self.kept.live[kept], made_since])
+        living: Rows = candidates[allocations.died[candidates] > event]
         return living
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
         """Add up what the events [first, last) allocated."""
-        lives = self.history.lives
-        begin, end = np.searchsorted(lives.born, [first, last], sorter=self.born)
+        allocations = self.history.allocations
+        begin, end = np.searchsorted(allocations.born, [first, last], sorter=self.born)
         rows = self.born[begin:end]
-        still_live = rows[lives.died[rows] >= last]
+        still_live = rows[allocations.died[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
-            bytes=int(lives.size[rows].sum()),
-            kept_bytes=int(lives.size[still_live].sum()),
+            bytes=int(allocations.size[rows].sum()),
+            kept_bytes=int(allocations.size[still_live].sum()),
         )
 
     def by_category(self, events: Int64s) -> Int64s:
@@ -216,7 +234,9 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             The groups; their numbers are stacks, -1 where none was recorded.
         """
         rows = self._rows_of_holder(by, holder, event)
-        return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
+        return self._grouped(
+            self.history.allocations.stack[rows].astype(np.int64), rows
+        )
 
     def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """List the live allocations of one holder that were made by one stack.
@@ -228,14 +248,14 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             event: The moment.
 
         Returns:
-            Rows of History.lives, the largest first; equal sizes oldest first.
+            Rows of History.allocations, the largest first; equal sizes oldest first.
         """
-        lives = self.history.lives
+        allocations = self.history.allocations
         rows = self._rows_of_holder(by, holder, event)
-        rows = rows[lives.stack[rows] == stack]
+        rows = rows[allocations.stack[rows] == stack]
 
         # np.lexsort sorts by its last key first.
-        order = np.lexsort((lives.born[rows], -lives.size[rows]))
+        order = np.lexsort((allocations.born[rows], -allocations.size[rows]))
         ordered: Rows = rows[order]
         return ordered
 
@@ -251,11 +271,11 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Args:
             numbers: A number for each of `rows`.
-            rows: Rows of History.lives.
+            rows: Rows of History.allocations.
         """
         groups = distinct(numbers)
         group_of_row = np.searchsorted(groups, numbers)
-        sizes = summed(group_of_row, self.history.lives.size[rows], len(groups))
+        sizes = summed(group_of_row, self.history.allocations.size[rows], len(groups))
         blocks = np.bincount(group_of_row, minlength=len(groups))
         largest_first = np.argsort(-sizes, kind="stable")
         return HeldGroups(
@@ -271,7 +291,7 @@ def moments(facts: MemoryFacts) -> Moments:
     Allocations can be grouped by code, by module and by category.
     """
     history = facts.history
-    stack = history.lives.stack
+    stack = history.allocations.stack
     times_us = history.events.time_us
     times = np.empty(0, np.int64)
     if len(times_us) and int(times_us.min()) >= 0:
@@ -310,11 +330,11 @@ def prepared_moments(
         keys: What allocations are grouped by. The first key must be their stacks.
         is_of_trace: Whether it comes from the memory events of a trace.
     """
-    lives = history.lives
-    holders = _holders(lives, keys)
+    allocations = history.allocations
+    holders = _holders(allocations, keys)
     _, name_of_stack = next(iter(keys.values()))
-    born: Rows = np.argsort(lives.born, kind="stable")
-    changes = [_changes(lives, kinds == kind) for kind in range(len(CATEGORIES))]
+    born: Rows = np.argsort(allocations.born, kind="stable")
+    changes = [_changes(allocations, kinds == kind) for kind in range(len(CATEGORIES))]
     return Moments(
         history=history,
         kinds=kinds,
@@ -324,7 +344,7 @@ def prepared_moments(
         names=holders.names,
         holders=holders.numbers,
         born=born,
-        kept=_kept(lives, born),
+        kept=_kept(allocations, born),
         changes=tuple(changes),
         is_of_trace=is_of_trace,
     )
@@ -333,21 +353,24 @@ def prepared_moments(
 class _Holders(NamedTuple):
     """Who holds each allocation, for each way of grouping."""
 
-    numbers: dict[str, Int64s]  # by the name of a key: for each life a row of `names`
+    numbers: dict[
+        str, Int64s
+    ]  # by the name of a key: for each allocation a row of `names`
     names: tuple[str, ...]
 
 
-def _holders(lives: Allocations, keys: Keys) -> _Holders:
-    """Number the holders of all allocations, and name each of them once.
+def _holders(allocations: Allocations, keys: Keys) -> _Holders:
+    """Find out who holds each allocation, for each way of grouping.
 
-    An allocation without a key is held by BEFORE_RECORDING or NO_STACK.
+    A *holder* is a name, such as a line of code or a module. Holders are numbered over
+    all ways, so that equal names have one number; categories come first. E.g. keys
+    (4, -1, 4) whose key 4 is named "a.py:3" are held by "a.py:3", nobody, "a.py:3".
 
     Args:
-        lives: The allocations.
-        keys: What they are grouped by.
-
-    Returns:
-        The holders. The names of categories come first.
+        allocations: The allocations.
+        keys: By the name of each way of grouping: the key of each allocation, below 0
+            for none, and a function that returns the name of a key. An allocation
+            without a key is held by BEFORE_RECORDING or NO_STACK.
     """
     number_of_name: dict[str, int] = {
         str(name): category for name, category in CATEGORY_NUMBER.items()
@@ -359,56 +382,54 @@ def _holders(lives: Allocations, keys: Keys) -> _Holders:
 
     no_stack = number(NO_STACK)
     before_recording = number(BEFORE_RECORDING)
-    without_key = np.where(lives.born == BEFORE, before_recording, no_stack)
+    without_key = np.where(allocations.born == BEFORE, before_recording, no_stack)
 
     numbers: dict[str, Int64s] = {}
-    for by, (key_of_life, name_of) in keys.items():
-        has_key = key_of_life >= 0
-        distinct_keys = distinct(key_of_life[has_key])
+    for by, (key_of_allocation, name_of) in keys.items():
+        has_key = key_of_allocation >= 0
+        distinct_keys = distinct(key_of_allocation[has_key])
         numbers_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
         number_of_key = np.array(numbers_of_keys, dtype=np.int64)
-        index_of_key = np.searchsorted(distinct_keys, key_of_life)
-        number_of_life = at(number_of_key, index_of_key, missing=no_stack)
-        numbers[by] = np.where(has_key, number_of_life, without_key)
+        index_of_key = np.searchsorted(distinct_keys, key_of_allocation)
+        number_of_allocation = at(number_of_key, index_of_key, missing=no_stack)
+        numbers[by] = np.where(has_key, number_of_allocation, without_key)
     return _Holders(numbers=numbers, names=tuple(number_of_name))
 
 
-def _kept(lives: Allocations, born: Rows) -> KeptMoments:
+def _kept(allocations: Allocations, born: Rows) -> KeptMoments:
     """Keep what is live at some moments, so that others can be found from these.
 
     Between two of them lie at least as many events as there are live allocations, so
     all of them together are no more than all events.
 
     Args:
-        lives: The allocations.
+        allocations: The allocations.
         born: The same in the order of their births.
     """
-    births = lives.born[born]
+    births = allocations.born[born]
     event = BEFORE
     living = born[: np.searchsorted(births, BEFORE, side="right")]
     events = [event]
     kept = [living]
     while True:
         next_event = event + max(MIN_EVENTS_BETWEEN_KEPT, len(living))
-        if next_event >= lives.events:
-            return KeptMoments(events=np.array(events), lives=tuple(kept))
+        if next_event >= allocations.events:
+            return KeptMoments(events=np.array(events), live=tuple(kept))
         first, last = np.searchsorted(births, [event, next_event], side="right")
         candidates = np.concatenate([living, born[first:last]])
         event = next_event
-        living = candidates[lives.died[candidates] > event]
+        living = candidates[allocations.died[candidates] > event]
         events.append(event)
         kept.append(living)
 
 
-def _changes(lives: Allocations, is_chosen: Flags) -> CategoryChanges:
+def _changes(allocations: Allocations, is_chosen: Flags) -> CategoryChanges:
     """Find when the bytes of the flagged allocations change."""
-    has_died = is_chosen & (lives.died < lives.events)
-    events = np.concatenate([lives.born[is_chosen], lives.died[has_died]])
-    change = np.concatenate([lives.size[is_chosen], -lives.size[has_died]])
+    has_died = is_chosen & (allocations.died < allocations.events)
+    events = np.concatenate([allocations.born[is_chosen], allocations.died[has_died]])
+    change = np.concatenate([allocations.size[is_chosen], -allocations.size[has_died]])
     order = np.argsort(events, kind="stable")
-    return CategoryChanges(
-        events=events[order], bytes=np.append(0, np.cumsum(change[order]))
-    )
+    return CategoryChanges(events=events[order], bytes=prefix_sums(change[order]))
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -445,13 +466,13 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             Bytes of shape [CATEGORIES, borders - 1].
         """
-        lives = self.history.occupied
+        allocations = self.history.occupied
         rows, kinds = self.inside(segment)
         bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
         for kind in set(kinds.tolist()):
             of_kind = rows[kinds == kind]
-            start = lives.address[of_kind]
-            end = start + lives.size[of_kind]
+            start = allocations.address[of_kind]
+            end = start + allocations.size[of_kind]
             bytes_asked[kind] = np.diff(covered_until(start, end, borders))
         return bytes_asked
 
@@ -467,9 +488,9 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
 
     occupied = history.occupied
     count = len(placement.segments)
-    rows = np.flatnonzero(placement.lives >= 0)
+    rows = np.flatnonzero(placement.segment_of_allocation >= 0)
     rows = rows[np.argsort(occupied.address[rows], kind="stable")]
-    segment = placement.lives[rows]
+    segment = placement.segment_of_allocation[rows]
     kinds = np.append(moments.kinds, UNKNOWN)  # the last is that of row -1
     return PlacedBlocks(
         history=history,
@@ -489,7 +510,7 @@ def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
 
 
 def _lives_of_occupied(history: History, rows: Rows) -> Rows:
-    """Find the rows of History.lives that are the same allocations as some blocks.
+    """Find the rows of History.allocations that are the allocations of some blocks.
 
     Both have the same birth. Blocks from before the first event are found by their
     address.
@@ -499,17 +520,17 @@ def _lives_of_occupied(history: History, rows: Rows) -> Rows:
         rows: Rows of History.occupied.
 
     Returns:
-        A row of History.lives for each of them, -1 for none.
+        A row of History.allocations for each of them, -1 for none.
     """
-    lives = history.lives
+    allocations = history.allocations
     born = history.occupied.born[rows]
-    life_born_at = np.full(lives.events + 1, -1)  # BEFORE finds the last entry
-    life_born_at[lives.born] = np.arange(len(lives))
-    early_life = _early_lives_at(lives, history.occupied.address[rows])
+    life_born_at = np.full(allocations.events + 1, -1)  # BEFORE finds the last entry
+    life_born_at[allocations.born] = np.arange(len(allocations))
+    early_life = _early_lives_at(allocations, history.occupied.address[rows])
     return np.where(born == BEFORE, early_life, life_born_at[born])
 
 
-def _early_lives_at(lives: Allocations, address: Int64s) -> Rows:
+def _early_lives_at(allocations: Allocations, address: Int64s) -> Rows:
     """Find the allocation from before the first event at each address, -1 for none."""
-    early = np.flatnonzero(lives.born == BEFORE)
-    return first_with(lives.address[early], early, address).astype(np.intp)
+    early = np.flatnonzero(allocations.born == BEFORE)
+    return first_with(allocations.address[early], early, address).astype(np.intp)

@@ -163,10 +163,10 @@ def _moments_of_device(
         has_several_processes: Whether the title must name the process.
     """
     history = _history_of_device(trace, device, samples)
-    lives = history.lives
-    is_early = lives.born == BEFORE
+    allocations = history.allocations
+    is_early = allocations.born == BEFORE
 
-    recorded = at(history.events.user_metadata, lives.born, missing=-1)
+    recorded = at(history.events.user_metadata, allocations.born, missing=-1)
     no_annotation = len(trace.names) + 1
     # -1 stays for what was there before recording: its annotation is not known.
     annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)
@@ -186,7 +186,7 @@ def _moments_of_device(
         times=np.array(
             [trace.epoch_ns + sample.time_ns for sample in samples], np.int64
         ),
-        keys={"op": (lives.stack, name_of), "annotation": (annotation, name_of)},
+        keys={"op": (allocations.stack, name_of), "annotation": (annotation, name_of)},
         is_of_trace=True,
     )
 
@@ -266,7 +266,11 @@ def start_us(trace: Trace) -> int:
 
 
 def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
-    """Read the memory events of each device in the order of time, GPUs first."""
+    """Read the memory events of each device in the order of time, GPUs first.
+
+    Events that lack one of their numbers, or have one that no column can hold, are left
+    out.
+    """
     samples: dict[TracedDevice, list[MemorySample]] = {}
     for stretch_index, stretch in enumerate(trace.elements.stretches):
         if not stretch.samples:
@@ -292,12 +296,10 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
             device = TracedDevice(event.pid, kind, device_number)
             samples.setdefault(device, []).append(sample)
 
-    sorted_samples = {}
-    for device in sorted(samples, key=_device_order):
-        by_time = sorted(samples[device], key=lambda sample: sample.time_ns)
-        sorted_samples[device] = by_time
-
-    return sorted_samples
+    return {
+        device: sorted(samples[device], key=lambda sample: sample.time_ns)
+        for device in sorted(samples, key=_device_order)
+    }
 
 
 def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
@@ -332,16 +334,18 @@ def _history_of_device(
     )
     kept_blocks = np.flatnonzero(never_freed_bytes)
 
-    lives = allocations_of(events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED)
-    allocated_after = lives.live_bytes()
+    allocations = allocations_of(
+        events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED
+    )
+    allocated_after = allocations.live_bytes()
 
     return History(
         snapshot=_snapshot_of_events(trace, events, blocks),
         device=device.number,
         events=events,
         segments=np.arange(0),
-        lives=lives,
-        occupied=lives,  # a trace does not tell freeing from being free
+        allocations=allocations,
+        occupied=allocations,  # a trace does not tell freeing from being free
         allocated=allocated_after,
         active=allocated_after,
         reserved=np.append(reserved[:1], reserved),
@@ -404,8 +408,10 @@ def _freed_from_before(events: MemoryEvents) -> int:
     """
     no_blocks = unknown_table(Blocks, 0)
     no_rows = np.arange(0)
-    lives = allocations_of(events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED)
-    return int(lives.live_bytes()[0])
+    allocations = allocations_of(
+        events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED
+    )
+    return int(allocations.live_bytes()[0])
 
 
 def _names_around(

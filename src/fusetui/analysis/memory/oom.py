@@ -309,9 +309,15 @@ def _inactive_by_reason(
 def _pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
-    """List the segments with the most bytes in holes that cannot be given back.
+    """List the segments whose holes cannot be given back, the most bytes first.
 
-    Something is live in each of them.
+    A live allocation in a segment keeps the allocator from giving the whole segment
+    back to the device; so the free memory around it, its holes, stays reserved.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks of allocations say.
+        placement: The segments at the moment, with their holes and allocations.
 
     Returns:
         At most MAX_NAMED segments, and how many such segments there are.
@@ -319,10 +325,9 @@ def _pinned_segments(
     count = len(placement.segments)
     hole_bytes = summed(placement.segment, placement.size, count)
 
-    # An empty segment could be given back.
-    with_lives = placement.lives[placement.lives >= 0]
-    is_empty = ~np.isin(np.arange(count), with_lives)
-    hole_bytes[is_empty] = 0
+    # A segment without allocations could be given back.
+    has_allocation = np.isin(np.arange(count), placement.segment_of_allocation)
+    hole_bytes[~has_allocation] = 0
 
     by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []
@@ -331,12 +336,12 @@ def _pinned_segments(
             continue
 
         segment = placement.segments[row]
-        lives = np.flatnonzero(placement.lives == row).tolist()
+        allocations = np.flatnonzero(placement.segment_of_allocation == row).tolist()
         pinned_segment = Pinned(
             address=segment.address,
             total_size=segment.size,
             inactive_bytes=int(hole_bytes[row]),
-            holders=_holders(history, evidence, lives),
+            holders=_holders(history, evidence, allocations),
         )
         pinned.append(pinned_segment)
 
@@ -344,7 +349,7 @@ def _pinned_segments(
 
 
 def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
-    """Return the lines of code that allocated the most bytes of some lives.
+    """Return the lines of code that allocated the most bytes of some allocations.
 
     Args:
         history: The history of the device.
@@ -354,17 +359,19 @@ def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str
     Returns:
         At most MAX_NAMED lines of code, that with the most bytes first.
     """
-    lives = history.occupied
+    allocations = history.occupied
     bytes_by_holder: dict[str, int] = {}
     for row in rows:
-        stack = int(lives.stack[row])
+        stack = int(allocations.stack[row])
         if stack >= 0:
             holder = evidence.code(stack)
-        elif lives.born[row] == BEFORE:
+        elif allocations.born[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:
             holder = NO_STACK
-        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(lives.size[row])
+        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(
+            allocations.size[row]
+        )
 
     by_size = sorted(bytes_by_holder, key=lambda holder: -bytes_by_holder[holder])
     return tuple(by_size[:MAX_NAMED])

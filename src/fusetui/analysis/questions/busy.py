@@ -25,11 +25,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    group_numbers,
+    reduce_groups,
+    run_bounds,
+    running_max,
+    summed,
+    value_before,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
-    as_one_track,
     union,
     union_length,
     union_length_of_each,
@@ -37,13 +47,16 @@ from fusetui.trace.model.intervals import (
 
 
 class GpuTimes(msgspec.Struct, frozen=True):
-    """Nanoseconds, summed over devices. On each device busy + idle = its span,
-    exactly."""
+    """How long GPUs worked, in ns.
 
-    span_ns: int  # first start to last end over all devices
-    busy_ns: int
+    All but `span_ns` are sums over devices. The span of one device, from its first
+    start to its last end, is exactly its busy time and its idle time.
+    """
+
+    span_ns: int  # from the first start to the last end on any device
+    busy_ns: int  # in which at least one event ran; what overlaps counts once
     idle_ns: int
-    sum_ns: int  # of all durations
+    sum_ns: int  # of all durations; what overlaps counts several times
     compute_ns: int  # union of the kernels that do not communicate
     comm_ns: int  # union of communication: collectives, and copies between devices
     copy_ns: int  # union of all other memcpys, and of memsets
@@ -55,24 +68,35 @@ _NO_TIMES: Final = GpuTimes(
 
 
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
-    """Times of these GPU rows (default: all kernels, memcpys and memsets) over each
-    device's span."""
+    """Measure how long GPUs were busy and idle, and with what.
+
+    E.g. two kernels of one device, from 0 to 10 and from 15 to 20 ns, are busy for 15
+    ns and idle for 5 ns.
+
+    Args:
+        trace: The trace.
+        rows: The GPU events that count, in any order; by default all kernels, memcpys
+            and memsets. Without any, all times are 0.
+    """
     if rows is None:
         rows = trace.gpu_rows
     if not len(rows):
         return _NO_TIMES
-    is_communication = communicates(trace, rows)
-    is_kernel = trace.role[rows] == Role.KERNEL
-    busy_ns = work_busy_ns(trace, rows)
     by_device = _sorted_by_device(trace, rows)
     first_of_device = by_device.bounds[:-1]
-    first_start = np.minimum.reduceat(trace.start[by_device.rows], first_of_device)
-    last_end = np.maximum.reduceat(trace.end[by_device.rows], first_of_device)
-    spans_ns = last_end - first_start
+    start = trace.start[by_device.rows]
+    end = trace.end[by_device.rows]
+    first_start = reduce_groups(np.minimum, start, first_of_device)
+    last_end = reduce_groups(np.maximum, end, first_of_device)
+    spans_ns = int((last_end - first_start).sum())
+
+    busy_ns = work_busy_ns(trace, rows)
+    is_communication = communicates(trace, rows)
+    is_kernel = trace.role[rows] == Role.KERNEL
     return GpuTimes(
         span_ns=int(last_end.max() - first_start.min()),
         busy_ns=busy_ns,
-        idle_ns=int(spans_ns.sum()) - busy_ns,
+        idle_ns=spans_ns - busy_ns,
         sum_ns=int(trace.dur[rows].sum()),
         compute_ns=work_busy_ns(trace, rows[is_kernel & ~is_communication]),
         comm_ns=work_busy_ns(trace, rows[is_communication]),
@@ -81,8 +105,15 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
 
 
 def work_busy_ns(trace: Trace, rows: Rows) -> int:
-    """The union of these rows on each device, summed over devices, whenever they ran
-    (ns)."""
+    """Measure how long some GPU events ran, whenever that was, in ns.
+
+    On one device, what overlaps counts once: kernels from 0 to 10 and from 6 to 15 ns
+    are 15 ns. The times of several devices are added up.
+
+    Args:
+        trace: The trace.
+        rows: The events, in any order; there may be none.
+    """
     by_device = _sorted_by_device(trace, rows)
     start = trace.start[by_device.rows]
     end = trace.end[by_device.rows]
@@ -90,9 +121,18 @@ def work_busy_ns(trace: Trace, rows: Rows) -> int:
 
 
 def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
-    """How long each device runs any of these rows in the window [begin_ns, end_ns),
-    summed over devices; the idle time of the window is its length times the number of
-    devices, minus this."""
+    """Measure how long devices ran some GPU events within a window of time, in ns.
+
+    On one device, what overlaps counts once; the times of several devices are added up.
+    So the idle time of the window is its length times the number of devices, minus
+    this.
+
+    Args:
+        trace: The trace.
+        rows: The events, each of which must reach into the window.
+        begin_ns: The begin of the window, in ns of the file.
+        end_ns: Its end.
+    """
     by_device = _sorted_by_device(trace, rows)
     start = np.maximum(trace.start[by_device.rows], begin_ns)
     end = np.minimum(trace.end[by_device.rows], end_ns)
@@ -100,34 +140,47 @@ def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
 
 
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
-    """How long any of these rows runs in each window [begin, end) (ns), on any device
-    or thread; the idle time of a window is its length minus this."""
+    """Measure for how long at least one of some slices runs, in each of some windows.
+
+    It does not matter on which devices or threads they run: two that run at the same
+    time count once. So the idle time of a window is its length minus this.
+
+    Args:
+        trace: The trace.
+        rows: The slices, in any order.
+        begins: The begin of each window, in ns of the file.
+        ends: The end of each window.
+
+    Returns:
+        ns per window.
+    """
     return union(trace.start[rows], trace.end[rows]).within(begins, ends)
 
 
 class _ByDevice(NamedTuple):
-    """Rows by device."""
+    """GPU events, one device after the other."""
 
     rows: Rows
-    bounds: Rows  # where the rows of each device begin, then their number
+    # Those of the n-th device are rows[bounds[n] : bounds[n + 1]].
+    bounds: Rows
 
 
 def _sorted_by_device(trace: Trace, rows: Rows) -> _ByDevice:
-    """These rows by device, those of one device in their order."""
+    """Sort GPU events by device; those of one device keep their order."""
     device = trace.process_of_track[trace.track[rows]]
-    if not len(rows):
-        return _ByDevice(rows=rows, bounds=np.array([0]))
-    if device.min() == device.max():
-        return _ByDevice(rows=rows, bounds=np.array([0, len(rows)]))
     order = np.argsort(device, kind="stable")
-    changes = np.flatnonzero(np.diff(device[order])) + 1
-    bounds = np.concatenate(([0], changes, [len(rows)]))
-    return _ByDevice(rows=rows[order], bounds=bounds)
+    return _ByDevice(rows=rows[order], bounds=run_bounds(device[order]))
 
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Which of these GPU rows communicate between devices, by their names; shape of
-    `rows`."""
+    """Mark the GPU events that move data between devices.
+
+    These are the kernels of collectives (`ncclDevKernel_AllReduce...`), and copies from
+    one device to another (`Memcpy PtoP`), by their names.
+
+    Returns:
+        A flag for each of `rows`.
+    """
     is_kernel = trace.role[rows] == Role.KERNEL
     is_collective_kernel = trace.matching(rows, is_collective)
     is_copy_between_devices = trace.matching(rows, is_between_devices)
@@ -135,70 +188,74 @@ def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 def effective_ns(trace: Trace) -> Int64s:
-    """For each of `trace.gpu_rows`, its end minus the later of its start and the latest
-    end of an event that started earlier on its stream, at least 0 (ns). With
-    programmatic dependent launch a kernel starts before its predecessor has ended, and
-    waits for it. The effective durations of a stream add up to its busy time, exactly:
-    of events that start together, the longest comes first."""
+    """Return how long each GPU event runs while no earlier event of its stream does.
+
+    E.g. of kernels from 0 to 10 and from 6 to 15 ns on one stream, the first one takes
+    10 ns and the second one 5 ns. With programmatic dependent launch a kernel starts
+    before its predecessor has ended, and waits for it, so its duration alone is too
+    long. Effective times of a stream add up to the time in which it is busy.
+
+    Returns:
+        ns for each of `trace.gpu_rows`, at least 0.
+    """
     rows = trace.gpu_rows
     effective = trace.dur[rows]
-    places = _places_of_overlaps(trace)
-    if not len(places):
-        return effective
-    overlapping = rows[places]
+    positions = _overlapping_positions(trace)
+    overlapping = rows[positions]
     start = trace.start[overlapping]
     end = trace.end[overlapping]
-    stream = trace.thread_of_track[trace.track[overlapping]]
-    changes = np.flatnonzero(np.diff(stream)) + 1
-    bounds = np.concatenate(([0], changes, [len(places)]))
-    # the streams one behind the other on one line of time, so that one pass serves all
-    first, last = as_one_track(bounds, start, end)
-    time_ns = np.zeros(int(last.max()) + 1, dtype=np.int64)
-    time_ns[first] = start
-    time_ns[last] = end
-    latest_before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
-    begin = np.minimum(np.maximum(first, latest_before), last)
-    effective[places] = time_ns[last] - time_ns[begin]
+
+    begins_stream = begins_runs(trace.thread_of_track[trace.track[overlapping]])
+    latest_end = running_max(end, group_numbers(begins_stream))
+    latest_end_before = value_before(latest_end, begins_stream, missing=start)
+    runs_alone_since = np.maximum(start, latest_end_before)
+    effective[positions] = np.maximum(end - runs_alone_since, 0)
     return effective
 
 
-def _places_of_overlaps(trace: Trace) -> Rows:
-    """The places in `trace.gpu_rows` of the events on streams on which some overlap, by
-    stream and start; of equal starts the longest first."""
+def _overlapping_positions(trace: Trace) -> Rows:
+    """Find the GPU events of the streams on which some events overlap.
+
+    Returns:
+        Positions in `trace.gpu_rows`, by stream and start. Of equal starts the longest
+        comes first, because it then counts and the others take no effective time.
+    """
     rows = trace.gpu_rows
     stream = trace.thread_of_track[trace.track[rows]]
+    # What overlaps on a stream is laid out on further tracks, its sub-rows.
     has_overlap = [track.subrow > 0 for track in trace.tracks]
-    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
-    overlapping = rows[places]
+    positions = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
+    overlapping = rows[positions]
     longest_first = -trace.dur[overlapping]
     start = trace.start[overlapping]
-    by_start = np.lexsort((overlapping, longest_first, start, stream[places]))
-    return places[by_start]
+    order = np.lexsort((overlapping, longest_first, start, stream[positions]))
+    return positions[order]
 
 
 class NameTime(msgspec.Struct, frozen=True):
-    """All slices of one name that touch the window; `ns` is the sum of their parts
-    inside."""
+    """All slices of one name that reach into a window of time."""
 
     name: str
-    role: Role
+    role: Role  # of the first of them
     events: int
-    ns: int
+    ns: int  # the sum of their parts inside the window
 
 
 class StreamTime(msgspec.Struct, frozen=True):
-    """One stream; `busy_ns` is the union of its GPU events inside the window."""
+    """The GPU events of one stream that reach into a window of time."""
 
     label: str
     events: int
-    busy_ns: int
+    busy_ns: int  # inside the window; what overlaps counts once
 
 
 class WindowFigures(msgspec.Struct, frozen=True):
-    """The window [begin_ns, end_ns), in ns of the file. busy + idle = span x devices,
-    exactly."""
+    """What ran in a window of time.
 
-    begin_ns: int
+    Exactly, busy + idle = the length of the window x devices.
+    """
+
+    begin_ns: int  # in ns of the file
     end_ns: int
     devices: int  # those that ran any GPU event of the trace
     busy_ns: int  # see busy.window_busy_ns
@@ -219,9 +276,18 @@ class WindowFigures(msgspec.Struct, frozen=True):
 
 
 def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
-    """The figures of the window from begin_ns to before end_ns."""
+    """Sum up what ran in a window of time, from `begin_ns` to before `end_ns`.
+
+    Times count only as far as they lie inside: of a kernel from 0 to 10 ns, 4 ns in a
+    window from 6 to 20 ns. A kernel counts in the window in which it starts.
+
+    Args:
+        trace: The trace. If it has no GPU event, CPU ops are listed by their self time.
+        begin_ns: The begin of the window, in ns of the file.
+        end_ns: Its end.
+    """
     gpu_rows = trace.gpu_rows
-    inside = _inside_window(trace, gpu_rows, begin_ns, end_ns)
+    inside = _clipped_to_window(trace, gpu_rows, begin_ns, end_ns)
     starts_inside = trace.start[inside.rows] >= begin_ns
     is_kernel = trace.role[inside.rows] == Role.KERNEL
     if len(gpu_rows):
@@ -241,29 +307,33 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     )
 
 
-class _Inside(NamedTuple):
-    """Slices of which a part lies in a window, or of an empty one its start; and their
-    starts and ends (ns) within it."""
+class _ClippedSlices(NamedTuple):
+    """The slices that reach into a window of time, clipped to it."""
 
     rows: Rows
-    start: Int64s
+    start: Int64s  # of the part inside, in ns of the file
     end: Int64s
 
 
-def _inside_window(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> _Inside:
-    """Those of these rows that are in the window [begin_ns, end_ns)."""
+def _clipped_to_window(
+    trace: Trace, rows: Rows, begin_ns: int, end_ns: int
+) -> _ClippedSlices:
+    """Choose the slices that reach into a window of time, and clip them to it.
+
+    A slice of no length is inside if it starts there.
+    """
     start = trace.start[rows]
     reaches_in = (trace.end[rows] > begin_ns) | (start >= begin_ns)
     rows = rows[(start < end_ns) & reaches_in]
-    return _Inside(
+    return _ClippedSlices(
         rows=rows,
         start=np.maximum(trace.start[rows], begin_ns),
         end=np.minimum(trace.end[rows], end_ns),
     )
 
 
-def _stream_times(trace: Trace, inside: _Inside) -> tuple[StreamTime, ...]:
-    """The times of the streams of these slices, in lane order."""
+def _stream_times(trace: Trace, inside: _ClippedSlices) -> tuple[StreamTime, ...]:
+    """Return how long each stream was busy in a window, in the order of the lanes."""
     stream = trace.thread_of_track[trace.track[inside.rows]]
     times = []
     for number in distinct(stream).tolist():
@@ -280,13 +350,21 @@ def _stream_times(trace: Trace, inside: _Inside) -> tuple[StreamTime, ...]:
 
 
 def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTime, ...]:
-    """Times inside the window summed by name, largest first; `inside_ns` has the shape
-    of `rows`."""
-    names, first_place, index, counts = np.unique(
+    """Add up the times of slices by their name.
+
+    Args:
+        trace: The trace.
+        rows: The slices.
+        inside_ns: How much of each of them counts, in ns.
+
+    Returns:
+        One entry per name, the largest time first.
+    """
+    names, first_of_name, name_of_row, counts = np.unique(
         trace.name[rows], return_index=True, return_inverse=True, return_counts=True
     )
-    totals_ns = summed(index, inside_ns, len(names))
-    roles = trace.role[rows[first_place]]
+    totals_ns = summed(name_of_row, inside_ns, len(names))
+    roles = trace.role[rows[first_of_name]]
     times = []
     for name, role, count, ns in zip(
         names.tolist(), roles.tolist(), counts.tolist(), totals_ns.tolist(), strict=True
@@ -299,12 +377,16 @@ def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTim
 def _self_times_of_ops(
     trace: Trace, begin_ns: int, end_ns: int
 ) -> tuple[NameTime, ...]:
-    """Self times of CPU ops inside the window, by name."""
-    inside = _inside_window(trace, np.arange(len(trace)), begin_ns, end_ns)
+    """Add up the self time of CPU ops inside a window, by name.
+
+    The self time of an op is its time without that of the slices directly inside it.
+    """
+    inside = _clipped_to_window(trace, np.arange(len(trace)), begin_ns, end_ns)
     rows = inside.rows
-    self_ns = np.zeros(len(trace), dtype=np.int64)
-    self_ns[rows] = inside.end - inside.start
+    inside_ns = np.zeros(len(trace), dtype=np.int64)
+    inside_ns[rows] = inside.end - inside.start
     children = rows[trace.parent[rows] >= 0]
-    np.subtract.at(self_ns, trace.parent[children], self_ns[children])
+    of_children = summed(trace.parent[children], inside_ns[children], len(trace))
+    self_ns = inside_ns - of_children
     ops = rows[trace.role[rows] == Role.OP]
     return _times_by_name(trace, ops, self_ns[ops])

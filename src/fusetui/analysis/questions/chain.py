@@ -140,7 +140,9 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
 
 
 def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
-    """Return the rows of a track that start in a window, as [first, end).
+    """Return the rows of a track that start in a window of time.
+
+    E.g. (12, 15) for the rows 12, 13 and 14; (12, 12) for none.
 
     Args:
         trace: The trace.
@@ -183,8 +185,8 @@ def launch_latency_ns(trace: Trace, row: int) -> int | None:
 def queue_delay_ns(trace: Trace, row: int) -> int | None:
     """Return how long a launched GPU event waited for earlier work of its stream.
 
-    It is the part of the time from the end of the launch call to the start of the event
-    in which an earlier event of the same stream was still running.
+    E.g. a call ends at 10 us, the kernel before ends at 25 us, and the kernel starts at
+    26 us: it waited 15 us. It did not wait if the stream was idle when the call ended.
 
     Returns None if the launch was not recorded.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,7 +30,13 @@ from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import is_clipped
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
@@ -82,23 +89,24 @@ SIZES = "sizes of collectives (from the shapes of the inputs)"
 class KnownCollective(msgspec.Struct, frozen=True):
     """What is known about one collective. Unknown numbers are -1."""
 
-    name: str
+    name: str  # `all_reduce` and so on, as torch.distributed names it
     group: ProcessGroup
-    dtype: str = ""
-    bytes: int = -1
-    sequence: int = -1
-    peer: int = -1
+    dtype: str = ""  # of its elements; "" if it is unknown
+    bytes: int = -1  # its size as nccl-tests counts it, see `_moved_bytes`
+    sequence: int = -1  # its number in its process group
+    peer: int = -1  # the other rank of a send or receive
+    # what of this was not recorded but inferred, each as a phrase
     inferred: tuple[str, ...] = ()
-    # by the beginning or the end of the recording: the rest is not recorded
+    # whether the recording began or ended while it ran, so that a part is not recorded
     is_cut: bool = False
 
 
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
     """Collectives in the order in which they were issued; one entry per collective."""
 
-    told: tuple[KnownCollective, ...]
+    collectives: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
-    issued: Int64s  # ns of the file
+    issued: Int64s  # when it was issued, in ns of the file
     issuer: Rows  # the launch, or the op that issued it; -1 if it is not known
 
 
@@ -106,14 +114,14 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     """Find all collectives of a trace, on the GPU and on the CPU."""
     gpu = collectives_on_gpu(trace)
     cpu = collectives_on_cpu(trace)
-    collectives = (*gpu.told, *cpu.told)
+    collectives = (*gpu.collectives, *cpu.collectives)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
     issuer = np.concatenate((gpu.issuer, cpu.issuer))
 
     order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
-        told=tuple(collectives[index] for index in order),
+        collectives=tuple(collectives[index] for index in order),
         rows=rows[order],
         issued=issued[order],
         issuer=issuer[order],
@@ -178,7 +186,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
         collectives[index] = collective
 
     return IssuedCollectives(
-        told=tuple(collectives),
+        collectives=tuple(collectives),
         rows=kernels.rows,
         issued=kernels.issued,
         issuer=kernels.launch,
@@ -186,11 +194,11 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
 
 
 def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollective]:
-    """Read what is known about the collective of each kernel.
+    """Read the collective of each kernel, in their order.
 
     It follows from the args of the kernel itself, of the op and of the annotation
-    around its launch. Each distinct collective is made once, because equal args are one
-    object.
+    around its launch. Thousands of kernels may have the same args. `_args` returns
+    those as one object, so each distinct collective is made only once.
     """
     args_of_rows, args_of_ops, args_of_annotations = _args(
         trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
@@ -215,7 +223,13 @@ def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownColle
 
 
 def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
-    """Return a key that is equal for sources from which the same follows."""
+    """Return a key that is equal for sources that say the same about a collective.
+
+    Args:
+        trace: The trace.
+        sources: Where the collective is recorded. Their args are compared by identity,
+            because `_args` returns equal args as one object.
+    """
     annotation = sources.annotation
     annotation_name = int(trace.name[annotation]) if annotation >= 0 else -1
     return (
@@ -232,46 +246,63 @@ def _collectives_of_batches(
 ) -> dict[int, KnownCollective]:
     """Read from ops with which rank batches of sends and receives exchange data.
 
-    The ops of a batch were recorded on its thread, before its launch and after the
-    launch before.
+    torch.distributed runs a batch of them (`batch_isend_irecv`) as one kernel. The ops
+    of a batch were recorded on its thread, before its launch and after the launch
+    before.
 
     Args:
         trace: The trace.
         kernels: The kernels that communicate.
-        batches: The indices of those that run a batch.
+        batches: The indices in `kernels` of those that run a batch.
 
     Returns:
-        The collective by the index of the kernel, where all of its sends and receives
-        are with one rank.
+        The collective of a batch, by the index of its kernel. A batch with several
+        ranks is not among them, because a collective has one peer.
     """
     if not batches:
         return {}
-    ops = kernels.all_ops
-    thread_of_ops = trace.thread_of_track[trace.track[ops]]
-    (args,) = _args(trace, (ops,))
+    (args,) = _args(trace, (kernels.all_ops,))
 
     collectives = {}
     for kernel in batches:
-        thread = kernels.thread[kernel]
-        issued = kernels.issued[kernel]
-        is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
-        earlier = kernels.issued[is_earlier]
-        since = int(earlier.max()) if len(earlier) else trace.begin_ns
-
-        is_of_batch = (thread_of_ops == thread) & (trace.start[ops] < issued)
-        is_of_batch &= trace.start[ops] >= since
-        args_of_batch = [args[op] for op in np.flatnonzero(is_of_batch).tolist()]
-        sends = _sends_and_receives(trace, args_of_batch)
+        ops = _ops_of_batch(trace, kernels, kernel)
+        sends = _sends_and_receives(trace, [args[op] for op in ops.tolist()])
         peers = {(send.peer, send.group) for send in sends}
         if len(peers) == 1:
             collectives[kernel] = replace(sends[0], name="send_recv", sequence=-1)
     return collectives
 
 
+def _ops_of_batch(trace: Trace, kernels: _IssuedKernels, batch: int) -> Rows:
+    """Return the indices in `kernels.all_ops` of the ops that one kernel runs.
+
+    These were recorded on its thread, from the launch before on to its own.
+
+    Args:
+        trace: The trace.
+        kernels: The kernels that communicate.
+        batch: The index of the kernel.
+    """
+    thread = kernels.thread[batch]
+    issued = kernels.issued[batch]
+    is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
+    since_ns = kernels.issued[is_earlier].max(initial=trace.begin_ns)
+
+    ops = kernels.all_ops
+    is_of_thread = trace.thread_of_track[trace.track[ops]] == thread
+    start = trace.start[ops]
+    return np.flatnonzero(is_of_thread & (start >= since_ns) & (start < issued))
+
+
 def _sends_and_receives(
     trace: Trace, args_of_ops: Sequence[dict[str, Any]]
 ) -> list[KnownCollective]:
-    """Return the sends and receives among some ops, by their args."""
+    """Read the sends and receives among some ops.
+
+    Args:
+        trace: The trace.
+        args_of_ops: The args of each op; {} for none.
+    """
     sends = []
     for args in args_of_ops:
         if not args.get(_NAME_ARG):
@@ -303,7 +334,7 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     issuer = _issuing_ops(trace, rows, [collective.name for collective in collectives])
     issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
-        told=tuple(collectives), rows=rows, issued=issued, issuer=issuer
+        collectives=tuple(collectives), rows=rows, issued=issued, issuer=issuer
     )
 
 
@@ -343,30 +374,29 @@ def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
 
 
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
-    """Find the slice that contains each of some times on a thread.
+    """Find the slice in which each of some times lies, on the thread of that time.
 
     Args:
         trace: The trace.
-        rows: The slices to choose from, by start.
+        rows: The slices to choose from, by start. Those of a thread do not overlap.
         thread: The thread of each time, below 0 for none.
-        times: The times.
+        times: The times, in ns of the file.
 
     Returns:
-        For each time the last of `rows` that started before it and contains it, -1 for
-        none.
+        One of `rows` for each time, -1 for none.
     """
     containing = np.full(len(times), -1, dtype=np.intp)
     thread_of_rows = trace.thread_of_track[trace.track[rows]]
-    for thread_index in distinct(thread[thread >= 0]).tolist():
-        on_thread = rows[thread_of_rows == thread_index]
-        if not len(on_thread):
-            continue
-        of_thread = np.flatnonzero(thread == thread_index)
-        thread_times = times[of_thread]
-        started = np.searchsorted(trace.start[on_thread], thread_times, side="right")
-        last = started - 1
-        is_inside = (last >= 0) & (thread_times < trace.end[on_thread[last]])
-        containing[of_thread[is_inside]] = on_thread[last[is_inside]]
+    for one_thread in distinct(thread[thread >= 0]).tolist():
+        slices = rows[thread_of_rows == one_thread]
+        of_thread = np.flatnonzero(thread == one_thread)
+        last_started = last_at_or_before(trace.start[slices], times[of_thread])
+        has_started = last_started >= 0
+
+        candidates = slices[last_started[has_started]]
+        of_thread = of_thread[has_started]
+        is_inside = times[of_thread] < trace.end[candidates]
+        containing[of_thread[is_inside]] = candidates[is_inside]
     return containing
 
 
@@ -377,6 +407,8 @@ def _args(
     names: tuple[str, ...] = _ARGS,
 ) -> list[list[dict[str, Any]]]:
     """Read the args of several arrays of rows in one pass over the file.
+
+    E.g. for the arrays [4, -1] and [7]: [[args of row 4, {}], [args of row 7]].
 
     Args:
         trace: The trace.
@@ -389,22 +421,22 @@ def _args(
         empty dict, and rows with equal args share one dict.
     """
     rows = np.concatenate(several_rows)
-    has_row = np.flatnonzero(rows >= 0)
-    read = arguments(trace.elements, trace.order[rows[has_row]], names, keep_as)
-    number = np.full(len(rows), -1, dtype=np.int32)
-    number[has_row] = read.number
+    is_row = rows >= 0
+    read = arguments(trace.elements, trace.order[rows[is_row]], names, keep_as)
 
+    # The index of the args of each row among the distinct ones.
+    without_args = -1
+    index = np.full(len(rows), without_args, dtype=np.int32)
+    index[is_row] = read.number
     distinct_args: list[dict[str, Any]] = []
     for texts in read.distinct:
         named_texts = zip(names, texts, strict=True)
         distinct_args.append({name: parsed(text) for name, text in named_texts if text})
-    distinct_args.append({})  # of rows without args, whose number is -1
+    distinct_args.append({})  # -1, for rows without args, finds the last entry
 
-    ends = np.cumsum([len(rows) for rows in several_rows])[:-1]
-    return [
-        [distinct_args[n] for n in numbers.tolist()]
-        for numbers in np.split(number, ends)
-    ]
+    args = [distinct_args[n] for n in index.tolist()]
+    bounds = prefix_sums(np.array([len(rows) for rows in several_rows]))
+    return [args[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
 class _Sources(NamedTuple):
@@ -458,10 +490,10 @@ def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
 
 
 def _only_group(trace: Trace) -> ProcessGroup:
-    """Return the only group of several ranks that the file lists.
+    """Return the process group of collectives that name none, if there is only one.
 
-    If it lists none, it is a group of all ranks. If it lists several, the group is
-    unknown.
+    That is the only group of several ranks that the file lists. If it lists none, it is
+    a group of all ranks. If it lists several, it is UNKNOWN_GROUP.
     """
     listed = [group for group in groups_of_file(trace.keys).values() if group.size > 1]
     if len(listed) > 1:
@@ -472,7 +504,10 @@ def _only_group(trace: Trace) -> ProcessGroup:
 
 
 def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
-    """Infer the name of a collective from its annotation, or else from its kernel."""
+    """Infer the name of a collective from its annotation, or else from its kernel.
+
+    E.g. `all_reduce` from `nccl:all_reduce`, or from `ncclDevKernel_AllReduce_Sum_f32`.
+    """
     has_kernel = sources.row >= 0
     kernel = decode(trace.name_of(sources.row)) if has_kernel else None
     annotation = ""
@@ -542,16 +577,22 @@ def _from_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
 
 
 def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
-    """Add the ranks that the file lists under the name of a group, if it has none."""
+    """Replace a group without ranks by the one that the file lists under its name."""
     if group.ranks:
         return group
     return groups_of_file(trace.keys).get(group.name, group)
 
 
 def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
-    """Return the size of a collective that nccl-tests calls S; -1 if it is unknown.
+    """Return the size of a collective in bytes; -1 if it is unknown.
 
-    It is the size of the input, but of a gather that of the output.
+    As in nccl-tests, it is the size of the input, but of a gather that of the output:
+    an all-gather of 1,000 floats on each of 4 ranks has 16,000 bytes.
+
+    Args:
+        name: The name of the collective.
+        args: Its recorded args, with the numbers of elements of input and output.
+        dtype: The type of its elements; anything but a known name is an unknown size.
     """
     count_arg = "Out msg nelems" if name in _SIZED_BY_OUTPUT else "In msg nelems"
     elements = _number(args.get(count_arg))
@@ -585,6 +626,7 @@ def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
 
 
 def _is_shape(value: object) -> bool:
+    """Return whether a recorded value is a shape: [8, 64], or [] for a number."""
     if not isinstance(value, list):
         return False
     return all(type(size) is int and size >= 0 for size in value)

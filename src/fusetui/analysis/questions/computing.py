@@ -12,60 +12,93 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
 
 
 def computing_ops(trace: Trace) -> Rows:
-    """The rows of the ops that correspond to kernels; none lies inside another one.
-    These are the innermost ops, except for views, allocations, and the frames of
-    autograd and torch.compile. A copy or fill that an op calls is part of it, and so is
-    its twin (the `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the
-    `aten::addmm` in it, which copies the bias itself."""
+    """Find the CPU ops that correspond to a kernel each, as pieces of work.
+
+    These are the innermost ops, but not views, allocations, and the frames of autograd
+    and torch.compile. What an op calls to do its own work does not count beside it:
+    neither a copy or fill, nor the out-of-place form of the same op (`aten::mul` inside
+    `aten::mul_`). So `aten::linear` counts once, as the `aten::addmm` in it, which
+    copies the bias itself.
+
+    Returns:
+        Rows of the trace, ascending. None of them lies inside another one.
+    """
 
     def has_name(test: Callable[[str], bool]) -> Flags:
+        """Mark the rows of the trace whose name passes a test."""
         return trace.named(test)[trace.name]
 
     is_work = (trace.role == Role.OP) & has_name(_may_compute)
-    is_helper = is_work & has_name(lambda name: stem(name) in HELPERS)
-    is_own_work = is_work & ~is_helper & ~_twins(trace)
+    is_copy_or_fill = is_work & has_name(lambda name: stem(name) in HELPERS)
+    is_own_work = is_work & ~is_copy_or_fill & ~_is_part_of_in_place_op(trace)
+
     is_innermost = _count_inside(trace, is_work) == 0
-    has_only_helpers = _count_inside(trace, is_own_work) == 0
+    calls_only_helpers = _count_inside(trace, is_own_work) == 0
     is_op_of_library = has_name(lambda name: "::" in name)
-    is_whole = has_name(lambda name: stem(name) in WHOLE)
-    computes = is_own_work & (
-        is_whole | is_innermost | (has_only_helpers & is_op_of_library)
+    counts_as_whole = has_name(lambda name: stem(name) in WHOLE)
+    is_piece_of_work = is_own_work & (
+        counts_as_whole | is_innermost | (calls_only_helpers & is_op_of_library)
     )
-    computes &= ~within(trace, np.flatnonzero(computes))
-    is_inside = within(trace, np.flatnonzero(computes))
-    helps_alone = is_helper & is_innermost & ~is_inside
-    return np.flatnonzero(computes | helps_alone)
+    is_piece_of_work &= ~within(trace, np.flatnonzero(is_piece_of_work))
+
+    # A copy or fill that belongs to no other op is a piece of work itself.
+    belongs_to_work = within(trace, np.flatnonzero(is_piece_of_work))
+    copies_or_fills_alone = is_copy_or_fill & is_innermost & ~belongs_to_work
+    return np.flatnonzero(is_piece_of_work | copies_or_fills_alone)
 
 
 def _may_compute(name: str) -> bool:
+    """Return whether an op of this name is no view, allocation or frame."""
     return not (is_metadata(name) or is_frame(name))
 
 
 def within(trace: Trace, rows: Rows) -> Flags:
-    """For each row of the trace, whether it lies inside one of these rows, at any
-    depth."""
-    change = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(change, rows + 1, 1)
-    np.subtract.at(change, trace.end_row[rows], 1)
-    return np.cumsum(change[:-1]) > 0
+    """Mark the slices that lie inside one of some slices, at any depth.
+
+    Args:
+        trace: The trace.
+        rows: The slices around them. They are marked themselves only if they lie inside
+            another one.
+
+    Returns:
+        A flag for each row of the trace.
+    """
+    # The subtree of row n has the rows up to before end_row[n]. Walking over all rows,
+    # a subtree opens behind its row and closes at its end.
+    change_of_open = np.zeros(len(trace) + 1, dtype=np.int64)
+    np.add.at(change_of_open, rows + 1, 1)
+    np.subtract.at(change_of_open, trace.end_row[rows], 1)
+    open_subtrees = np.cumsum(change_of_open[:-1])
+    return open_subtrees > 0
 
 
 def _count_inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
-    """For each row, how many of the flagged rows lie inside it, at any depth."""
-    flagged_before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
+    """Count for each slice the flagged slices inside it, at any depth.
+
+    Args:
+        trace: The trace.
+        flags: A flag for each row of the trace. That of a slice itself does not count.
+    """
+    # The slices inside row n are those from n + 1 to before end_row[n].
+    flagged_before: Int64s = prefix_sums(flags)
     return flagged_before[trace.end_row] - flagged_before[1:]
 
 
-def _twins(trace: Trace) -> Flags:
-    """For each row, whether the op around it has the same name except for the in-place
-    suffix."""
+def _is_part_of_in_place_op(trace: Trace) -> Flags:
+    """Mark the ops inside an op of the same name, apart from the in-place suffix.
+
+    E.g. `aten::mul` directly inside `aten::mul_`.
+
+    Returns:
+        A flag for each row of the trace.
+    """
     numbers: dict[str, int] = {}
     stem_of_name = [
         numbers.setdefault(stem(name), len(numbers)) for name in trace.names
@@ -73,31 +106,36 @@ def _twins(trace: Trace) -> Flags:
     stem_of_row = np.array(stem_of_name or [0])[trace.name]
     outer_op = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
     has_same_stem = (outer_op >= 0) & (stem_of_row[outer_op] == stem_of_row)
-    is_twin: Flags = has_same_stem & (trace.role == Role.OP)
-    return is_twin
+    is_part: Flags = has_same_stem & (trace.role == Role.OP)
+    return is_part
 
 
 class Tallies(msgspec.Struct, frozen=True):
-    """How often each kind occurs: per step, or once for a trace without steps."""
+    """How many kernels, or CPU ops, of each kind each step of a trace has."""
 
-    steps: tuple[str, ...]
+    steps: tuple[str, ...]  # the names of the steps; () for a trace without any
     on_gpu: bool  # otherwise CPU ops are counted
+    # One per step, or one for a trace without steps: the count of each kind, such as
+    # `gemm`. What is of several kinds counts in each of them.
     tallies: tuple[Counter[str], ...]
 
     def found(self, kind: str) -> tuple[int, ...]:
-        """The count of a kind in each step."""
+        """Return the count of a kind in each step."""
         return tuple(tally[kind] for tally in self.tallies)
 
     def per_step(self, kind: str) -> float:
-        """The mean over the steps, rounded to two digits; an integer if all are
-        equal."""
+        """Return the mean count of a kind over the steps.
+
+        E.g. 4 for the counts 4, 4 and for 3, 5; but 3.67 for 3, 4, 4: it is an integer
+        if it can be, and else rounded to two digits.
+        """
         counts = self.found(kind)
         total = sum(counts)
         steps = max(len(counts), 1)
         return total // steps if total % steps == 0 else round(total / steps, 2)
 
     def first(self, count: int) -> Tallies:
-        """Only the first `count` steps."""
+        """Return the tallies of the first `count` steps only."""
         return Tallies(
             steps=self.steps[:count],
             on_gpu=self.on_gpu,
@@ -106,9 +144,11 @@ class Tallies(msgspec.Struct, frozen=True):
 
 
 def tallies(trace: Trace) -> Tallies:
-    """Counts every step of a trace. Kernels, memcpys and memsets belong to the step
-    that launched them, CPU ops (those of `computing_ops`) to the one in which they
-    start."""
+    """Count the kernels, copies and sets of each step by kind, or else its CPU ops.
+
+    A GPU event belongs to the step that launched it. If a trace has none, the ops of
+    `computing_ops` count, each in the step in which it starts.
+    """
     steps = steps_of(trace)
     on_gpu = len(trace.gpu_rows) > 0
     if on_gpu:
@@ -126,7 +166,7 @@ def tallies(trace: Trace) -> Tallies:
 
 
 def _tally(trace: Trace, rows: Rows) -> Counter[str]:
-    """How often each kind occurs among the rows."""
+    """Count the slices of each kind; one of several kinds counts in each of them."""
     names_and_roles = np.stack([trace.name[rows], trace.role[rows]])
     distinct, counts = np.unique(names_and_roles, axis=1, return_counts=True)
     names, roles = distinct.tolist()

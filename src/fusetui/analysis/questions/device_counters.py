@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter, counters
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before, prefix_sums
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
@@ -28,7 +28,7 @@ POWER: Final = "power"
 
 
 class _CounterKind(NamedTuple):
-    """What a counter counts."""
+    """A quantity that counters of several profilers measure."""
 
     kind: str
     unit: str
@@ -61,31 +61,49 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     counter: Counter
 
     def mean(self, begin: Int64s, end: Int64s) -> NDArray[np.float64]:
-        """The mean over each [begin, end) in ns of the file, weighted by time; at
-        `begin` where that is empty. nan where part of it is not covered. Shape [n]."""
+        """Return the mean of the counter over each of some intervals, weighted by time.
+
+        E.g. of values 10 from 0 ns on and 40 from 20 ns on, the mean from 0 to 30 ns is
+        (20 x 10 + 10 x 40) / 30 = 20.
+
+        Args:
+            begin: The begin of each interval, in ns of the file.
+            end: The end of each. Where it equals the begin, the value there is taken.
+
+        Returns:
+            A mean per interval; nan if the counter has no value in some part of it.
+        """
         time = self.counter.time
         last_ns = np.maximum(end - 1, begin)
-        first_value = time.searchsorted(begin, side="right") - 1
-        last_value = time.searchsorted(last_ns, side="right") - 1
-        is_covered = (first_value >= 0) & (last_ns < self._holds_until[last_value])
-        is_covered &= self._gaps_before[last_value] == self._gaps_before[first_value]
+        first_value = last_at_or_before(time, begin)
+        last_value = last_at_or_before(time, last_ns)
+        has_values = (first_value >= 0) & (last_ns < self._holds_until[last_value])
+        has_no_gap = self._gaps_before[last_value] == self._gaps_before[first_value]
         integral = self._integral(end, last_value) - self._integral(begin, first_value)
         mean = np.where(
             end > begin,
             integral / np.maximum(end - begin, 1),
             self.counter.value[first_value],
         )
-        return np.where(is_covered, mean, np.nan)
+        return np.where(has_values & has_no_gap, mean, np.nan)
 
     def _integral(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
-        """The integral from the first value up to each time; `value`: the index of the
-        one that holds then."""
+        """Integrate the counter from its first value up to each of some times.
+
+        Args:
+            times: The times, in ns of the file.
+            value: The index of the value that holds at each of them.
+        """
         since_ns = times - self.counter.time[value]
         return self._integral_before[value] + since_ns * self.counter.value[value]
 
     @cached_property
     def _holds_until(self) -> Int64s:
-        """Until when (ns) each value holds; shape [values]."""
+        """Until when each value holds, in ns of the file.
+
+        That is when the next one is recorded, but at most _MAX_HOLD_INTERVALS (10)
+        times the usual interval after its own time.
+        """
         time = self.counter.time
         usual_ns = median(np.diff(time)) if len(time) > 1 else 0
         max_hold_ns = min(_MAX_HOLD_INTERVALS * max(usual_ns, 1), _MAX_HOLD_NS)
@@ -95,28 +113,33 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _gaps_before(self) -> Int64s:
-        """How many values before each held for less than until the next."""
+        """For each value the gaps before it, in which no value holds any more."""
         has_gap = self._holds_until[:-1] < self.counter.time[1:]
-        return np.concatenate(([0], np.cumsum(has_gap)))
+        return prefix_sums(has_gap)
 
     @cached_property
     def _integral_before(self) -> NDArray[np.float64]:
-        """The integral up to each value."""
+        """The integral of the counter from its first value up to each value."""
         parts = self.counter.value[:-1] * np.diff(self.counter.time)
-        return np.concatenate(([0.0], np.cumsum(parts)))
+        return prefix_sums(parts)
 
 
 @memo()
 def device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
-    """Those of devices whose kind is known; reads the counters of the file, if it has
-    any."""
+    """Return the counters of devices in a trace whose kind is known; see `of_devices`.
+
+    If the trace has counters at all, its file is read again.
+    """
     if not trace.report.phases["C"]:
         return ()
     return of_devices(counters(trace))
 
 
 def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
-    """Of each device and kind the first."""
+    """Choose the first counter of each device and kind.
+
+    Counters of no device or of an unknown kind are left out.
+    """
     first: dict[tuple[Id, str], DeviceCounter] = {}
     for counter in every:
         device = device_of(counter.pid)
@@ -131,6 +154,7 @@ def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
 
 
 def _kind_of(counter: Counter) -> _CounterKind | None:
+    """Return what a counter measures, by its name; None if that is not known."""
     for kind in _KINDS:
         if re.match(kind.beginning, counter.label, re.IGNORECASE):
             return kind
@@ -138,7 +162,10 @@ def _kind_of(counter: Counter) -> _CounterKind | None:
 
 
 def device_of(pid: Id) -> Id:
-    """The device that a counter belongs to, None where that is not told."""
+    """Return the device that a counter belongs to; None if it is not known.
+
+    E.g. 1 for the process "GPU 1 (NVIDIA H100)", and 1 for the process 1.
+    """
     if isinstance(pid, str):
         match = re.fullmatch(_OWNER, pid)
         return int(match[1]) if match else None

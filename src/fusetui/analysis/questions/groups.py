@@ -34,8 +34,11 @@ from fusetui.trace.program.regions import label_of
 
 
 class Group(Spread, frozen=True):
-    """What identifies a group of kernels or ops, whichever it is grouped by; then its
-    durations."""
+    """A group of kernels or ops: what identifies it, and its durations.
+
+    Only the fields by which they are grouped are set; UNSET fields are left out of
+    JSON.
+    """
 
     name: str | UnsetType = UNSET
     op: str | UnsetType | None = UNSET
@@ -68,10 +71,11 @@ class KernelGroup(Group, frozen=True, kw_only=True):
     """A group of kernels; `decoded` only of one name."""
 
     # What is known of the work is None where it is known for none of them. A share of
-    # peak is the least time that the limits allow, over all kernels for which it is
-    # known, divided by the time that they took: by their durations, or their effective
-    # ones (at most 1).
-    # see busy.effective_ns; less than the total if kernels of a stream overlap
+    # peak is the least time that the peak rates of the device allow, over all kernels
+    # for which it is known, divided by the time that they took: by their durations, or
+    # their effective ones (at most 1).
+
+    # See busy.effective_ns; less than the total if kernels of a stream overlap.
     effective_ns: int
     flop: float | None  # of all kernels whose FLOP are known
     flop_ns: int  # the durations of those
@@ -421,19 +425,23 @@ def _work_of_groups(
 
 
 class KernelWork(msgspec.Struct, frozen=True, eq=False):
-    """What is known of the work of each kernel of a trace; nan where nothing is known.
-    Arrays of shape [kernels]."""
+    """The work of each kernel; one entry per kernel, nan where it is not known."""
 
     rows: Rows
     flop: NDArray[np.float64]
-    bytes: NDArray[np.float64]  # the least traffic
-    # the least time that the limits allow, of kernels with a known share of peak
+    bytes: NDArray[np.float64]  # that it must at least read and write
+    # The shortest time that the peak rates of the device allow; only of kernels whose
+    # share of peak is known.
     least_ns: NDArray[np.float64]
 
 
 def work_of_each(trace: Trace, jobs: Jobs) -> KernelWork:
-    """The work of all kernels, from which the sums of any groups follow that
-    `kernel_groups` has for its own."""
+    """Return the work of each kernel, of which `kernel_groups` returns sums.
+
+    Args:
+        trace: The trace.
+        jobs: The jobs of the kernels: what each has to compute, as far as it is known.
+    """
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
     return KernelWork(
         rows=jobs.rows,
@@ -444,23 +452,30 @@ def work_of_each(trace: Trace, jobs: Jobs) -> KernelWork:
 
 
 class _ShareOfPeak(NamedTuple):
-    """How near to their limits the kernels of a group come.
+    """How near to the peak rates of the device the kernels of a group come.
 
-    Only the kernels count for which that is known.
+    A share is the least time that these rates allow, divided by the time that the
+    kernels took: 0.5 if half the time would have been enough. Only the kernels count
+    for which it is known; the shares are None if there is none.
     """
 
-    ns: int  # their durations
-    # the least time that the limits allow, by their durations, and by their effective
-    # ones, then at most 1; None if it is known for none
+    ns: int  # the durations of these kernels
     of_durations: float | None
-    of_effective: float | None
+    of_effective: float | None  # of their effective times (busy.effective_ns); up to 1
     bound: str | None  # what limits all of them, see `_common_bound`
 
 
 def _shares_of_peak(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> list[_ShareOfPeak]:
-    """Return the share of peak of each group."""
+    """Compute how near to the peak rates of the device each group of kernels comes.
+
+    Args:
+        trace: The trace.
+        jobs: The jobs of the kernels: what each has to compute, as far as it is known.
+        effective_ns: The effective time of each kernel, see busy.effective_ns.
+        groups: The groups of kernels.
+    """
     is_known = share_known(trace, jobs)
     is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
@@ -536,9 +551,10 @@ class _KnownAmount(NamedTuple):
 def _known_amounts(
     jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
 ) -> list[_KnownAmount]:
-    """Add up the FLOP or the bytes of each group.
+    """Add up the FLOP or the bytes of the kernels of each group, where they are known.
 
-    A sum above 2^53, as those of FLOP may be, is rounded to a double.
+    E.g. a group of three kernels, two of which have 4 GFLOP and take 2 us each, has 8
+    GFLOP in 4 us. A sum above 2^53, as those of FLOP may be, is rounded to a double.
 
     Args:
         jobs: The jobs of the kernels.
@@ -550,9 +566,9 @@ def _known_amounts(
     amounts.append(None)  # of kernels without a job, whose number is -1
     is_known_amount = np.array([amount is not None for amount in amounts])
     # Python's integers are exact; sums of int64 could overflow.
-    exact_amount = np.array([amount or 0 for amount in amounts], dtype=object)
+    amount_or_zero = np.array([amount or 0 for amount in amounts], dtype=object)
     is_known = is_known_amount[jobs.number]
-    sums = groups.sums(exact_amount[jobs.number]).tolist()
+    sums = groups.sums(amount_or_zero[jobs.number]).tolist()
     counts = _counts(groups, is_known)
     ns_sums = _sums_where(groups, dur, is_known)
 

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, begins_runs, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    begins_runs,
+    distinct,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label, exact_id
@@ -143,20 +151,24 @@ def _launches_of_thread(
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
-    """Find all launch calls.
+    """Find the calls that launch GPU work.
+
+    These are the calls that launched a GPU event of the trace, and those whose name
+    says that they launch a kernel or a graph. Of calls inside one another, it is the
+    outer one, with the events of all.
 
     Returns:
         The rows of the calls, ascending, and the number of GPU events that each of them
-        launched.
+        launched; it may be 0.
     """
     launch = trace.launch[trace.gpu_rows]
-    events = np.bincount(launch[launch >= 0], minlength=len(trace))
+    events_of_row = np.bincount(launch[launch >= 0], minlength=len(trace))
     named = trace.rows_named(LAUNCHES.search, Role.CALL)
-    calls = distinct(np.concatenate((np.flatnonzero(events), named)))
+    calls = distinct(np.concatenate((np.flatnonzero(events_of_row), named)))
     outer = calls[~within(trace, calls)[calls]]
 
-    # A subtree is a range of rows, so its events are a difference of prefix sums.
-    events_before = np.concatenate(([0], np.cumsum(events)))
+    # The subtree of row n has the rows from n to before end_row[n].
+    events_before = prefix_sums(events_of_row)
     return outer, events_before[trace.end_row[outer]] - events_before[outer]
 
 
@@ -318,79 +330,105 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
 
 
 def _queue(trace: Trace, rows: Rows) -> Counter:
-    """The length of the queue of one device; `rows`: its events whose launch is
-    known."""
+    """Return the length of the launch queue of one device over time.
+
+    An event is in the queue from the begin of its launch call to its own end.
+
+    Args:
+        trace: The trace.
+        rows: The events of the device whose launch is known; at least one.
+    """
     from fusetui.trace.layout.counters import Counter  # most questions are about others
 
     launched = trace.start[trace.launch[rows]]
     begin = np.minimum(launched, trace.start[rows])
-    running = _running(begin, trace.end[rows])
+    queued = _count_open(begin, trace.end[rows])
     pid = trace.track_of(int(rows[0])).pid
     return Counter(
         group=_COUNTER_GROUP,
         label=f"{device_label(pid)} queue",
         unit="",
         pid=pid,
-        time=running.time,
-        value=running.length,
+        time=queued.time,
+        value=queued.number,
     )
 
 
-class _Running(NamedTuple):
-    """How many run from each time on; arrays of shape [times]."""
+class _OpenIntervals(NamedTuple):
+    """How many of some intervals are open from each time on, up to the next time."""
 
-    time: Int64s  # ns, at which the number changes
-    length: NDArray[np.float64]
+    time: Int64s  # ns at which the number changes, ascending
+    number: NDArray[np.float64]
 
 
-def _running(begin: Int64s, end: Int64s) -> _Running:
-    """How many of some intervals have begun and not ended, from the first begin on."""
+def _count_open(begin: Int64s, end: Int64s) -> _OpenIntervals:
+    """Count how many of some intervals have begun and not ended, over time.
+
+    E.g. intervals from 0 to 10 and from 6 to 15 ns: 1 from 0 on, 2 from 6 on, 1 from 10
+    on, and 0 from 15 on.
+
+    Args:
+        begin: The begin of each interval, in any order.
+        end: The end of each.
+    """
     time, index = np.unique(np.concatenate([begin, end]), return_inverse=True)
     begun_at = index[: len(begin)]
     ended_at = index[len(begin) :]
     change = np.bincount(begun_at, minlength=len(time)).astype(np.int64)
     change -= np.bincount(ended_at, minlength=len(time))
-    running = np.cumsum(change)
-    is_new_value = begins_runs(running)
-    length = running[is_new_value].astype(np.float64)
-    return _Running(time=time[is_new_value], length=length)
+    open_count = np.cumsum(change)
+    is_changed = begins_runs(open_count)
+    return _OpenIntervals(
+        time=time[is_changed], number=open_count[is_changed].astype(np.float64)
+    )
 
 
 @memo()
 def graph_calls(trace: Trace) -> Flags:
-    """For each row, whether it is a call that launches a graph."""
+    """Mark the calls that launch a graph; a flag for each row of the trace."""
     launches_graph = np.zeros(len(trace), dtype=np.bool_)
     launches_graph[trace.rows_named(is_replay, Role.CALL)] = True
     return launches_graph
 
 
 def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
-    """Calls of such a name; of nested ones (CUDA's runtime calls the driver) the outer
-    one."""
+    """Return the calls in whose name a pattern is found.
+
+    Of calls inside one another, as when CUDA's runtime calls the driver, it is the
+    outer one.
+    """
     rows = trace.rows_named(wanted.search, Role.CALL)
     return rows[~within(trace, rows)[rows]] if len(rows) else rows
 
 
 @memo()
 def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """The calls that begin a capture, and of each the next one on its thread that ends
-    one; -1 for none."""
+    """Find the calls that begin and end the capture of a graph.
+
+    Returns:
+        The calls that begin one, and for each of them the next call on its thread that
+        ends one, -1 for none.
+    """
     begins = outer_calls(trace, BEGINS_CAPTURE)
     ends = outer_calls(trace, _ENDS_CAPTURE)
     thread = trace.thread_of_track[trace.track]
     ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
-    # pairs of thread and time, which are compared in this order
-    end_keys = np.rec.fromarrays((thread[ends], trace.start[ends]))
-    begin_keys = np.rec.fromarrays((thread[begins], trace.end[begins]))
-    place_of_next = end_keys.searchsorted(begin_keys)
-    next_end = at(ends, place_of_next, missing=-1)
+
+    # Records are compared by their first field, then by the second one.
+    ends_by_thread_and_time = np.rec.fromarrays((thread[ends], trace.start[ends]))
+    begins_by_thread_and_time = np.rec.fromarrays((thread[begins], trace.end[begins]))
+    index_of_next = ends_by_thread_and_time.searchsorted(begins_by_thread_and_time)
+    next_end = at(ends, index_of_next, missing=-1)
     is_same_thread = thread[next_end] == thread[begins]
     return begins, np.where(is_same_thread, next_end, -1)
 
 
 def wants_capture(trace: Trace) -> bool:
-    """Whether the trace has nodes of graphs that were not joined."""
-    is_open = _is_node(trace)
+    """Return whether graphs launched GPU events of which no capture tells the op.
+
+    A trace of their capture, which can be joined with this one, would tell it.
+    """
+    lacks_op = _is_node(trace)
     if isinstance(trace, Joined):
-        is_open &= trace.captured[trace.gpu_rows] < 0
-    return bool(is_open.any())
+        lacks_op &= trace.captured[trace.gpu_rows] < 0
+    return bool(lacks_op.any())

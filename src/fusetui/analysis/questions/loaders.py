@@ -19,34 +19,48 @@ LOADER = lazy_pattern(
 op."""
 WORKERS = lazy_pattern(r"MultiProcessing")
 """Part of the name of the iterator whose batches come from other processes."""
-AT_ONCE_NS = 1_000_000
-"""The longest time (ns) that the shortest call for a batch may take if it is to show
-what a call takes whose batch is ready. Where all calls take longer, that is not
-known."""
+MAX_READY_CALL_NS = 1_000_000
+"""A call for a batch that takes longer than this has waited for it. A shorter one shows
+how long a call takes whose batch is ready."""
 
 
 @memo()
 def loader_rows(trace: Trace) -> Rows:
-    """The slices in which a batch is fetched, on any thread."""
+    """Return the slices in which a program takes a batch from a data loader.
+
+    They are on any thread, ascending.
+    """
     return trace.rows_named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
 def worker_rows(trace: Trace) -> Rows:
-    """The slices in which a batch is asked for that workers load, on any thread."""
+    """Return the slices of `loader_rows` whose batch worker processes load."""
     rows = loader_rows(trace)
     return rows[trace.matching(rows, WORKERS.search)]
 
 
 def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
-    """How long each call for a batch may have waited (ns): what it took beyond the
-    shortest call of its thread, which returned at once. Where even that took longer
-    than AT_ONCE_NS, all of it."""
+    """Return for how long each call for a batch may have waited.
+
+    That is what it took beyond the shortest call of its thread, whose batch was ready:
+    calls of 0.2, 0.3 and 5 ms waited for 0, 0.1 and 4.8 ms. If even the shortest call
+    took longer than MAX_READY_CALL_NS (1 ms), no batch was ready, and each call counts
+    as a whole.
+
+    Args:
+        trace: The trace.
+        rows: The calls.
+
+    Returns:
+        ns for each of `rows`.
+    """
     waited = np.zeros(len(rows), dtype=np.int64)
     thread = trace.thread_of_track[trace.track[rows]]
     lasted = trace.end[rows] - trace.start[rows]
     for number in distinct(thread).tolist():
         calls = np.flatnonzero(thread == number)
         shortest_ns = int(lasted[calls].min())
-        is_at_once = shortest_ns <= AT_ONCE_NS
-        waited[calls] = lasted[calls] - (shortest_ns if is_at_once else 0)
+        was_ready = shortest_ns <= MAX_READY_CALL_NS
+        call_takes_ns = shortest_ns if was_ready else 0
+        waited[calls] = lasted[calls] - call_takes_ns
     return waited

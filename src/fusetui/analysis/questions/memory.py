@@ -33,10 +33,11 @@ class MemoryPeak(msgspec.Struct, frozen=True):
 
 
 class MemoryPeaks(msgspec.Struct, frozen=True):
-    """Of every GPU that the file has both totals of."""
+    """The largest totals of all GPUs of a trace."""
 
-    peaks: tuple[MemoryPeak, ...]
-    # any memory event: of 2021 they have no totals, and some are of the CPU
+    peaks: tuple[MemoryPeak, ...]  # of the GPUs for which both totals are recorded
+    # Whether there is any memory event. Those of 2021 have no totals, and some are of
+    # the CPU.
     is_recorded: bool
 
 
@@ -49,15 +50,17 @@ class DeviceTotals(NamedTuple):
 
 
 class StretchPeaks(NamedTuple):
-    """Of one stretch, each GPU that has any totals."""
+    """The largest totals of GPUs in one stretch, a part of the file."""
 
-    most: tuple[DeviceTotals, ...] = ()
-    is_recorded: bool = False
+    most: tuple[DeviceTotals, ...] = ()  # of each GPU that has any totals there
+    is_recorded: bool = False  # whether it has any memory event
 
 
 def memory_peaks(trace: Trace) -> MemoryPeaks:
-    """Reads the memory events of the file, but only once if the trace is in the
-    cache."""
+    """Return the most memory that torch used of each GPU.
+
+    It reads the memory events of the file, but only once if the trace is in the cache.
+    """
     events = trace.elements
     peaks = events.recall(KEPT_AS, MemoryPeaks)
     if peaks is None:
@@ -68,7 +71,14 @@ def memory_peaks(trace: Trace) -> MemoryPeaks:
 
 
 def peaks_in(events: Events, number: int, totals: Floats | None = None) -> StretchPeaks:
-    """Reads one stretch, unless what `totals_in` gives of it is known."""
+    """Find the largest totals of GPUs in one stretch of a file.
+
+    Args:
+        events: The events of the file.
+        number: The index of the stretch.
+        totals: What `totals_in` returns for it, if it was read already: a row for each
+            memory event, with kind of device, device, allocated and reserved bytes.
+    """
     stretch = events.stretches[number]
     if not stretch.samples:
         return StretchPeaks()
@@ -91,7 +101,10 @@ def peaks_in(events: Events, number: int, totals: Floats | None = None) -> Stret
 
 
 def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
-    """From the parts of all stretches."""
+    """Combine the peaks of all stretches of a file.
+
+    A GPU with only one of the two totals is left out. Negative totals become 0.
+    """
     most: dict[int, DeviceTotals] = {}
     is_recorded = False
     for part in parts:
@@ -117,7 +130,7 @@ def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
 
 
 def _one_by_one(events: Events, number: int) -> Floats:
-    """What `totals_in` gives, of a stretch that it cannot read."""
+    """Read the totals of a stretch event by event, where `totals_in` cannot read it."""
     rows = []
     for sample, _ in events.samples(number):
         if not sample.is_memory:
@@ -131,4 +144,5 @@ def _one_by_one(events: Events, number: int) -> Floats:
 
 
 def _whole_number(value: object) -> int | None:
+    """Return an integer as it is, and None for anything else."""
     return value if type(value) is int else None

@@ -24,7 +24,7 @@ _MAX_TEXT_CHARACTERS: Final = 200
 
 
 class ProcessGroup(msgspec.Struct, frozen=True):
-    """A process group as a rank recorded it."""
+    """A process group of torch.distributed, as a rank recorded it."""
 
     name: str  # "" if it was not recorded
     ranks: tuple[int, ...]  # () if they were not recorded
@@ -39,24 +39,43 @@ UNKNOWN_GROUP: Final = ProcessGroup(
 
 
 def distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says of the job of its rank; {} if nothing."""
+    """Return what a trace says about the distributed job that it is of.
+
+    Args:
+        keys: The top-level keys of the trace file.
+
+    Returns:
+        Its `distributedInfo`; {} if it has none.
+    """
     info = keys.get("distributedInfo")
     return info if isinstance(info, dict) else {}
 
 
 def world_size(keys: Mapping[str, Any]) -> int:
-    """How many ranks the job has, 0 if it was not recorded."""
+    """Return how many ranks the job has; 0 if that was not recorded.
+
+    Args:
+        keys: The top-level keys of the trace file.
+    """
     size = distributed_info(keys).get("world_size")
     return _group_size(size)
 
 
 def _group_size(value: object) -> int:
-    """How many ranks a group has, 0 for what is no such number."""
+    """Return a recorded number of ranks; 0 for anything that is no such number."""
     return value if type(value) is int and 0 < value < _MAX_RANKS else 0
 
 
 def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
-    """The rank, -1 if nothing says it, and where it comes from."""
+    """Return which rank of its job a trace is of, and where that number comes from.
+
+    E.g. (3, RECORDED) if `distributedInfo` has it, (3, NAMED) for a file named
+    `rank3.json.gz`, and else (-1, ORDERED).
+
+    Args:
+        keys: The top-level keys of the trace file.
+        path: Its path.
+    """
     rank = distributed_info(keys).get("rank")
     if type(rank) is int and 0 <= rank < _MAX_RANKS:
         return rank, RECORDED
@@ -65,7 +84,10 @@ def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
 
 
 def looks_like_a_rank(path: str) -> bool:
-    """Whether a file is named as torch or a person names the traces of ranks."""
+    """Return whether a file is named as the trace of a rank is.
+
+    E.g. `rank3.json.gz`, or `host_123.1700000000.pt.trace.json`, as torch names them.
+    """
     name = os.path.basename(path)
     has_rank = _RANK_IN_NAME.search(name) is not None
     return has_rank or _FILE_OF_TORCH.search(name) is not None
@@ -74,8 +96,15 @@ def looks_like_a_rank(path: str) -> bool:
 def group_of(
     name: object, description: object, ranks: object, size: object
 ) -> ProcessGroup:
-    """A group from args of a collective: `ranks` is text, and cut off beyond 30 of
-    them."""
+    """Make a process group from the recorded args of a collective, of any types.
+
+    Args:
+        name: Its name.
+        description: Its description.
+        ranks: Its ranks as a list, or as the text of one: "[0, 1, 2, 3]". torch cuts
+            off the text of more than 30 ranks; these ranks count as not recorded.
+        size: How many ranks it has.
+    """
     recorded_size = _group_size(size)
     listed = _ranks(ranks)
     is_complete = not recorded_size or len(listed) == recorded_size
@@ -88,7 +117,7 @@ def group_of(
 
 
 def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
-    """The process groups that distributedInfo lists, by name."""
+    """Return the process groups that `distributedInfo` of a trace lists, by name."""
     listed = distributed_info(keys).get("pg_config")
     groups = {}
     for config in listed if isinstance(listed, list) else ():
@@ -105,12 +134,15 @@ def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
 
 
 def _text(value: object) -> str:
-    """A name, or a number as one; "" for anything else."""
+    """Return a recorded name, or number, as text; "" for anything else."""
     return str(value)[:_MAX_TEXT_CHARACTERS] if isinstance(value, str | int) else ""
 
 
 def _ranks(value: object) -> tuple[int, ...]:
-    """() unless all of them are there."""
+    """Return the ranks of a recorded list, or of its text such as "[0, 1]".
+
+    Returns () for anything else, such as text that was cut off.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)

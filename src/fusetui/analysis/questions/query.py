@@ -69,46 +69,51 @@ _EQUAL_SIGNS: Final = ("=", "!=")
 
 
 class Word(msgspec.Struct, frozen=True):
-    """`field` "" stands for all that a name says. `whole`: the text is all of the
-    field."""
+    """A term that asks for a text: `gemm`, `name:gemm`, `op=aten::mm` or `-memset`."""
 
-    field: str
+    field: str  # such as `op`; "" for a word that may be in any part of a name
     text: str
-    excluded: bool = False
-    whole: bool = False
+    excluded: bool = False  # whether the term asks for what does not have it
+    whole: bool = False  # whether the text must be the whole field, not a part of it
 
     @property
     def folds(self) -> bool:
-        """Whether case does not matter."""
+        """Whether case does not matter: for a word without capitals."""
         return self.text == self.text.lower()
 
     def holds(self, text: str) -> bool:
-        """Whether a text contains it, or is it."""
+        """Return whether a text contains this word, or is this word if it is `whole`.
+
+        It does not look at `excluded`.
+        """
         compared = text.lower() if self.folds else text
         return self.text == compared if self.whole else self.text in compared
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A regular expression that some part of the name matches."""
+    """A term between slashes: a regular expression that matches a part of the name."""
 
     text: str
     excluded: bool = False
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A number that is exceeded or not reached; times are in ns."""
+    """A term that compares a number: `dur > 50us`."""
 
     field: str
-    above: bool
-    value: float
-    excluded: bool = False
+    above: bool  # whether the number must be larger than `value`, else smaller
+    value: float  # of a time in ns
+    excluded: bool = False  # whether the term asks for the opposite
 
 
 Term = Word | Pattern | Bound
 
 
 def words_of(terms: Sequence[Term]) -> tuple[Word, ...]:
-    """Those that args may contain where names do not."""
+    """Return the words without a field that are not excluded.
+
+    These may be in the args of a slice if they are not in its name.
+    """
     return tuple(
         term
         for term in terms
@@ -117,16 +122,21 @@ def words_of(terms: Sequence[Term]) -> tuple[Word, ...]:
 
 
 class Query(msgspec.Struct, frozen=True):
-    """All terms of one of its ways hold for a hit."""
+    """A query as alternatives: `a b or c` has the ways (a, b) and (c).
+
+    A slice is a hit if all terms of one of the ways hold for it.
+    """
 
     ways: tuple[tuple[Term, ...], ...]
 
     @property
     def terms(self) -> tuple[Term, ...]:
+        """The terms of all ways."""
         return tuple(term for way in self.ways for term in way)
 
     @property
     def words(self) -> tuple[Word, ...]:
+        """The words without a field that are not excluded; see `words_of`."""
         return words_of(self.terms)
 
     @property
@@ -154,11 +164,17 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Query:
-    """The query that a text says; nothing holds for a blank one. Raises
-    WrongQueryError.
+    """Read the text of a query.
 
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
+
+    Args:
+        text: The text. A blank one gives a query without ways, which finds nothing.
+
+    Raises:
+        WrongQueryError: If a value does not fit its field, a pattern is no regular
+            expression, or parentheses do not match.
     """
     ways = []
     for written_terms in written_ways(text, _compares):
@@ -167,13 +183,23 @@ def parse(text: str) -> Query:
 
 
 def _compares(field: str, sign: str) -> bool:
-    """Whether a sign after a word compares the field of this name."""
+    """Return whether a sign after a word makes the two a comparison.
+
+    E.g. `dur>` and `op=` do, but `op>` and `x=` are parts of a word, because `op` has
+    no order and `x` is no field.
+    """
     return field in TIMES or (field in FIELDS and sign in _EQUAL_SIGNS)
 
 
 def _term(part: Written) -> Term:
-    """What a written term asks for: a pattern, a bound of a time, a word of a field, or
-    a word of any name. Raises WrongQueryError if its value does not fit its field."""
+    """Turn a term as it was written into what it asks for.
+
+    E.g. `/tn_.*/` is a Pattern, `dur>50us` a Bound, `op:mm` a Word of the field `op`,
+    and `gemm` or `"gemm"` a Word without a field.
+
+    Raises:
+        WrongQueryError: If the value does not fit the field.
+    """
     pattern = pattern_of(part)
     if pattern:
         return pattern
@@ -186,7 +212,11 @@ def _term(part: Written) -> Term:
 
 
 def _time_ns(part: Written) -> int:
-    """The time that a field is compared with. Raises WrongQueryError if it is not."""
+    """Return the time that a field is compared with, in ns: 50000 of `dur>50us`.
+
+    Raises:
+        WrongQueryError: If the sign does not compare, or no time with a unit follows.
+    """
     if part.sign not in COMPARED:
         raise WrongQueryError(
             f"{part.field} needs a comparison: {part.field}>50us or {part.field}<2ms"
@@ -199,8 +229,11 @@ def _time_ns(part: Written) -> int:
 
 
 def pattern_of(part: Written) -> Pattern | None:
-    """What stands between slashes. Raises WrongQueryError for what is no regular
-    expression."""
+    """Return the regular expression of a term in slashes, `/tn_.*fp8/`; else None.
+
+    Raises:
+        WrongQueryError: If it is no regular expression.
+    """
     is_pattern = len(part.text) > 2 and part.text[0] == part.text[-1] == "/"
     if not is_pattern:
         return None
@@ -210,7 +243,14 @@ def pattern_of(part: Written) -> Pattern | None:
 
 
 def bound_of(part: Written, value: float) -> Bound:
-    """`>=` is what is not below, and `<=` what is not above."""
+    """Turn a comparison into a bound, in which there is only above or below.
+
+    E.g. `dur>5` asks for what is above 5, and `dur>=5` for what is not below 5.
+
+    Args:
+        part: The term as it was written; its sign is <, >, <= or >=.
+        value: The number that its text says, of a time in ns.
+    """
     is_negated = "=" in part.sign
     return Bound(
         field=part.field,
@@ -221,7 +261,15 @@ def bound_of(part: Written, value: float) -> Bound:
 
 
 def word_of(part: Written, value: str) -> Word:
-    """A value that a field contains (`:`), is (`=`) or is not (`!=`)."""
+    """Turn a term about a field into a word.
+
+    E.g. `op:mm` asks for an op with `mm` in its name, `op=mm` for the op `mm`, and
+    `op!=mm` for every other one. A minus in front of the term negates that once more.
+
+    Args:
+        part: The term as it was written; its sign is `:`, `=` or `!=`.
+        value: What follows the sign.
+    """
     is_negated = part.sign == "!="
     return Word(
         field=part.field,
@@ -232,7 +280,11 @@ def word_of(part: Written, value: str) -> Word:
 
 
 def _value(field: str, text: str) -> str:
-    """The text after `field:`. Raises WrongQueryError when no slice can have it."""
+    """Return the text after `field:`, after checking that a slice can have it.
+
+    Raises:
+        WrongQueryError: If there is no text, no such kind, or no number of a step.
+    """
     if not text:
         raise WrongQueryError(f"{field}: is followed by {FIELDS[field]}")
     if field == "kind" and text.lower() not in (*KINDS, *SEARCHED_KINDS):
@@ -243,8 +295,10 @@ def _value(field: str, text: str) -> str:
 
 
 def misread(query: Query) -> str:
-    """A sentence about a word that looks like a field, which a person should know if
-    nothing is found; "" where there is none."""
+    """Explain to a user who found nothing which word looks like a field and is none.
+
+    E.g. "x is no field, so x:y was looked for as a word". Returns "" if no word does.
+    """
     for word in query.words:
         with_field = FIELD.fullmatch(word.text)
         if with_field:
@@ -261,8 +315,11 @@ def misread(query: Query) -> str:
 
 
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """The pattern; lower case finds upper case too. Raises WrongQueryError for what is
-    none."""
+    """Compile a regular expression; one without capitals ignores case.
+
+    Raises:
+        WrongQueryError: If it is no regular expression.
+    """
     import regex  # only a pattern needs it
 
     flags = regex.IGNORECASE if pattern == pattern.lower() else 0
@@ -277,18 +334,29 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 def matching(
     pattern: str, names: Sequence[str], seconds: float = MAX_PATTERN_SECONDS
 ) -> NDArray[np.bool_]:
-    """Which names some part of matches. Raises WrongQueryError for a wrong pattern, and
-    for one that takes longer than `seconds`."""
+    """Mark the names that contain a match of a regular expression.
+
+    Args:
+        pattern: The expression. It may come from anybody, and take exponential time.
+        names: The names.
+        seconds: How long the search may take over all names.
+
+    Returns:
+        A flag per name.
+
+    Raises:
+        WrongQueryError: If it is no regular expression, or takes longer.
+    """
     search = compiled(pattern).search
     deadline = time.monotonic() + seconds
     matches = np.zeros(len(names), dtype=np.bool_)
     try:
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             seconds_left = deadline - time.monotonic()
             if seconds_left <= 0:
                 raise TimeoutError
             match = search(name, timeout=seconds_left, concurrent=True)
-            matches[place] = match is not None
+            matches[index] = match is not None
     except TimeoutError:
         raise WrongQueryError(
             f"/{pattern}/ takes longer than {seconds:g} s: make it simpler"

@@ -3,9 +3,10 @@
     query  = all (or all)*
     all    = one ([and] one)*
     one    = not one | [-] ( query ) | term
-term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
+    term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
 
-What a query says is written out as alternatives, of each of which all terms hold.
+The result is a list of alternatives (*ways*, the disjunctive normal form). All terms of
+a way must hold: `a (b or c)` has the ways (a, b) and (a, c).
 """
 
 from __future__ import annotations
@@ -37,27 +38,37 @@ class WrongQueryError(Error):
 
 
 class Written(NamedTuple):
-    """A term as it was written, without its `-`; of one that is about a field also the
-    two sides of its sign."""
+    """A term as it was written, such as `-op = mm`."""
 
-    text: str
-    excluded: bool
-    field: str = ""
+    text: str  # all of it but the minus, and without blanks: `op=mm`
+    excluded: bool  # whether a minus stands before it, or a `not`
+    field: str = ""  # what stands before a sign: `op`; "" for a term without a sign
     sign: str = ""
-    value: str = ""
+    value: str = ""  # what stands behind the sign: `mm`
 
 
 Way = tuple[Written, ...]
 """Terms that all hold."""
 
 IsSign = Callable[[str, str], bool]
-"""Whether a sign, the second argument, compares the field that the first one names."""
+"""Returns whether a word and a sign make a comparison, as `dur` and `>` do. If not, the
+sign is a part of a word, as in `vector<int>`."""
 
 
 def written_ways(text: str, is_sign: IsSign) -> list[Way]:
-    """What a query says; `is_sign` says whether a sign other than `:` compares a field
-    of this name, or is only a part of a word. No way where the text is blank. Raises
-    WrongQueryError."""
+    """Read the text of a query as alternatives.
+
+    Args:
+        text: The text.
+        is_sign: Decides whether a sign other than `:` makes a comparison.
+
+    Returns:
+        The ways; none if the text is blank.
+
+    Raises:
+        WrongQueryError: If the text is too long, says too much, or has parentheses that
+            are not closed.
+    """
     if len(text) > MAX_CHARACTERS:
         raise WrongQueryError(f"a search can have at most {MAX_CHARACTERS} characters")
     tokens = _tokens(text, is_sign)
@@ -69,8 +80,14 @@ Token = Written | str
 
 
 def _tokens(text: str, is_sign: IsSign) -> list[Token]:
-    """The terms and parentheses of a text. Raises WrongQueryError for a parenthesis
-    that is not closed; one that closes none is looked for."""
+    """Split a text into terms and parentheses.
+
+    E.g. `a -(b f(x))` gives a, `-(`, b, f(x), `)`. A parenthesis that closes none is a
+    part of a term.
+
+    Raises:
+        WrongQueryError: If a parenthesis is not closed.
+    """
     tokens: list[Token] = []
     at = 0
     depth = 0
@@ -99,7 +116,15 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
 
 
 def _match_term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
-    """The term at a place that is no blank: a comparison, if `is_sign` says so."""
+    """Match the term that begins at some character, which is no blank.
+
+    Args:
+        text: The text of the query.
+        at: The index of the character.
+        end: The index behind the last character that may belong to the term.
+        is_sign: Decides whether the term is a comparison, of which blanks around the
+            sign are a part.
+    """
     match = SIGN.match(text, at, end)
     if match is None or not is_sign(match["field"], match["sign"]):
         match = _TERM.match(text, at, end)
@@ -108,15 +133,21 @@ def _match_term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
 
 
 def _surplus(word: str) -> int:
-    """The parentheses at its end that close none of its own: 1 of `f(x))`."""
+    """Count the parentheses at the end of a word that close none of its own.
+
+    E.g. 1 for `f(x))`, and 0 for `f(x)`.
+    """
     at_end = len(word) - len(word.rstrip(_CLOSE))
     unopened = word.count(_CLOSE) - word.count(_OPEN)
     return max(0, min(at_end, unopened))
 
 
 def _written(match: re.Match[str]) -> Written:
-    """A term from its match: with a field and a sign, as `dur>50us` or `name:gemm`, or
-    as one text. A minus in front excludes it."""
+    """Take the match of a term apart: into minus, field, sign and value, or one text.
+
+    E.g. `-dur > 50us` has the field `dur`, the sign `>` and the value `50us`, and is
+    excluded; `gemm` is only a text.
+    """
     if match.re.pattern == SIGN.pattern:
         minus, field, sign, value = match.groups()
         return Written(
@@ -141,16 +172,23 @@ def _written(match: re.Match[str]) -> Written:
 
 
 class _Reader:
-    """Reads tokens from the left; what is negated is turned into the opposite of its
-    parts."""
+    """Reads tokens from the left by recursive descent, one method per grammar rule.
+
+    A method gets whether its part is negated, and then returns the ways of the
+    opposite: `not (a b)` has the ways (not a) and (not b), by De Morgan's laws.
+    """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def either(self, negated: bool, depth: int) -> list[Way]:
-        """What follows, up to the end of its parentheses: alternatives joined by
-        `or`."""
+        """Read alternatives joined by `or`, up to the end of their parentheses.
+
+        Args:
+            negated: Whether to return the ways of the opposite.
+            depth: How many parentheses are open.
+        """
         if depth > MAX_DEPTH:
             raise WrongQueryError(f"a search can nest at most {MAX_DEPTH} parentheses")
         parts = [self._all(negated, depth)]
@@ -160,7 +198,7 @@ class _Reader:
         return _all_of(parts) if negated else _any_of(parts)
 
     def _all(self, negated: bool, depth: int) -> list[Way]:
-        """Terms that are joined by `and` or by nothing."""
+        """Read terms that are joined by `and` or by nothing."""
         parts = [self._one(negated, depth)]
         while self._follows() and not self._is("or"):
             self._at += self._is("and")
@@ -168,7 +206,7 @@ class _Reader:
         return _any_of(parts) if negated else _all_of(parts)
 
     def _one(self, negated: bool, depth: int) -> list[Way]:
-        """A term, or what parentheses hold."""
+        """Read a term, or what parentheses hold, with any `not` in front."""
         if self._is("not"):
             self._at += 1
             return self._one(not negated, depth)
@@ -183,13 +221,19 @@ class _Reader:
         return ways
 
     def _follows(self, further: int = 0) -> bool:
-        """Whether a token follows, so many further on, and does not close."""
+        """Return whether something that can be read follows before the parentheses end.
+
+        Args:
+            further: How many tokens to skip before looking.
+        """
         at = self._at + further
         return at < len(self._tokens) and self._tokens[at] != _CLOSE
 
     def _is(self, word: str) -> bool:
-        """Whether this word is next and joins what follows it: at an end it is looked
-        for."""
+        """Return whether the next token is a joining word: `and`, `or` or `not`.
+
+        At the end of a query or of parentheses it joins nothing, and is a term.
+        """
         token = self._tokens[self._at] if self._follows() else None
         if not isinstance(token, Written) or token.excluded or token.field:
             return False
@@ -197,13 +241,15 @@ class _Reader:
 
 
 def _any_of(parts: Sequence[list[Way]]) -> list[Way]:
-    """The alternatives of which one part holds."""
+    """Return the ways of parts of which one must hold: all ways of all parts."""
     return _limited(list(chain.from_iterable(parts)))
 
 
 def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
-    """The alternatives of which all parts hold: every way of one with every way of
-    another."""
+    """Return the ways of parts all of which must hold.
+
+    E.g. for parts with the ways (a) and (b), (c): the ways (a, b) and (a, c).
+    """
     combined: list[Way] = [()]
     for ways in parts:
         combined = _limited(
@@ -213,6 +259,7 @@ def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
 
 
 def _limited(ways: list[Way]) -> list[Way]:
+    """Return the ways unless there are too many, which their product may reach fast."""
     if len(ways) > MAX_WAYS:
         raise WrongQueryError(
             f"this expands to more than {MAX_WAYS} alternatives: simplify it"

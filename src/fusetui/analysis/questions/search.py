@@ -28,7 +28,13 @@ from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, SEARCHED_KINDS, searched_kinds
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import GPU_LAYERS, GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -184,14 +190,29 @@ def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hit
 def by_words(
     trace: Trace, texts: NameTexts, query: Query, named: Rows
 ) -> Iterator[Hits]:
-    """Rows that are not `named`: of which names do not say all words of the query, but
-    args do, as by_args finds them. Python frames are left out: they have no args of
-    interest. Raises WrongQueryError when a pattern takes too long."""
+    """Find rows that have some words of a query in their args instead of their name.
+
+    E.g. `gemm 8192x768` finds a kernel with `gemm` in its name, whose op has an input
+    of that shape in its args.
+
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say.
+        query: The query.
+        named: The rows that `search` found by their names alone; they are left out. So
+            are Python frames, which have no args of interest.
+
+    Yields:
+        All hits so far, while the file is read; see `_as_read`.
+
+    Raises:
+        WrongQueryError: If a pattern takes too long.
+    """
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
     def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
-        """The hits of one way, in which `words` may also be in args."""
+        """Yield the hits of one way, whose `words` may also be in args."""
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
         in_names = [_names_with(trace, texts, word)[trace.name[rows]] for word in words]
@@ -294,15 +315,15 @@ class _PlacesInFile(NamedTuple):
 def _places_in_file(trace: Trace, rows: Rows) -> _PlacesInFile:
     """Find where in the file the args of rows and of their ops are."""
     counts = [stretch.events for stretch in trace.elements.stretches]
-    first_orders = np.cumsum([0, *counts])
+    first_orders = prefix_sums(np.array(counts, dtype=np.int64))
     op = trace.op[rows]
     op_order = trace.order[np.where(op >= 0, op, rows)]
     row_order = trace.order[rows]
     return _PlacesInFile(
         row_order=row_order,
         op_order=op_order,
-        row_stretch=np.searchsorted(first_orders, row_order, side="right") - 1,
-        op_stretch=np.searchsorted(first_orders, op_order, side="right") - 1,
+        row_stretch=last_at_or_before(first_orders, row_order),
+        op_stretch=last_at_or_before(first_orders, op_order),
     )
 
 
@@ -314,29 +335,36 @@ def _add_hits_in_args(
     terms: Sequence[Word],
     holds: Sequence[Flags],
 ) -> None:
-    """Search the args of one stretch of the file.
+    """Search the args of one stretch (part) of the file for some terms of a query.
+
+    A term is found for a row if it is in the args of the row itself or of its op. The
+    two may lie in different stretches; only those in this one are searched.
 
     Args:
         trace: The trace.
-        places: Where the args of the rows are.
+        places: Where the args of the rows and of their ops are.
         stretch: The index of the stretch.
         names: The args to look into.
         terms: The terms.
-        holds: For each term the flags of the rows for which it holds. Those of rows
-            whose args hold it are set, in place.
+        holds: For each term one flag per row: whether the term was found so far. The
+            flags of rows for which it is found here are set, in place.
     """
-    by_op = np.flatnonzero(places.op_stretch == stretch)
-    by_row = np.flatnonzero(places.row_stretch == stretch)
-    orders = np.concatenate([places.op_order[by_op], places.row_order[by_row]])
-    distinct_orders, event = np.unique(orders, return_inverse=True)
-    args = arguments(trace.elements, distinct_orders, names)
+    with_op_here = np.flatnonzero(places.op_stretch == stretch)
+    that_are_here = np.flatnonzero(places.row_stretch == stretch)
 
+    # Read the args of each event only once, even if it is the op of several rows.
+    events = np.concatenate(
+        [places.op_order[with_op_here], places.row_order[that_are_here]]
+    )
+    distinct_events, index_of_event = np.unique(events, return_inverse=True)
+    args = arguments(trace.elements, distinct_events, names)
     for term, holds_for_rows in zip(terms, holds, strict=True):
         in_args = [_is_in_args(term, texts) for texts in args.distinct]
         in_args.append(False)  # of events without args, whose number is -1
-        in_events = np.array(in_args)[args.number][event]
-        holds_for_rows[by_op] |= in_events[: len(by_op)]
-        holds_for_rows[by_row] |= in_events[len(by_op) :]
+        is_found = np.array(in_args)[args.number][index_of_event]
+        found_in_op, found_in_row = np.split(is_found, [len(with_op_here)])
+        holds_for_rows[with_op_here] |= found_in_op
+        holds_for_rows[that_are_here] |= found_in_row
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
@@ -360,7 +388,9 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
 
 
 def _has_shape(shapes: bytes, shape: str) -> bool:
-    """Return whether some shapes have one that begins or ends with certain sizes.
+    """Return whether some shape has certain sizes, one right after the other.
+
+    E.g. `2x3` is found in [[2, 3]] and in [[8, 2, 3, 4], []], but not in [[12, 3]].
 
     Args:
         shapes: The shapes as the file has them.
@@ -373,7 +403,7 @@ def _has_shape(shapes: bytes, shape: str) -> bool:
 
 
 def _in_order(trace: Trace, rows: Rows) -> Rows:
-    """These rows in time order."""
+    """Sort rows by start; of equal starts, they keep their order."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
@@ -489,18 +519,18 @@ _TESTS_OF_ROWS: Final[dict[str, Callable[[Trace, Rows, Word], Flags]]] = {
 
 
 def _distinct_words(*words: str | None) -> str:
-    """Those of the words that there are, each once."""
+    """Join words with blanks, each once; None and "" are left out."""
     return " ".join(dict.fromkeys(word for word in words if word))
 
 
 def _family_text(kernel: KernelName) -> str:
-    """The op, the library and the collective of a kernel, as far as they are known."""
+    """Return what `family:` finds of a kernel: its op, library and collective."""
     words = (kernel.op, kernel.family, kernel.collective)
     return " ".join(word for word in words if word)
 
 
 def _types_text(kernel: KernelName) -> str:
-    """The element types of a kernel."""
+    """Return what `dtype:` finds of a kernel: all of its element types."""
     return _distinct_words(
         kernel.dtype,
         kernel.dtype_a,
@@ -511,12 +541,12 @@ def _types_text(kernel: KernelName) -> str:
 
 
 def _tile_text(kernel: KernelName) -> str:
-    """The size of a tile of a kernel; "" if it is not known."""
+    """Return what `tile:` finds of a kernel, such as `128x128x64`; "" if unknown."""
     return tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k) or ""
 
 
 def _target_text(kernel: KernelName) -> str:
-    """The architecture that a kernel is made for."""
+    """Return what `arch:` finds of a kernel: the architecture that it is made for."""
     words = (kernel.arch, kernel.arch_name)
     return " ".join(word for word in words if word)
 
@@ -533,14 +563,15 @@ FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
 
 
 def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
-    """Return whether one of some words may occur in a stretch of the file.
+    """Return whether one of some words may occur in one stretch (part) of the file.
 
-    Blanks do not matter. Only the answer False is certain.
+    It looks for their bytes, which is much faster than reading the events. Blanks do
+    not matter. Only the answer False is certain: the bytes may belong to anything.
 
     Args:
         trace: The trace.
         number: The index of the stretch.
-        words: The words.
+        words: The words. One that JSON could write in several ways may always occur.
     """
     texts = [word.text.replace(" ", "") for word in words]
     if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):
@@ -573,7 +604,11 @@ def why_nothing(trace: Trace, query: Query) -> str:
 
 
 def _why_none_like(trace: Trace, term: Word) -> str:
-    """Name the steps or streams that there are, if a term asks for another one."""
+    """Explain that a term asks for a step or stream that the trace does not have.
+
+    E.g. "the streams of this trace are 7, 20" for `stream:8`; "" if it has it, and for
+    other terms.
+    """
     if term.field == "step":
         steps = steps_of(trace)
         if steps.place(number_of(term.text)) < 0:
@@ -584,7 +619,7 @@ def _why_none_like(trace: Trace, term: Word) -> str:
 
 
 def why_no_kernels(trace: Trace) -> str:
-    """Say what a trace without kernels has instead."""
+    """Explain, for a trace without kernels, what it has instead of them."""
     events = len(trace.gpu_rows)
     if events == 1:
         return "no kernels in this trace: its GPU event is not a kernel"
@@ -601,7 +636,7 @@ def why_no_kernels(trace: Trace) -> str:
 
 
 def _other_streams(trace: Trace, text: str) -> str:
-    """Name the streams that there are, if there is none with this number."""
+    """Name the streams of the trace if none has this number, else return ""."""
     streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
     if text in streams:
         return ""

@@ -1,6 +1,8 @@
-"""The steps of a server, and the request of each. They are the outermost annotations
-that say so, on the thread that has most of them, and what the annotations inside them
-add.
+"""The steps of an inference server, and which requests each of them worked on.
+
+A step is an annotation that a server writes around it. Of annotations inside one
+another it is the outermost one, to which those inside add what they know. Steps are
+those of the thread that has most of them.
 
 Known forms of their names:
 
@@ -28,7 +30,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from fusetui.trace.layout.steps import (
     SERVER,
@@ -37,6 +38,7 @@ from fusetui.trace.layout.steps import (
     is_of_server,
     steps_of,
 )
+from fusetui.trace.model.arrays import last_at_or_before
 from fusetui.trace.model.columns import Trace
 
 _MAX_NAME_CHARACTERS: Final = 400
@@ -68,7 +70,7 @@ _FORWARD_MODES: Final = {
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """The requests of a step; None where the annotation does not say."""
+    """What a step of a server had to do; None where its annotation does not say."""
 
     phase: ServerPhase
     batch: int | None = None  # requests
@@ -85,8 +87,16 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 def _phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
-    """What a step with so many requests of each sort does. More than one token of a
-    decode are drafts that are verified."""
+    """Determine the phase of a step from its requests.
+
+    E.g. 1 prefill and 2 decodes are MIXED. 2 decodes with 2 tokens are a DECODE, but
+    with 8 tokens a VERIFY: those beyond one per request are drafts to be checked.
+
+    Args:
+        prefills: How many requests are in their prefill.
+        decodes: How many are in their decode.
+        decode_tokens: How many new tokens the latter have together.
+    """
     if prefills:
         return ServerPhase.MIXED if decodes else ServerPhase.PREFILL
     if decodes:
@@ -96,7 +106,11 @@ def _phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
 
 
 def _from_sums(match: re.Match[str]) -> Requested:
-    """vLLM or SGLang, with sums over the requests."""
+    """Read a step of vLLM or SGLang with sums over its requests.
+
+    The name is `execute_32_context_0(sq0sk0...)_generation_32(sq32sk32785...)`: requests,
+    new tokens (sq) and tokens that attention reads (sk), of prefills and of decodes.
+    """
     prefills, prefill_tokens, prefill_kv, decodes, decode_tokens, decode_kv = (
         int(digits) for digits in match.groups()
     )
@@ -109,7 +123,10 @@ def _from_sums(match: re.Match[str]) -> Requested:
 
 
 def _from_tokens(match: re.Match[str]) -> Requested:
-    """vLLM, with requests and new tokens."""
+    """Read a step of vLLM with requests and new tokens, of prefills and of decodes.
+
+    The name is `execute_context_1(888)_generation_16(16)`.
+    """
     prefills, prefill_tokens, decodes, decode_tokens = (
         int(digits) for digits in match.groups()
     )
@@ -121,15 +138,22 @@ def _from_tokens(match: re.Match[str]) -> Requested:
 
 
 def _from_counts(match: re.Match[str]) -> Requested:
-    """vLLM, with requests that begin and that go on, which may still be in their
-    prefill."""
+    """Read a step of vLLM with requests only: `execute_new_2_cached_14`.
+
+    The phase is unknown, because requests that go on (`cached`) may still be in their
+    prefill.
+    """
     return Requested(
         phase=ServerPhase.UNKNOWN, batch=int(match["new"]) + int(match["cached"])
     )
 
 
 def _from_sglang(match: re.Match[str]) -> Requested:
-    """What a step of SGLang is asked to do, from the annotation it writes."""
+    """Read a step of SGLang: `step[EXTEND bs=4 toks=8192]`, of 4 requests.
+
+    Without `toks`, new tokens are the sum of `c_sq` and `g_sq` (of prefills and of
+    decodes), or else one per request of a decode.
+    """
     phase = _FORWARD_MODES.get(match["mode"], ServerPhase.UNKNOWN)
     texts = re.findall(r"([a-z_]+)=(\d+)", match["values"])
     values = {key: int(digits) for key, digits in texts}
@@ -148,13 +172,16 @@ def _from_sglang(match: re.Match[str]) -> Requested:
 
 
 def _sum_of(values: Mapping[str, int], *keys: str) -> int | None:
-    """The sum of those values that there are; None if there is none."""
+    """Add up the values of some keys, as far as they exist; None if none does."""
     known = [values[key] for key in keys if key in values]
     return sum(known) if known else None
 
 
 def _from_atom(match: re.Match[str]) -> Requested:
-    """What a step of ATOM is asked to do, from the annotation it writes."""
+    """Read a step of ATOM: `decode[bs=117/128 tok=117 d=117]`, of 117 requests.
+
+    A `decode` with prefills (`p`) is a mixed step.
+    """
     texts = re.findall(_SPACED_VALUE, match["values"])
     values = {key: int(digits) for key, digits in texts}
     batch = int(match["batch"])
@@ -210,10 +237,13 @@ _FORMS: Final = (
 
 @lru_cache(maxsize=4096)
 def asked_by(name: str) -> Requested | None:
-    """What the annotation of this name says; None if it is not one of a server's step.
+    """Read what a step had to do from the name of its annotation.
 
     >>> asked_by("step[DECODE bs=16]")
-    Requested(phase=<Phase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
+    Requested(phase=<ServerPhase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
+
+    Returns:
+        None if the name has none of the known forms.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
         return None
@@ -225,8 +255,11 @@ def asked_by(name: str) -> Requested | None:
 
 
 def merged(outer: Requested, inner: Requested) -> Requested:
-    """What two annotations around the same work say together; the inner one knows the
-    phase."""
+    """Combine what two annotations around the same work say.
+
+    What the inner one says replaces what the outer one says, unless it is None or
+    UNKNOWN.
+    """
     known = {
         field: value
         for field, value in msgspec.structs.asdict(inner).items()
@@ -236,20 +269,23 @@ def merged(outer: Requested, inner: Requested) -> Requested:
 
 
 class ServerSteps(msgspec.Struct, frozen=True, eq=False):
-    """The steps of a server, and what each was asked to do; shape [steps]."""
+    """The steps of a server, and what each of them had to do."""
 
     steps: Steps
-    # None: the annotation has a form that is not known
+    # One per step; None if no annotation in it has a known form.
     asked: tuple[Requested | None, ...]
 
 
 def server_steps(trace: Trace) -> ServerSteps:
-    """The steps of the server, none if no annotation is one; those inside add what they
-    know."""
+    """Find the steps of an inference server in a trace.
+
+    There are none if no annotation has a known form. What annotations inside a step say
+    is added to what the step itself says.
+    """
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
-    step_of_rows = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
+    step_of_rows = last_at_or_before(steps.start, trace.start[rows])
     for row, step in zip(rows.tolist(), step_of_rows.tolist(), strict=True):
         outer = asked[step]
         inner = asked_by(trace.name_of(row))

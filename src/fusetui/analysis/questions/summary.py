@@ -16,16 +16,15 @@ from fusetui.trace.model.report import Skipped
 
 
 class TrackFigures(msgspec.Struct, frozen=True):
-    """One track. `subrow` counts the tracks before it that show the same thread or
-    stream."""
+    """One track: a thread or a stream, or a further row of one whose slices overlap."""
 
     kind: str
     label: str
     pid: Id
     tid: Id
-    subrow: int
+    subrow: int  # 0 for the first row of its thread or stream
     slices: int
-    busy_ns: int
+    busy_ns: int  # of its outermost slices
 
 
 class StepFigures(msgspec.Struct, frozen=True):
@@ -39,9 +38,11 @@ class StepFigures(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What `summary` shows, with the fields in the order of `summary --json`. Starts
-    are in ns after `base_ns`, the time in the file of its first slice. That is a
-    string, because times since 1970 exceed what a double represents exactly."""
+    """What `summary` shows, with the fields in the order of `summary --json`.
+
+    Starts are in ns after `base_ns`, the time in the file of its first slice. That is a
+    string, because times since 1970 exceed what a double represents exactly.
+    """
 
     file: str
     bytes: int
@@ -76,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summary(trace: Trace) -> Summary:
-    """The figures of a trace; one pass over its columns."""
+    """Compute the key figures of a trace."""
     gpu_rows = trace.gpu_rows
     report = trace.report
     times = gpu_times(trace)
@@ -115,8 +116,10 @@ def summary(trace: Trace) -> Summary:
 
 
 def _tracks(trace: Trace) -> list[TrackFigures]:
-    """The figures of all tracks but those of a capture. Slices inside other slices of
-    their track do not add to its busy time."""
+    """Return the figures of all tracks but those that come from a graph capture.
+
+    Slices inside other slices of their track do not add to its busy time.
+    """
     outer = np.flatnonzero(trace.parent < 0)
     busy = summed(trace.track[outer], trace.dur[outer], len(trace.tracks))
     figures = []
@@ -137,7 +140,7 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
 
 
 def _steps(trace: Trace) -> list[StepFigures]:
-    """The figures of all steps, in order of time."""
+    """Return the figures of all steps, in order of time."""
     steps = steps_of(trace)
     starts_ns = (steps.start - trace.begin_ns).tolist()
     wall_ns = step_wall(steps.start, steps.end).tolist()

@@ -12,7 +12,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+    prefix_sums,
+    reduce_groups,
+    run_bounds,
+    running_max,
+    summed,
+    value_before,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -36,45 +47,40 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True, eq=False):
-    """Indices of a column, sorted by group.
+    """The entries of a column, grouped by a key.
 
-    Group n has the indices `order[begins[n] : begins[n + 1]]`.
+    E.g. the keys 7, 5, 7 make two groups: that of 5 with entry 1, and that of 7 with
+    the entries 0 and 2. So `keys` is 5, 7; `order` is 1, 0, 2; and `begins` is 0, 1, 3.
     """
 
-    order: Rows
+    order: Rows  # indices of the column, one group after the other
+    # Group n has the indices order[begins[n] : begins[n + 1]].
     begins: Rows
-    keys: NDArray[np.integer]  # the number shared by a group, ascending
+    keys: NDArray[np.integer]  # the key of each group, ascending
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def places(self, number: int) -> Rows:
-        """Return the indices of the n-th group."""
+        """Return the indices of the column that are in the n-th group."""
         return self.order[self.begins[number] : self.begins[number + 1]]
 
     def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
-        """Add up a column by group."""
-        if not len(self):
-            return amount[:0]
-        return np.add.reduceat(amount[self.order], self.begins[:-1])
+        """Add up another column by group; it has one amount for each index."""
+        return reduce_groups(np.add, amount[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
-    """Group the indices of a column by equal keys.
+    """Group the entries of a column that have equal keys.
 
     Args:
-        keys: A key for each index.
-        within: A value for each index, by which those of a group are sorted.
+        keys: The key of each entry.
+        within: A value for each entry, by which those of one group are sorted.
     """
     order = np.lexsort((within, keys))
     sorted_keys = keys[order]
-    changes = np.flatnonzero(np.diff(sorted_keys)) + 1
-    firsts = np.concatenate(([0], changes)) if len(keys) else changes
-    return Groups(
-        order=order,
-        begins=np.append(firsts, len(keys)),
-        keys=sorted_keys[firsts],
-    )
+    begins = run_bounds(sorted_keys)
+    return Groups(order=order, begins=begins, keys=sorted_keys[begins[:-1]])
 
 
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
@@ -143,20 +149,29 @@ class OpTotal(msgspec.Struct, frozen=True):
 
 
 class KernelTotals(Sequence[KernelTotal]):
-    """Kernels by name, the largest total first. A total is made when it is asked for:
-    there may be as many names as kernels."""
+    """Kernels by name, the largest total first; of equal totals, by name.
+
+    A KernelTotal is made when it is asked for, because there may be as many names as
+    kernels.
+    """
 
     def __init__(self, trace: Trace, rows: Rows) -> None:
-        """`rows`: the kernels that count."""
+        """Group kernels by name.
+
+        Args:
+            trace: The trace.
+            rows: The kernels that count.
+        """
         self._trace = trace
         self._rows = rows
         self._groups = grouped(trace.name[rows], trace.start[rows])
         self._columns = spread_columns(trace.name[rows], trace.dur[rows])
         names = [trace.names[key] for key in self._groups.keys.tolist()]
         groups_by_name = sorted(range(len(names)), key=names.__getitem__)
-        place_by_name = np.argsort(groups_by_name)  # of each group
-        longest_first = -self._columns["total_ns"]
-        self._order = np.lexsort((place_by_name, longest_first))
+        # The inverse of a sorting order says at which position each group comes.
+        position_by_name = np.argsort(groups_by_name)
+        largest_first = -self._columns["total_ns"]
+        self._order = np.lexsort((position_by_name, largest_first))
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -177,7 +192,11 @@ class KernelTotals(Sequence[KernelTotal]):
         return self._total(int(self._order[key]))
 
     def _total(self, number: int) -> KernelTotal:
-        """The total of the group with this number."""
+        """Return the total of one group.
+
+        Args:
+            number: The index of the group.
+        """
         spread = {field: int(column[number]) for field, column in self._columns.items()}
         return KernelTotal(
             name=self._trace.names[self._groups.keys[number]],
@@ -267,36 +286,50 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Return for each row whether it lies, at any depth, inside another of its name.
+    """Mark the slices that lie, at any depth, inside another one of the same name.
 
-    Rows of a trace are in the order of their tree, so a row lies inside an earlier one
-    if it comes before the end of that one's subtree.
+    E.g. the inner `f` of `f > g > f`, but not `g`. Rows of a trace are in the order of
+    their tree, so a row lies inside an earlier one if it comes before the end of that
+    one's subtree.
 
     Args:
         trace: The trace.
-        rows: Rows of it, ascending.
+        rows: The slices, as rows of the trace, ascending.
+
+    Returns:
+        A flag for each of `rows`.
     """
     by_name = np.argsort(trace.name[rows], kind="stable")
     sorted_rows = rows[by_name]
-    # names lie one behind the other on one line of rows, so that one pass serves all
-    offset = trace.name[sorted_rows].astype(np.int64) * (len(trace) + 1)
-    latest_end = np.maximum.accumulate(offset + trace.end_row[sorted_rows])
+    begins_name = begins_runs(trace.name[sorted_rows])
+    subtree_end = trace.end_row[sorted_rows].astype(np.int64)
+    latest_end = running_max(subtree_end, group_numbers(begins_name))
+    latest_end_before = value_before(latest_end, begins_name, missing=0)
+
     is_inside = np.zeros(len(rows), dtype=np.bool_)
-    is_inside[by_name[1:]] = offset[1:] + sorted_rows[1:] < latest_end[:-1]
+    is_inside[by_name] = sorted_rows < latest_end_before
     return is_inside
 
 
 class OutermostRows(NamedTuple):
-    """The slices that lie inside none of their name, and for how long any of them ran
-    (ns), each thread or stream by itself."""
+    """The slices whose durations count when times are added up by name."""
 
-    rows: Rows
+    rows: Rows  # those that lie inside no other one of the same name
+    # The ns in which at least one of them runs on a thread or stream, over all threads
+    # and streams: the whole of which the times of names are shares.
     any_ran_ns: int
 
 
 def outermost(trace: Trace, rows: Rows) -> OutermostRows:
-    """Of some rows, in order: those whose durations count when times are added up by
-    name, and the whole that these are shares of, because names lie inside each other."""
+    """Leave out the slices that lie inside another one of the same name.
+
+    E.g. of `f` from 0 to 10 ns with another `f` and a `g` inside, the outer `f` and the
+    `g` are left, and 10 ns are the whole.
+
+    Args:
+        trace: The trace.
+        rows: The slices, ascending.
+    """
     outer = rows[~inside_same_name(trace, rows)]
     thread = trace.thread_of_track[trace.track[outer]]
     any_ran_ns = 0
@@ -307,7 +340,16 @@ def outermost(trace: Trace, rows: Rows) -> OutermostRows:
 
 
 def subtree_sums(trace: Trace, issuer: NDArray[np.int32], amount: Int64s) -> Int64s:
-    """For each row the sum of the amounts whose issuers lie in its subtree; shape
-    [slices]."""
-    sum_before = np.concatenate(([0], np.cumsum(summed(issuer, amount, len(trace)))))
-    return sum_before[trace.end_row] - sum_before[:-1]
+    """Add up for each slice the amounts of what was issued inside it, at any depth.
+
+    Args:
+        trace: The trace.
+        issuer: For each amount the row of the slice that issued it.
+        amount: The amounts.
+
+    Returns:
+        A sum for each row of the trace.
+    """
+    # The subtree of row n has the rows from n to before end_row[n].
+    amount_before: Int64s = prefix_sums(summed(issuer, amount, len(trace)))
+    return amount_before[trace.end_row] - amount_before[:-1]

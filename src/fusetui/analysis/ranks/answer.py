@@ -35,7 +35,7 @@ from fusetui.analysis.ranks.waits import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Floats, Int64s, summed
+from fusetui.trace.model.arrays import Floats, Int64s, reduce_groups, summed
 from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
@@ -77,7 +77,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
             return ()
         longest_of_all = max(int(self.waited.max(initial=0)), 1)
         first_steps = np.arange(characters) * len(waits) // characters
-        longest = np.maximum.reduceat(waits, first_steps)
+        longest = reduce_groups(np.maximum, waits, first_steps)
         return tuple((longest / longest_of_all).tolist())
 
 
@@ -348,26 +348,10 @@ def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
 
 
 def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
-    """Describe the clocks of the job and of each host.
-
-    The ranks of a host share its clock, so the first of them stands for it.
-    """
+    """Describe the clocks of the job and of each host."""
     hosts = clocks.hosts
-    answers: list[model.HostClock] = []
-    for host, name in enumerate(hosts.names):
-        ranks = np.flatnonzero(hosts.host_of_rank == host)
-        clock = _clock_figures(clocks, int(ranks[0]))
-        answer = model.HostClock(
-            host=name,
-            ranks=len(ranks),
-            by=clocks.offset_sources[host],
-            offset_ns=clock.offset_ns,
-            uncertainty_ns=clock.uncertainty_ns,
-            drift_ns_per_s=clock.drift_ns_per_s,
-            contradicted=name in clocks.contradicted,
-        )
-        answers.append(answer)
-    some_share_a_host = any(answer.ranks > 1 for answer in answers)
+    host_clocks = _host_clocks(clocks)
+    some_share_a_host = any(host_clock.ranks > 1 for host_clock in host_clocks)
 
     has_ranks = len(clocks.uncertainty) > 0
     all_are_bounded = has_ranks and bool(np.isfinite(clocks.uncertainty).all())
@@ -382,8 +366,30 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
         on_one_host_ns=round(clocks.resolution) if some_share_a_host else None,
         refused=clocks.refused,
         guessed=hosts.shared_because if hosts.guessed and len(hosts.names) > 1 else "",
-        hosts=tuple(answers),
+        hosts=tuple(host_clocks),
     )
+
+
+def _host_clocks(clocks: Clocks) -> list[model.HostClock]:
+    """Describe the clock of each host.
+
+    The ranks of a host share its clock, so the first of them stands for it.
+    """
+    host_clocks = []
+    for host, name in enumerate(clocks.hosts.names):
+        ranks = np.flatnonzero(clocks.hosts.host_of_rank == host)
+        clock = _clock_figures(clocks, int(ranks[0]))
+        host_clock = model.HostClock(
+            host=name,
+            ranks=len(ranks),
+            by=clocks.offset_sources[host],
+            offset_ns=clock.offset_ns,
+            uncertainty_ns=clock.uncertainty_ns,
+            drift_ns_per_s=clock.drift_ns_per_s,
+            contradicted=name in clocks.contradicted,
+        )
+        host_clocks.append(host_clock)
+    return host_clocks
 
 
 class _ClockFigures(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ from fusetui.analysis.ranks.chains import (
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows, numbers_of_sized_groups
 from fusetui.trace.model.intervals import ranges
 
 MAX_CHARGE_PER_LATENESS = 2
@@ -74,6 +74,8 @@ def charge_waits(
 ) -> ChargedWaits:
     """Charge every wait to the ranks that are to blame for it.
 
+    E.g. rank 0 waits 9 ms for rank 2. Rank 2 computed 4 ms longer than the others, and
+    had itself waited 5 ms for rank 1: so 4 ms are charged to rank 2 and 5 ms to rank 1.
     Waits that are too short for the precision of the clocks are charged to nobody.
 
     Args:
@@ -103,7 +105,7 @@ def charge_waits(
         waits,
         clocks,
         late_ranks=late_ranks,
-        lateness=chain_starts.lateness,
+        lateness=chain_starts.lateness_ns,
         step_of_row=steps.step_of_row,
         stage_of_rank=stage_of_rank,
     )
@@ -145,7 +147,7 @@ def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
         ns per collective; 0 for a collective without chains.
     """
     chain_of_last_rank = chain_starts.chain_of_late_rank[has_chains, LAST_RANK_COLUMN]
-    lateness_ns = chain_starts.lateness[chain_of_last_rank]
+    lateness_ns = chain_starts.lateness_ns[chain_of_last_rank]
     max_ns = np.zeros(len(has_chains))
     max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * lateness_ns
     return max_ns
@@ -276,7 +278,8 @@ class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
     """
 
     pairs: RowPairs  # the late row and the median row; chain n begins at pair n
-    lateness: Floats  # of each chain: by how many ns the late row starts later
+    # of each chain: by how many ns the late row starts later than the median row
+    lateness_ns: Floats
     # [collectives, MAX_LATE_RANKS], as in LateRanks: the index of the chain of each
     # late rank, NO_CHAIN for none
     chain_of_late_rank: Rows
@@ -285,7 +288,12 @@ class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
 def _start_chains(
     waits: Waits, late_ranks: LateRanks, has_chains: Flags
 ) -> _ChainStarts:
-    """Begin a chain for each late rank of a collective, next to the median rank.
+    """Begin a chain for each late rank of a collective.
+
+    A *chain* follows that rank back to the work that made it late, comparing it with a
+    rank that was in time: that whose start is the median of the others. E.g. for a
+    collective with starts at 0, 2, 3 and 9 ns, the rank that starts at 9 has a chain,
+    next to the rank that starts at 2, with a lateness of 7 ns.
 
     Args:
         waits: The waits in all collectives.
@@ -301,10 +309,10 @@ def _start_chains(
     )
     chain_of_late_rank = np.full(late_ranks.row.shape, NO_CHAIN)
     chain_of_late_rank[collective, column] = pairs.chain
-    lateness = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
+    lateness_ns = waits.start[pairs.late_row] - waits.start[pairs.in_time_row]
     return _ChainStarts(
         pairs=pairs,
-        lateness=lateness.astype(np.float64),
+        lateness_ns=lateness_ns.astype(np.float64),
         chain_of_late_rank=chain_of_late_rank,
     )
 
@@ -380,7 +388,9 @@ def _split_among_late_ranks(
 ) -> _SplitWaits:
     """Divide each wait among the late ranks that arrive after it began.
 
-    `shares_of_late` has the rule.
+    Each moment is shared equally by those that have not arrived yet: if a rank waits 10
+    ms, and late ranks arrive 4 and 10 ms after it, the first of them accounts for 2 ms
+    and the last one for 2 + 6 ms.
 
     Args:
         matched: The collectives of the job.
@@ -389,19 +399,45 @@ def _split_among_late_ranks(
         ns: How much of the wait of each row can be charged.
         chain_of_late_rank: The chain of each late rank, as in _ChainStarts.
     """
-    rows = np.flatnonzero(ns > 0)
-    collective = matched.collective_of_row[rows]
-    late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
-    arrival_after_ns = late_start - waits.start[rows][:, None]
-    arrival_after_ns = np.where(late_ranks.is_late[collective], arrival_after_ns, 0)
-    share = shares_of_late(arrival_after_ns.astype(np.float64))
+    waiting_rows = np.flatnonzero(ns > 0)
+    collective = matched.collective_of_row[waiting_rows]
 
-    wait_index, column = np.nonzero(share)
-    waiting_rows = rows[wait_index]
+    # Tables of shape [waiting rows, MAX_LATE_RANKS].
+    late_start = waits.start[late_ranks.row[collective]]
+    arrives_after_ns = late_start - waits.start[waiting_rows][:, None]
+    arrives_after_ns = np.where(late_ranks.is_late[collective], arrives_after_ns, 0)
+    share = shares_of_late(arrives_after_ns.astype(np.float64))
+
+    wait, column = np.nonzero(share)
     return _SplitWaits(
-        row=waiting_rows,
-        chain=chain_of_late_rank[matched.collective_of_row[waiting_rows], column],
-        ns=ns[waiting_rows] * share[wait_index, column],
+        row=waiting_rows[wait],
+        chain=chain_of_late_rank[collective[wait], column],
+        ns=ns[waiting_rows[wait]] * share[wait, column],
+    )
+
+
+class _CulpritPairs(msgspec.Struct, frozen=True, eq=False):
+    """Each part of a wait with each culprit of its chain; one entry per pair."""
+
+    part: Rows  # the index of the part in _SplitWaits
+    share: Rows  # the index of the culprit in Shares
+
+
+def _paired_with_culprits(split: _SplitWaits, shares: Shares) -> _CulpritPairs:
+    """Pair each part of a wait with all culprits of its chain.
+
+    E.g. parts of the chains 7 and 8, of which 7 has two culprits (the entries 3 and 4
+    of `shares`) and 8 has one (entry 5): the parts 0, 0, 1 with the shares 3, 4, 5.
+
+    Args:
+        split: The parts of waits.
+        shares: The culprits of each chain, sorted by chain.
+    """
+    first = np.searchsorted(shares.chain, split.chain, "left")
+    end = np.searchsorted(shares.chain, split.chain, "right")
+    culprits = end - first
+    return _CulpritPairs(
+        part=numbers_of_sized_groups(culprits), share=ranges(first, culprits)
     )
 
 
@@ -415,8 +451,10 @@ def _charge_culprits(
 ) -> ChargedWaits:
     """Charge each part of a wait to the culprits of its chain.
 
-    A part whose chain has no culprit is uncharged as UNDECIDED. If the culprit is the
-    waiting rank, the part is uncharged as WAITING_RANK_ITSELF.
+    E.g. a part of 10 ms whose chain has the culprits 1 (share 0.7) and 2 (0.3) becomes
+    7 ms charged to rank 1 and 3 ms charged to rank 2. A part whose chain has no culprit
+    is uncharged as UNDECIDED. If the culprit is the waiting rank itself, its share is
+    uncharged as WAITING_RANK_ITSELF.
 
     Args:
         matched: The collectives of the job.
@@ -426,32 +464,29 @@ def _charge_culprits(
             here is added to a copy of it.
         own_delays: How late ranks became by their own work; it is passed on.
     """
-    # One entry for each culprit of the chain of each part.
-    first = np.searchsorted(shares.chain, split.chain, "left")
-    end = np.searchsorted(shares.chain, split.chain, "right")
-    culprits_of_part = end - first
-    share_index = ranges(first, culprits_of_part)
-    row = np.repeat(split.row, culprits_of_part)
-    ns = np.repeat(split.ns, culprits_of_part) * shares.share[share_index]
+    pairs = _paired_with_culprits(split, shares)
+    row = split.row[pairs.part]
+    ns = split.ns[pairs.part] * shares.share[pairs.share]
 
     # A culprit is the index of a rank, or from the number of ranks on a reason.
     ranks = len(matched.ranks)
     itself = culprit_code(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    culprit = shares.culprit[share_index]
+    culprit = shares.culprit[pairs.share]
     culprit = np.where(culprit == matched.rank[row], itself, culprit)
     is_charged = culprit < ranks
     reason = culprit[~is_charged] - ranks
 
-    has_no_culprit = culprits_of_part == 0
+    has_culprit = np.zeros(len(split.row), dtype=np.bool_)
+    has_culprit[pairs.part] = True
     all_uncharged_ns = uncharged_ns.copy()
-    all_uncharged_ns[UnchargedReason.UNDECIDED] += split.ns[has_no_culprit].sum()
+    all_uncharged_ns[UnchargedReason.UNDECIDED] += split.ns[~has_culprit].sum()
     all_uncharged_ns += np.bincount(
         reason, weights=ns[~is_charged], minlength=len(UnchargedReason)
     )
     return ChargedWaits(
         row=row[is_charged],
         culprit=culprit[is_charged],
-        step=shares.step[share_index][is_charged],
+        step=shares.step[pairs.share][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
         uncharged_ns=all_uncharged_ns,

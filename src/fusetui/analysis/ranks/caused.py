@@ -9,7 +9,7 @@ import numpy as np
 from fusetui.analysis.ranks.blame import ChargedWaits
 from fusetui.analysis.ranks.chains import NOISE_SHARE
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
-from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct_rows
 
 MIN_STEP_SHARE = 0.02
 """A rank for which others wait less than this share of a step is no straggler."""
@@ -46,6 +46,9 @@ def caused_by(
     matched: Matched, charged: ChargedWaits, steps: StepsOfRows
 ) -> CausedWaits:
     """Compute how long other ranks wait for each rank, and which ranks are stragglers.
+
+    E.g. if ranks 0 and 1 wait 4 and 6 ms for rank 2, and rank 3 only 0.1 ms, which is
+    not notable, then rank 2 caused waits of 5 ms, the mean of the 2 that wait notably.
 
     Args:
         matched: The collectives of the job.
@@ -121,16 +124,15 @@ def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
         One flag for each of the charged waits.
     """
     # Add up the waits of each pair of a culprit and a waiting rank.
-    ranks = len(matched.ranks)
-    pair = charged.culprit * ranks + matched.rank[charged.row]
-    distinct_pairs, pair_of_wait = np.unique(pair, return_inverse=True)
+    waiting_rank = matched.rank[charged.row]
+    first_of_pair, pair_of_wait = distinct_rows((charged.culprit, waiting_rank))
     ns_of_pair = np.bincount(
-        pair_of_wait, weights=charged.ns, minlength=len(distinct_pairs)
+        pair_of_wait, weights=charged.ns, minlength=len(first_of_pair)
     )
 
     # Compare each pair with the longest of the same culprit.
-    culprit_of_pair = distinct_pairs // max(ranks, 1)
-    longest_ns = np.zeros(ranks)
+    culprit_of_pair = charged.culprit[first_of_pair]
+    longest_ns = np.zeros(len(matched.ranks))
     np.maximum.at(longest_ns, culprit_of_pair, ns_of_pair)
     is_notable = ns_of_pair >= MIN_WAIT_SHARE * longest_ns[culprit_of_pair]
     return np.asarray(is_notable[pair_of_wait])
@@ -149,11 +151,10 @@ def _waiter_counts(
     Returns:
         A count per rank. It is at least 1, so that means can be divided by it.
     """
-    ranks = len(matched.ranks)
     culprit = charged.culprit[is_notable]
     waiting_rank = matched.rank[charged.row[is_notable]]
-    distinct_pairs = np.unique(culprit * ranks + waiting_rank)
-    counts = np.bincount(distinct_pairs // max(ranks, 1), minlength=ranks)
+    first_of_pair, _ = distinct_rows((culprit, waiting_rank))
+    counts = np.bincount(culprit[first_of_pair], minlength=len(matched.ranks))
     return np.maximum(counts, 1)
 
 
@@ -185,9 +186,11 @@ def _is_straggler(
 ) -> Flags:
     """Mark the ranks that hold up the others.
 
-    Others wait for a straggler at least `min_ns` in the mean step. In addition, it is
-    late in most steps (`min_ns` or more in at least three of four), or it is late in a
-    few steps which have almost all of the waiting for late ranks.
+    Others wait for such a rank at least `min_ns` in the mean step. In addition, one of
+    two holds: they wait that long in at least three of four steps, or the steps in
+    which it is late have at least 80 % (MIN_SHARE_OF_LATE_STEPS) of all waiting for
+    late ranks. E.g. with `min_ns` 2, waits of (3, 3, 3, 0) ns in four steps mark a
+    rank by the first rule, and (0, 0, 0, 20) by the second, if no other rank is late.
 
     Args:
         mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].
@@ -208,11 +211,11 @@ def _is_straggler(
     quarter_ns = np.percentile(mean_ns_by_step, STEPS_IN_TIME_PERCENT, axis=1)
     is_often_late = quarter_ns >= min_ns
 
-    # How much of the waiting for late ranks falls into the late steps of each rank.
+    # The waiting for all late ranks, in each step, and in the late steps of each rank.
     late_ns = np.where(is_late_in_step, mean_ns_by_step, 0.0)
-    late_ns_of_step = late_ns.sum(axis=0)
-    ns_in_late_steps = np.where(is_late_in_step, late_ns_of_step, 0.0).sum(axis=1)
-    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * late_ns_of_step.sum()
+    ns_of_step = late_ns.sum(axis=0)
+    ns_in_late_steps = np.where(is_late_in_step, ns_of_step, 0.0).sum(axis=1)
+    is_most_waiting = ns_in_late_steps >= MIN_SHARE_OF_LATE_STEPS * ns_of_step.sum()
     has_late_steps = ns_in_late_steps > 0
-    has_most_waiting = has_late_steps & (ns_in_late_steps >= min_in_late_steps)
-    return np.asarray(is_enough & (is_often_late | has_most_waiting))
+    is_late_when_it_matters = has_late_steps & is_most_waiting
+    return np.asarray(is_enough & (is_often_late | is_late_when_it_matters))

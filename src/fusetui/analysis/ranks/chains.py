@@ -36,7 +36,15 @@ from fusetui.analysis.ranks.programs import (
     preceding,
 )
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, begins_runs
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct_rows,
+    group_numbers,
+)
 
 MIN_LATENESS_SHARE = 0.01
 """A chain ends where the late rank is late by no more than this share of its lateness
@@ -240,9 +248,11 @@ class Chains:
     def follow(self, pairs: RowPairs) -> None:
         """Follow chains back until all of their lateness is charged.
 
-        The charged parts are collected; `shares` and `own_delays` return them. A chain is
-        followed through at most MAX_COLLECTIVES_BACK collectives. What is left of its
-        lateness then is charged to nobody, as UNDECIDED.
+        A chain is the path back from a rank that is late for a collective: to the
+        collective before, to the rank that started that one last, and so on. On the
+        way, each part of the lateness is charged to who caused it; `shares` and
+        `own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096) collectives,
+        what is left is charged to nobody, as UNDECIDED.
 
         Args:
             pairs: The pairs of rows at which the chains begin, one for each chain.
@@ -305,22 +315,12 @@ class Chains:
         step = np.concatenate([parts.step for parts in self._parts])
         ns = np.concatenate([parts.ns for parts in self._parts])
 
-        # Combine the three into one integer, so that np.unique finds equal combinations.
-        # Steps are shifted, so that NO_STEP becomes 0.
-        culprit_codes = len(self._matched.ranks) + len(UnchargedReason)
-        shifted_step = step - NO_STEP
-        steps = int(shifted_step.max(initial=0)) + 1
-        combined = (chain * culprit_codes + culprit) * steps + shifted_step
-        combinations, combination_of_part = np.unique(combined, return_inverse=True)
-
-        # Take the integers apart again.
-        sum_chain_and_culprit, sum_shifted_step = np.divmod(combinations, steps)
-        sum_chain, sum_culprit = np.divmod(sum_chain_and_culprit, culprit_codes)
-        sum_ns = np.bincount(combination_of_part, ns, len(combinations))
+        first_part, sum_of_part = distinct_rows((chain, culprit, step))
+        sum_ns = np.bincount(sum_of_part, ns, len(first_part))
         return _ChargedLateness(
-            chain=sum_chain,
-            culprit=sum_culprit,
-            step=sum_shifted_step + NO_STEP,
+            chain=chain[first_part],
+            culprit=culprit[first_part],
+            step=step[first_part],
             ns=sum_ns.astype(np.float64),
         )
 
@@ -598,16 +598,19 @@ class Chains:
     def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
         """Follow a lateness through a collective in which both ranks took part.
 
-        The rank in time computed through the collective, so a part of the lateness arose
-        before it and has to be explained there.
+        The rank in time computed through the collective, so a part of the lateness
+        arose before it and has to be explained there. E.g. 4 of 9 ns arose before, and
+        the late rank started the collective 8 ns late: each ns of these 8 then stands
+        for half a ns of the part, so its weight is halved.
 
         Args:
             pairs: The rows of both ranks in that collective.
             earlier_ns: For each pair the part of the lateness that arose before.
 
         Returns:
-            The pairs at which that part has to be explained. Where the late rank was not
-            late for the collective, nobody is charged with the part, and the chain ends.
+            The pairs at which that part has to be explained. Where the late rank was
+            not late for the collective, nobody is charged with the part, and the chain
+            ends.
         """
         late_ns_before = self._lateness_of(pairs)
         goes_on = (earlier_ns > 0) & (late_ns_before > 0)
@@ -622,9 +625,11 @@ class Chains:
     def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
 
-        The late rank came out of one collective, the rank in time out of another one, which
-        ended earlier. That is because the ranks of the first one started later, or because
-        its transfer took longer. Nobody is charged with the second part.
+        The late rank came out of one collective, the rank in time out of another one,
+        which ended earlier. That is because the ranks of the first one started later,
+        or because its transfer took longer. E.g. the first one ended 9 ms later, and
+        its last rank started it 7 ms later: the chain goes on with these 7 ms, and 2 ms
+        of longer transfer are charged to nobody.
 
         Args:
             pairs: The rows of the two collectives, which differ.
@@ -792,7 +797,7 @@ def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
         parts: The parts of the lateness. Those of one chain and culprit are neighbors.
     """
     is_first = begins_runs(parts.chain, parts.culprit)
-    culprit_of_part = np.cumsum(is_first) - 1
+    culprit_of_part = group_numbers(is_first)
 
     chain = parts.chain[is_first]
     ns: Floats = np.zeros(len(chain))

@@ -28,9 +28,20 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
-from fusetui.analysis.ranks.matching import Matched, run_bounds
+from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct_rows,
+    group_numbers,
+    ordinals,
+    reduce_groups,
+    run_bounds,
+)
 from fusetui.trace.model.quantiles import medians_of_groups
 
 ENDING_TOGETHER = frozenset({"all_reduce", "reduce_scatter", "barrier"})
@@ -103,10 +114,12 @@ class _FittedLines(msgspec.Struct, frozen=True, eq=False):
 def ends_of(
     matched: Matched, host: Rows, hosts: int, reference_host: int, may_drift: bool
 ) -> Ends:
-    """Estimate the offsets of hosts from the ends of collectives.
+    """Estimate the offsets of the clocks of hosts from the ends of collectives.
 
-    A host is known if it shares enough collectives with the reference host, or with
-    other hosts that are known.
+    These ends are nearly the same moment on all ranks: if an all-reduce ends at 100 us
+    on the clock of the reference host and at 130 us on that of another one, the other
+    clock is 30 us ahead. A host is known if it shares enough collectives with the
+    reference host, or with other hosts that are known.
 
     Args:
         matched: The collectives of the job.
@@ -115,7 +128,7 @@ def ends_of(
         reference_host: The host whose offset is 0.
         may_drift: Whether to estimate drifts too.
     """
-    rows = np.flatnonzero(np.repeat(matched.named(ENDING_TOGETHER), matched.counts))
+    rows = np.flatnonzero(matched.for_each_row(matched.named(ENDING_TOGETHER)))
     ends = Ends(
         offset=np.full(hosts, np.nan),
         uncertainty=np.full(hosts, np.inf),
@@ -139,7 +152,7 @@ def ends_of(
 
 
 def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
-    """Return when collectives ended on each host.
+    """Return when collectives ended on each host, the median of its ranks.
 
     Args:
         matched: The collectives of the job.
@@ -147,14 +160,14 @@ def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Hos
         host: The index of the host of each rank.
         at_ns: The time from which ends are counted.
     """
-    max_hosts = len(matched.ranks)
-    pair = matched.collective_of_row[rows] * max_hosts + host[matched.rank[rows]]
-    distinct_pairs, pair_of_row = np.unique(pair, return_inverse=True)
+    collective_of_row = matched.collective_of_row[rows]
+    host_of_row = host[matched.rank[rows]]
+    first_of_pair, pair_of_row = distinct_rows((collective_of_row, host_of_row))
     end = (matched.end[rows] - at_ns).astype(np.float64)
     return _HostEnds(
-        collective=distinct_pairs // max_hosts,
-        host=distinct_pairs % max_hosts,
-        time=medians_of_groups(end, pair_of_row, len(distinct_pairs)),
+        collective=collective_of_row[first_of_pair],
+        host=host_of_row[first_of_pair],
+        time=medians_of_groups(end, pair_of_row, len(first_of_pair)),
     )
 
 
@@ -553,8 +566,8 @@ class _Spans(msgspec.Struct, frozen=True, eq=False):
     host: Rows  # per row
     start: Floats  # per row
     end: Floats  # per row
-    first: Rows  # where the rows of each collective begin
-    counts: Rows  # how many rows each collective has
+    collective: Rows  # per row: the number of its collective, from 0 on, ascending
+    first: Rows  # per collective: the first of its rows
 
 
 class _Bounds(msgspec.Struct, frozen=True, eq=False):
@@ -596,17 +609,24 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
     def narrow(self, spans: _Spans) -> None:
         """Narrow the bounds of each host by those of the other hosts, in place.
 
-        end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
-        o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i).
+        A collective cannot end on any host before it has started on all of them. On the
+        common clock, end_i - o_i >= start_j - o_j for all of its hosts i and j, whose
+        clocks are ahead by o_i and o_j. So
+
+            o_i <= end_i + min over j of (o_j - start_j)
+            o_j >= start_j + max over i of (o_i - end_i)
+
+        Args:
+            spans: The starts and ends of the collectives.
         """
         high_minus_start = self.high[spans.host] - spans.start
-        least_high_minus_start = np.minimum.reduceat(high_minus_start, spans.first)
-        high_of_row = spans.end + np.repeat(least_high_minus_start, spans.counts)
+        least_of_collective = reduce_groups(np.minimum, high_minus_start, spans.first)
+        high_of_row = spans.end + least_of_collective[spans.collective]
         np.minimum.at(self.high, spans.host, high_of_row)
 
         low_minus_end = self.low[spans.host] - spans.end
-        most_low_minus_end = np.maximum.reduceat(low_minus_end, spans.first)
-        low_of_row = spans.start + np.repeat(most_low_minus_end, spans.counts)
+        most_of_collective = reduce_groups(np.maximum, low_minus_end, spans.first)
+        low_of_row = spans.start + most_of_collective[spans.collective]
         np.maximum.at(self.low, spans.host, low_of_row)
 
 
@@ -620,11 +640,13 @@ class _Offsets(msgspec.Struct, frozen=True, eq=False):
 
 
 def clocks_of(matched: Matched) -> Clocks:
-    """Estimate the clocks of all ranks from their synchronous collectives.
+    """Estimate how far the clocks of all ranks are apart.
 
-    The reference is the rank that took part in the most of them, of several the first.
+    It uses the collectives that cannot end on any rank before they have started on all
+    (SYNCHRONOUS). The clock of the rank that took part in the most of them is the
+    reference, whose offset is 0; of several such ranks it is the first one.
     """
-    rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
+    rows = np.flatnonzero(matched.for_each_row(matched.named(SYNCHRONOUS)))
     hosts = hosts_of(matched, rows)
 
     rows_of_rank = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
@@ -800,13 +822,13 @@ def _spans(
     start = matched.start[rows]
     end = matched.end[rows]
 
-    bounds_of_collectives = run_bounds(matched.collective_of_row[rows])
+    begins_collective = begins_runs(matched.collective_of_row[rows])
     return _Spans(
         host=host,
         start=(start - first_ns) - drift_per_ns * (start - at_ns),
         end=(end - first_ns) - drift_per_ns * (end - at_ns),
-        first=bounds_of_collectives[:-1],
-        counts=np.diff(bounds_of_collectives),
+        collective=group_numbers(begins_collective),
+        first=np.flatnonzero(begins_collective),
     )
 
 

@@ -27,7 +27,7 @@ from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGrou
 from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
 
 BY_ENDS = (
     "process groups of collectives (from their end times on the ranks that the files "
@@ -279,8 +279,8 @@ def _collectives_by_step(
         before_first = None
         keys = [*step_keys(summary), before_first]
         issued = summary.collectives.issued[collectives]
-        # Before the first step the search gives -1, which finds the last key.
-        step = np.searchsorted(summary.step_start, issued, side="right") - 1
+        # A collective before the first step gets -1, which finds the last key.
+        step = last_at_or_before(summary.step_start, issued)
         for collective, index in zip(collectives.tolist(), step.tolist(), strict=True):
             by_rank = by_step.setdefault(keys[index], {})
             by_rank.setdefault(rank, []).append(collective)

@@ -1,6 +1,6 @@
 """Estimates how long a step would take if late ranks were as fast as the others.
 
-In this model every rank alternates between *stretches* of its stretch_ns work and collectives
+In this model every rank alternates between *stretches* of its own work and collectives
 in which all ranks meet. A late rank gets the stretches of the median of the others.
 
 The estimate is given only if all ranks of the group are given, every collective was
@@ -177,6 +177,9 @@ def step_if_rank_were_ordinary(
 ) -> MeanStepChange | None:
     """Estimate the mean step if one late rank were as fast as the others.
 
+    Each stretch of its work between two collectives is then at most as long as the
+    median of the same stretch on the other ranks.
+
     Args:
         matched: The collectives of the job.
         replay: The steps of the job, if they can be replayed.
@@ -214,26 +217,22 @@ def step_if_all_were_ordinary(
         The change. None unless there are several stragglers with an estimate each, and
         fixing all of them saves MIN_STEP_SHARE of a step more than fixing the best one.
     """
-    changes: list[MeanStepChange] = []
-    for straggler in stragglers:
-        if straggler.what_if is not None:
-            changes.append(straggler.what_if)
-
+    changes = [each.what_if for each in stragglers if each.what_if is not None]
     # A straggler without an estimate cannot be part of a joint one.
     some_have_none = len(changes) < len(stragglers)
     if replay.refusal or len(changes) < 2 or some_have_none:
         return None
 
     late_ranks = {change.rank for change in changes}
-    late_indices = []
-    for index, summary in enumerate(matched.ranks):
-        if summary.rank in late_ranks:
-            late_indices.append(index)
+    late_indices = [
+        index
+        for index, summary in enumerate(matched.ranks)
+        if summary.rank in late_ranks
+    ]
     nobody_is_in_time = len(late_indices) == len(matched.ranks)
-    if nobody_is_in_time:
-        return None
-
-    means = _mean_steps(replay.steps, late_indices)
+    means = None
+    if not nobody_is_in_time:
+        means = _mean_steps(replay.steps, late_indices)
     if means is None:
         return None
     best_alone_ns = min(change.would_be_ns for change in changes)
@@ -302,7 +301,8 @@ def _mean_end_ns(stretch_ns: Int64s, transfer_ns: Int64s) -> float:
     """Replay a step, and return when its ranks end it on average.
 
     Each rank works for a stretch, then waits until all ranks have arrived at the
-    collective, then for the transfer.
+    collective, then for the transfer. E.g. two ranks work 3 and 5 ns, transfer for 1
+    ns, and work 2 and 2 ns: both end at 5 + 1 + 2 = 8 ns.
 
     Args:
         stretch_ns: The stretches of each rank, as in ReplayableStep.

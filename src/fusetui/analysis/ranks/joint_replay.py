@@ -28,7 +28,17 @@ from fusetui.analysis.replay.graph import (
 )
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.route import route_to
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+    ordinals,
+    prefix_sums,
+    reduce_groups,
+)
 
 ORIGIN = 0
 """The node at which the time of every graph begins, and that of the joined graph."""
@@ -67,13 +77,10 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns for each row, on the clock that all ranks share.
         """
-        if not len(arrival_ns):
-            return arrival_ns
-        first_rows = self.first_rows
+        is_first = begins_runs(self.collective_of_row)
         common_ns = arrival_ns + self.to_common_ns
-        last_of_collective = np.maximum.reduceat(common_ns, first_rows)
-        rows_of_collective = np.diff(np.append(first_rows, len(arrival_ns)))
-        return np.repeat(last_of_collective, rows_of_collective)
+        last_ns = reduce_groups(np.maximum, common_ns, np.flatnonzero(is_first))
+        return last_ns[group_numbers(is_first)]
 
     def take(self, rows: Flags) -> CollectiveArrivals:
         """Return the arrivals at the collectives whose rows are flagged.
@@ -215,12 +222,16 @@ def _lay_out_nodes(
 ) -> _NodeLayout:
     """Decide which node of the joined graph stands for what.
 
+    The nodes are, in this order: the one origin, those of each rank without its origin,
+    an arrival for each rank's part in a collective, and the JOINs. A collective of n
+    ranks has n - 1 JOINs, one for each rank but the first.
+
     Args:
         graphs: The graph of each rank.
         arrivals: The collectives, with the nodes of each rank that takes part.
     """
     nodes_of_ranks = [len(graph) - 1 for graph in graphs]  # without their origins
-    begins = np.cumsum([1, *nodes_of_ranks])
+    begins = 1 + prefix_sums(np.array(nodes_of_ranks, dtype=np.int64))
     rows = np.arange(len(arrivals.collective_of_row))
     joined = rows[ordinals(arrivals.collective_of_row) > 0]
     first_join = begins[-1] + len(rows)
@@ -269,6 +280,9 @@ def _join_graphs(
 
 def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
     """Concatenate a column of the graphs of all ranks, for the joined graph.
+
+    Node 0 of each graph is its origin. E.g. (0, 5, 6) and (0, 7) with 2 added nodes
+    become (0, 5, 6, 7, 0, 0): the origin stands only once.
 
     Args:
         graphs: The graph of each rank.

@@ -36,7 +36,20 @@ from fusetui.analysis.questions.process_groups import (
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.text.figures import duration
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Number,
+    Rows,
+    at,
+    distinct_rows,
+    last_at_or_before,
+    numbers_of_sized_groups,
+    ordinals,
+    prefix_sums,
+    reduce_groups,
+    run_bounds,
+)
 
 StepKey = tuple[object, ...]
 """What identifies a step on all ranks."""
@@ -124,8 +137,38 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def collective_of_row(self) -> Rows:
-        """The collective of each row."""
-        return np.repeat(np.arange(len(self)), self.counts)
+        """The collective of each row.
+
+        E.g. of two collectives, one with 3 ranks and one with 2: 0, 0, 0, 1, 1.
+        """
+        return numbers_of_sized_groups(self.counts)
+
+    def for_each_row(self, of_collective: NDArray[Number]) -> NDArray[Number]:
+        """Give each row the value of its collective.
+
+        E.g. 7 and 8, for two collectives with 3 and 2 ranks, become 7, 7, 7, 8, 8.
+
+        Args:
+            of_collective: One value per collective.
+        """
+        return of_collective[self.collective_of_row]
+
+    def over_ranks(
+        self, operation: np.ufunc, of_row: NDArray[Number]
+    ) -> NDArray[Number]:
+        """Combine the values of the ranks of each collective.
+
+        E.g. with np.maximum and the times at which ranks start: the last start of each
+        collective.
+
+        Args:
+            operation: np.maximum, np.minimum or np.add.
+            of_row: One value per row.
+
+        Returns:
+            One value per collective.
+        """
+        return reduce_groups(operation, of_row, first=self.first[:-1])
 
 
 class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -216,7 +259,7 @@ def _all_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
     index_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
-    rank = np.repeat(np.arange(len(ranks)), counts)
+    rank = numbers_of_sized_groups(np.array(counts, dtype=np.intp))
     return _AllCollectives(
         ranks=tuple(ranks),
         keys=tuple(index_of_key),
@@ -262,15 +305,6 @@ NOBODY: Final = ProcessGroup("", (), 1)
 that it is matched with nothing."""
 
 
-def run_bounds(ordered: NDArray[np.integer]) -> Rows:
-    """Return where each run of equal numbers begins, followed by the length.
-
-    Args:
-        ordered: Numbers from 0 on, equal ones side by side.
-    """
-    return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
-
-
 def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:
     """Determine the key of each collective of a rank.
 
@@ -282,36 +316,31 @@ def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int6
         The index of the key of each collective.
     """
     collectives = summary.collectives
-    names = len(summary.names)
-    groups = len(summary.groups)
 
-    # Combine peer, group and name into one integer, so that each distinct combination
-    # is looked at once. An unknown peer is -1, so peers are shifted by one.
-    peer_from_0 = collectives.peer + 1
-    combined = (peer_from_0 * groups + collectives.group) * names + collectives.name
-    combinations, combination_of_row = np.unique(combined, return_inverse=True)
-
-    key_of_combination = []
-    for combination in combinations.tolist():
-        peer_and_group, name = divmod(combination, names)
-        shifted_peer, group = divmod(peer_and_group, groups)
+    # Make the key of each distinct combination of peer, group and name only once.
+    first_rows, kind_of_row = distinct_rows(
+        (collectives.peer, collectives.group, collectives.name)
+    )
+    key_of_kind = []
+    for row in first_rows.tolist():
         key = _key(
             summary.rank,
-            name=summary.names[name],
-            group=summary.groups[group],
-            peer=shifted_peer - 1,
+            name=summary.names[collectives.name[row]],
+            group=summary.groups[collectives.group[row]],
+            peer=int(collectives.peer[row]),
         )
-        key_of_combination.append(index_of_key.setdefault(key, len(index_of_key)))
-    return np.array(key_of_combination, dtype=np.int64)[combination_of_row]
+        key_of_kind.append(index_of_key.setdefault(key, len(index_of_key)))
+    return np.array(key_of_kind, dtype=np.int64)[kind_of_row]
 
 
 def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
     """Return the key of a collective of a rank.
 
-    A send and its receive have the same key: that of the pair of ranks.
+    A send and its receive have the same key: for a send from rank 0 to 1 and the
+    receive of rank 1 from 0 it is the name "send_recv 0 to 1" and the group of the two.
 
     Args:
-        rank: The rank.
+        rank: The number of the rank.
         name: The name of the collective.
         group: Its process group.
         peer: The other rank of a send or receive; -1 if it is unknown.
@@ -368,12 +397,12 @@ def _number_collectives(all_rows: _AllCollectives) -> Int64s:
 
 
 def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
-    """Number the collectives of one key, so that the rows of one have one number.
+    """Decide which rows of one name and group are the same collective on several ranks.
 
-    They are matched by their order if all ranks have equally many. Otherwise they are
-    matched by their recorded sequence numbers, if no rank has one twice. Otherwise they
-    are matched from the end of each step, except on ranks whose file is damaged: of
-    these it is not known how many collectives are missing.
+    If all ranks have equally many, the n-th one of each rank is the same. Otherwise
+    those with equal recorded sequence numbers are, if no rank has a number twice.
+    Otherwise they are counted from the end of each step, except on ranks whose file is
+    damaged: of these it is not known how many collectives are missing.
 
     Args:
         all_rows: All collectives of all ranks.
@@ -389,8 +418,8 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
         return ordinals(rank)
 
     sequence = all_rows.sequence[rows]
-    distinct_pairs = np.unique(np.stack((rank, sequence)), axis=1)
-    no_rank_has_one_twice = distinct_pairs.shape[1] == len(rank)
+    first_of_pair, _ = distinct_rows((rank, sequence))
+    no_rank_has_one_twice = len(first_of_pair) == len(rank)
     all_are_recorded = (sequence >= 0).all()
     if all_are_recorded and no_rank_has_one_twice:
         return sequence
@@ -439,9 +468,12 @@ def _steps_of_issued(
 ) -> Int64s:
     """Find the step in which each collective of a rank was issued.
 
+    E.g. with steps from 0 to 10 and from 20 to 30 ns, which have the numbers 1 and 2:
+    for collectives issued at 5, 15 and 25 ns, the numbers 1, OUTSIDE_STEPS and 2.
+
     Args:
         summary: The rank.
-        issued: When each collective was issued.
+        issued: When each collective was issued, in ns.
         number_of_step: The steps of all ranks so far with their numbers, from 1 on. New
             steps are added.
 
@@ -453,7 +485,7 @@ def _steps_of_issued(
         numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
 
     # Steps may have gaps in between, so the end of the step has to be looked at too.
-    last_begun = np.searchsorted(summary.step_start, issued, side="right") - 1
+    last_begun = last_at_or_before(summary.step_start, issued)
     step_end = at(summary.step_end, last_begun, missing=0)
     is_inside = (last_begun >= 0) & (issued < step_end)
 
@@ -464,8 +496,9 @@ def _steps_of_issued(
 def step_keys(summary: RankSummary) -> list[StepKey]:
     """Return for each step of a rank a key that identifies the step on all ranks.
 
-    It is the name of the step. If names recur, it is how far the step is from the end,
-    because recordings of ranks may begin at different steps.
+    It is the name of the step: ("step 7",). If names recur, it is how far the step is
+    from the end, (3,), (2,), (1,), because recordings of ranks may begin at different
+    steps.
     """
     steps = summary.steps
     has_distinct_names = len(set(steps)) == len(steps)
@@ -549,9 +582,7 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedB
     """
     bounds = run_bounds(number[by_number])
     counts = np.diff(bounds)
-    first_starts = bounds[:-1]  # empty, if there are no collectives
-    if len(counts):
-        first_starts = np.minimum.reduceat(start[by_number], bounds[:-1])
+    first_starts = reduce_groups(np.minimum, start[by_number], bounds[:-1])
 
     # The inverse of a sorting order says at which position each collective comes.
     by_time = np.argsort(first_starts, kind="stable")
@@ -559,7 +590,7 @@ def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedB
     position_of_row = np.repeat(position_of_collective, counts)
     return _OrderedByStart(
         rows=by_number[np.argsort(position_of_row, kind="stable")],
-        first=np.concatenate(([0], np.cumsum(counts[by_time]))),
+        first=prefix_sums(counts[by_time]),
     )
 
 
@@ -592,7 +623,8 @@ def steps_of(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.
 
     Ranks may have recorded different steps. The steps of the job are those of all ranks
-    together, in the order in which they first occur.
+    together, in the order in which they first occur: with steps 4, 5 of rank 0 and 5, 6
+    of rank 1, they are 4, 5, 6.
     """
     name_of_key: dict[StepKey, str] = {}
     for summary in matched.ranks:
@@ -630,9 +662,9 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
     ):
         rows = by_rank[first:stop]
         issued = summary.collectives.issued[matched.row[rows]]
-        step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
+        step_of_rank = last_at_or_before(summary.step_start, issued)
 
-        # Before the first step the search gives -1, which takes the last entry.
+        # A row before the first step gets -1, which takes the last entry.
         job_step_of_rank_step = [index_of_key[key] for key in step_keys(summary)]
         job_step_of_rank_step.append(BEFORE_STEPS)
         step_of_row[rows] = np.array(job_step_of_rank_step)[step_of_rank]

@@ -289,7 +289,10 @@ def _ranks_above_their_stage(
 
 
 def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
-    """Return the class by which a rank exceeds the others of its stage most.
+    """Return the kind of time by which a rank exceeds the others of its stage most.
+
+    E.g. "compute", or a kind of idle time such as "launch". Times that are no work of
+    the rank itself (NOT_OWN) do not count.
 
     Args:
         accounts: The median account of each rank, of shape [ranks, CLASSES].
@@ -297,9 +300,10 @@ def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
         rank: The index of the rank.
     """
     is_other = (stages == stages[rank]) & (np.arange(len(stages)) != rank)
-    excess = accounts[rank] - np.median(accounts[is_other], axis=0)
-    own_classes = [index for index, name in enumerate(CLASSES) if name not in NOT_OWN]
-    return CLASSES[max(own_classes, key=lambda index: float(excess[index]))]
+    excess_ns = accounts[rank] - np.median(accounts[is_other], axis=0)
+    excess_of_class = dict(zip(CLASSES, excess_ns.tolist(), strict=True))
+    own_classes = [name for name in CLASSES if name not in NOT_OWN]
+    return max(own_classes, key=excess_of_class.__getitem__)
 
 
 def _values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbove]:

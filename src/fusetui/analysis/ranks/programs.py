@@ -13,7 +13,14 @@ import numpy as np
 
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    ordinals,
+    value_before,
+)
 
 NO_ROW = -1
 
@@ -49,9 +56,9 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
 
     # Sort the candidates by rank and end; each follows its neighbor on the same rank.
     by_end = among[np.lexsort((waits.end[among], matched.rank[among]))]
-    is_same_rank = matched.rank[by_end[1:]] == matched.rank[by_end[:-1]]
+    begins_rank = begins_runs(matched.rank[by_end])
     earlier = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
-    earlier[by_end[1:][is_same_rank]] = by_end[:-1][is_same_rank]
+    earlier[by_end] = value_before(by_end, begins_rank, missing=NO_ROW)
     return Preceding(last=last, earlier=earlier)
 
 

@@ -25,7 +25,13 @@ from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.times import StepEnds, step_ends
 from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    last_at_or_before,
+    reduce_groups,
+)
 from fusetui.trace.model.columns import Trace
 
 Why = Literal[
@@ -122,21 +128,14 @@ def graphs_of(
         NoAnswerError: If the collectives of a trace cannot be replayed.
         WrongChangeError: For a change that changes nothing on any rank.
     """
-    matched = facts.matched
     arrivals = _arrivals_without_nodes(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
     not_applied: dict[str, NoMatchError] = {}
-    for index, summary in enumerate(matched.ranks):
+    for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
-        recorded = graph_of(trace)
-        rows = np.flatnonzero(matched.rank == index)
-        _fill_in_nodes(facts, arrivals, rows, trace, recorded)
-        nodes = arrivals.node[rows]
-        graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
-        _check_links(trace, graph, nodes)
-
+        graph = _graph_of_rank(facts, arrivals, index, trace)
         changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
@@ -159,6 +158,30 @@ def graphs_of(
     )
 
 
+def _graph_of_rank(
+    facts: JobFacts, arrivals: CollectiveArrivals, rank: int, trace: Trace
+) -> Graph:
+    """Build the graph of a rank, in which collectives take only their transfers.
+
+    Args:
+        facts: The facts of the job.
+        arrivals: The collectives of all ranks; those of this rank get their nodes, in
+            place.
+        rank: The index of the rank.
+        trace: Its trace.
+
+    Raises:
+        NoAnswerError: If the collectives of the rank cannot be replayed.
+    """
+    recorded = graph_of(trace)
+    rows = np.flatnonzero(facts.matched.rank == rank)
+    _fill_in_nodes(facts, arrivals, rows, trace, recorded)
+    nodes = arrivals.node[rows]
+    graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
+    _check_links(trace, graph, nodes)
+    return graph
+
+
 def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:
     """Return the collectives of a job before the graphs of its ranks are built.
 
@@ -168,14 +191,14 @@ def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:
     matched = facts.matched
     start = facts.waits.start
     shift = start - matched.start
-    last_start = np.maximum.reduceat(start, matched.first[:-1])
+    last_start = matched.over_ranks(np.maximum, start)
     end = matched.end + shift
     return CollectiveArrivals(
         collective_of_row=matched.collective_of_row,
         rank=matched.rank,
         node=np.full(len(matched.rank), NO_NODE, dtype=np.intp),
         to_common_ns=shift,
-        transfer_ns=end - np.repeat(last_start, matched.counts),
+        transfer_ns=end - matched.for_each_row(last_start),
     )
 
 
@@ -345,7 +368,7 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     before_all = -LATE_NS - 1
     ends = np.append(before_all, np.sort(graph.ended[collectives]))
     began = graph.began[others]
-    last_end = ends[np.searchsorted(ends, began, side="right") - 1]
+    last_end = ends[last_at_or_before(ends, began)]
     follows_collective = began - last_end <= LATE_NS
 
     delay_of_collectives = delay_ns[collectives].sum()
@@ -407,5 +430,5 @@ def _is_on_any_rank(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
         arrivals: The collectives, one row for each rank that takes part.
         flags: One flag per row.
     """
-    flag_of_collective = np.logical_or.reduceat(flags, arrivals.first_rows)
+    flag_of_collective = reduce_groups(np.logical_or, flags, arrivals.first_rows)
     return np.asarray(flag_of_collective[arrivals.collective_of_row])

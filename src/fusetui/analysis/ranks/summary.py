@@ -86,7 +86,10 @@ def _from_cache(record: CacheRecord | None, path: str) -> model.RankSummary | No
 
 
 def summarized(trace: Trace, path: str) -> model.RankSummary:
-    """Summarize an open trace.
+    """Extract from the trace of a rank all that is compared between ranks.
+
+    Times of a trace count from its base (`epoch_ns`), those of the summary from 1970,
+    so that ranks can be compared.
 
     Args:
         trace: The trace.
@@ -94,7 +97,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     """
     issued = _first_collectives(collectives_of(trace))
     groups = _groups(trace, issued)
-    names = list(dict.fromkeys(collective.name for collective in issued.told))
+    names = list(dict.fromkeys(collective.name for collective in issued.collectives))
     ended_before = _latest_ends_before(trace, issued)
 
     device = _device(trace)
@@ -154,7 +157,7 @@ def _device_count(trace: Trace) -> int:
 def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
     """Return the indices of the collectives that the recording cuts."""
     indices = []
-    for index, collective in enumerate(issued.told):
+    for index, collective in enumerate(issued.collectives):
         if collective.is_cut:
             indices.append(index)
     return tuple(indices)
@@ -163,7 +166,7 @@ def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
 def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
     """Collect the sentences on what was inferred about the collectives, each once."""
     inferred: list[str] = []
-    for collective in issued.told:
+    for collective in issued.collectives:
         inferred += collective.inferred
     return tuple(dict.fromkeys(inferred))
 
@@ -182,14 +185,17 @@ def _groups(
 
     If some collective names no group, the groups that the file lists are added.
     """
-    groups = [collective.group for collective in issued.told]
+    groups = [collective.group for collective in issued.collectives]
     if process_groups.UNKNOWN_GROUP in groups:
         groups += process_groups.groups_of_file(trace.keys).values()
     return list(dict.fromkeys(groups))
 
 
 def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
-    """Describe in sentences what is missing of the file or wrong with it."""
+    """Describe what is missing of a trace or wrong with it, one phrase for each.
+
+    E.g. "3 of 120 events could not be read"; () if nothing is.
+    """
     report = trace.report
     damage: list[str] = []
     if report.cut or report.missing:
@@ -281,7 +287,7 @@ def _columns(
     """
     index_of_group = {group: index for index, group in enumerate(groups)}
     index_of_name = {name: index for index, name in enumerate(names)}
-    collectives = issued.told
+    collectives = issued.collectives
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = ready_of(trace, issued)
@@ -304,7 +310,16 @@ def _columns(
 
 
 def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
-    """Measure for how many ns of each window the device computed; 0 without one."""
+    """Measure for how long a device computed in each of some windows of time.
+
+    Args:
+        device: The device; without one, all times are 0.
+        begin: The begin of each window, in ns of the file.
+        end: The end of each window.
+
+    Returns:
+        ns per window.
+    """
     if device is None:
         return np.zeros(len(begin), dtype=np.int64)
     return _column(account.compute_ns for account in device.over(begin, end))
@@ -315,7 +330,7 @@ def _column(numbers: Iterable[int]) -> Int64s:
     return np.array(list(numbers), dtype=np.int64)
 
 
-QUEUED_NS = 10_000
+MAX_QUEUED_GAP_NS = 10_000
 """A collective that starts so soon after another one on its stream ended was queued
 there."""
 
@@ -325,8 +340,9 @@ def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
 
     Usually that is its start. A collective that was queued behind another one on its
     stream, while compute went on, could have started when the last kernel that was
-    launched before it had ended. That kernel is looked for on the stream with the most
-    compute.
+    launched before it had ended: one from 50 to 60 us behind an all-reduce, whose
+    inputs a kernel computed until 42 us, was ready at 42 us. That kernel is looked for
+    on the stream with the most compute.
 
     If one launch starts several kernels, as a CUDA graph does, their order is unknown
     and the start is taken; likewise if no kernel was launched between the two
@@ -397,8 +413,8 @@ class _Queued(msgspec.Struct, frozen=True, eq=False):
 def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     """Find the collectives that were queued behind another one on their stream.
 
-    They start at most QUEUED_NS after the end of the one before, and the call that
-    launched them launched nothing else.
+    They start at most MAX_QUEUED_GAP_NS after the end of the one before, and the call
+    that launched them launched nothing else.
     """
     track = trace.track[issued.rows]
     start = trace.start[issued.rows]
@@ -411,7 +427,7 @@ def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     is_same_track = track[collective] == track[behind]
 
     gap_ns = start[collective] - end[behind]
-    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= QUEUED_NS)
+    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= MAX_QUEUED_GAP_NS)
     is_queued = follows & _has_own_launch(trace, issued)[collective]
     return _Queued(collective=collective[is_queued], behind=behind[is_queued])
 

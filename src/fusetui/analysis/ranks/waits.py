@@ -18,7 +18,16 @@ from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_numbers,
+    running_max,
+    summed,
+    value_before,
+)
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.quantiles import median
 
@@ -58,8 +67,9 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     """Compute how long each rank waits in each collective, and for which rank.
 
-    If the clocks are refused, times of two ranks cannot be compared, and all waits are
-    0.
+    E.g. ranks that start a collective at 0, 3 and 10 ns wait 10, 7 and 0 ns in it, for
+    the last one. If the clocks are refused, times of two ranks cannot be compared, and
+    all waits are 0.
 
     Args:
         matched: The collectives of the job.
@@ -71,21 +81,14 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     if not len(matched):
         return _no_waits(start, end)
 
-    # Sort rows by collective, then by start: the last row of a collective starts last.
-    # Every collective has at least two rows.
-    by_start = np.lexsort((start, matched.collective_of_row))
-    last_row = by_start[matched.first[1:] - 1]
-    second_last_row = by_start[matched.first[1:] - 2]
-    others = matched.counts - 1
-    middle_of_others = matched.first[:-1] + (others - 1) // 2
-
+    starters = _starters(matched, start)
+    last_row = starters.last_row
     last_start = start[last_row]
-    last_start_of_row = np.repeat(last_start, matched.counts)
-    wait_ns = np.clip(last_start_of_row - start, 0, end - start)
+    wait_ns = np.clip(matched.for_each_row(last_start) - start, 0, end - start)
     if clocks.refused:
         wait_ns = np.zeros_like(wait_ns)
 
-    is_last_known = _is_last_known(matched, clocks, start, last_row, second_last_row)
+    is_last_known = _is_last_known(matched, clocks, start, starters)
     return Waits(
         start=start,
         end=end,
@@ -93,18 +96,45 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         wait_ns=wait_ns,
         idle_wait_ns=_idle_waits(matched, last_row, start, ready, end, wait_ns),
         last_row=last_row,
-        median_row=by_start[middle_of_others],
+        median_row=starters.median_row,
         last_rank=np.where(is_last_known, matched.rank[last_row], UNKNOWN),
         transfer_ns=_transfer_ns(matched, clocks, end, last_start),
     )
 
 
+class _Starters(msgspec.Struct, frozen=True, eq=False):
+    """The rows in which ranks start each collective; one entry per collective."""
+
+    last_row: Rows  # that starts last
+    second_last_row: Rows  # that starts last but one
+    # Whose start is the median of all but the last one, the earlier one of two.
+    median_row: Rows
+
+
+def _starters(matched: Matched, start: Int64s) -> _Starters:
+    """Find the rows that start each collective last, and in the middle.
+
+    E.g. of rows that start at 0, 3, 5 and 10 ns: last that at 10, before it that at 5,
+    and in the middle that at 3.
+
+    Args:
+        matched: The collectives, each of at least two rows.
+        start: The start of each row, on the common clock.
+    """
+    # Sort rows by collective, then by start: the last row of a collective starts last.
+    by_start = np.lexsort((start, matched.collective_of_row))
+    first = matched.first[:-1]
+    last = matched.first[1:] - 1
+    others = matched.counts - 1
+    return _Starters(
+        last_row=by_start[last],
+        second_last_row=by_start[last - 1],
+        median_row=by_start[first + (others - 1) // 2],
+    )
+
+
 def _is_last_known(
-    matched: Matched,
-    clocks: Clocks,
-    start: Int64s,
-    last_row: Rows,
-    second_last_row: Rows,
+    matched: Matched, clocks: Clocks, start: Int64s, starters: _Starters
 ) -> Flags:
     """Decide for which collectives it is known which rank starts last.
 
@@ -115,12 +145,13 @@ def _is_last_known(
         matched: The collectives.
         clocks: The clocks of all ranks.
         start: The start of each row, on the common clock.
-        last_row: Per collective the row that starts last.
-        second_last_row: Per collective the row that starts last but one.
+        starters: The rows that start each collective last.
 
     Returns:
         One flag per collective.
     """
+    last_row = starters.last_row
+    second_last_row = starters.second_last_row
     lead_ns = start[last_row] - start[second_last_row]
     resolution_ns = clocks.resolution_of(
         matched.rank[last_row], matched.rank[second_last_row]
@@ -176,8 +207,8 @@ def _idle_waits(
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
     still_since = end - stalled
 
-    last_still_since = np.repeat(still_since[last_row], matched.counts)
-    last_start = np.repeat(start[last_row], matched.counts)
+    last_still_since = matched.for_each_row(still_since[last_row])
+    last_start = matched.for_each_row(start[last_row])
     still_before_last = last_still_since - still_since
     ready_before_last = last_start - ready
 
@@ -201,23 +232,16 @@ def _without_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
         What is left of each length, in ns.
     """
     order = np.lexsort((begin, rank))
+    sorted_begin = begin[order]
+    sorted_end = sorted_begin + length[order]
 
-    # Lay the times of all ranks on one axis, one rank after the other, so that
-    # intervals of different ranks do not overlap.
-    first_ns = begin.min()
-    rank_span = int((begin + length).max() - first_ns) + 1
-    rank_begin = rank[order] * rank_span
-    interval_begin = rank_begin + begin[order] - first_ns
-    interval_end = interval_begin + length[order]
+    begins_rank = begins_runs(rank[order])
+    latest_end = running_max(sorted_end, group_numbers(begins_rank))
+    counted_until = value_before(latest_end, begins_rank, missing=sorted_begin)
 
-    # The latest end of all intervals before this one.
-    end_before = np.concatenate((rank_begin[:1], interval_end[:-1]))
-    covered_until = np.maximum.accumulate(end_before)
-
-    uncovered = np.empty_like(length)
-    uncovered_begin = np.maximum(interval_begin, covered_until)
-    uncovered[order] = np.maximum(interval_end - uncovered_begin, 0)
-    return uncovered
+    left_ns = np.empty_like(length)
+    left_ns[order] = np.maximum(sorted_end - np.maximum(sorted_begin, counted_until), 0)
+    return left_ns
 
 
 def _transfer_ns(
@@ -248,7 +272,7 @@ def _transfer_ns(
     # A start and an end may each be off by the uncertainty of a clock.
     reference = np.full(len(matched.rank), clocks.reference)
     resolution_of_row = clocks.resolution_of(matched.rank, reference)
-    resolution_ns = np.maximum.reduceat(resolution_of_row, first)
+    resolution_ns = matched.over_ranks(np.maximum, resolution_of_row)
     is_precise = transfer_ns > 2 * resolution_ns
 
     is_known = matched.whole & is_precise & (not clocks.refused)
@@ -320,6 +344,9 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """Summarize the collectives of each name, process group and size.
 
+    The wait of a kind is the sum of the mean waits of its collectives: two all-reduces,
+    in which two ranks wait 0 and 4, and 2 and 0 ns, have waits of 2 + 1 = 3 ns.
+
     Args:
         matched: The collectives of the job.
         waits: The waits in these collectives.
@@ -329,13 +356,13 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """
     if not len(matched):
         return ()
-    wait_of_collective = np.add.reduceat(waits.wait_ns, matched.first[:-1])
-    mean_wait_of_rank = wait_of_collective // matched.counts
+    wait_of_all_ranks = matched.over_ranks(np.add, waits.wait_ns)
+    mean_wait_ns = wait_of_all_ranks // matched.counts
 
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
     kinds: list[KindOfCollective] = []
     for collectives in by_key(range(len(keys)), keys.__getitem__).values():
-        wait_ns = int(mean_wait_of_rank[collectives].sum())
+        wait_ns = int(mean_wait_ns[collectives].sum())
         kinds.append(_kind(matched, waits, collectives, wait_ns))
     kinds.sort(key=lambda kind: -kind.wait_ns)
     return tuple(kinds)
@@ -364,6 +391,7 @@ def _kind(
     known_transfers = transfers[transfers > 0]  # an unknown one is UNKNOWN, below 0
     transfer_ns = median(known_transfers) if len(known_transfers) else None
 
+    # algbw and busbw of nccl-tests, in bytes per second.
     algorithm_rate = None
     bus_rate = None
     if transfer_ns and size_bytes > 0:

@@ -259,12 +259,12 @@ def _answer(
     uncertainty_ns = round(_uncertainty_ns(facts))
 
     # The result is a bound rather than an estimate if nothing in it is uncertain, or if
-    # it depends on when a data loader has its batches.
+    # it depends on when the workers of a data loader have its batches.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
     is_exact = not residual_share and not uncertainty_ns
-    is_bound = _is_bound(changes, graphs, is_exact=is_exact)
-    is_bound = is_bound or never_waits or batches_unknown
+    saves_at_most = _is_bound(changes, graphs, is_exact=is_exact)
+    is_bound = saves_at_most or never_waits or batches_unknown
     notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
 
     return msgspec.structs.replace(

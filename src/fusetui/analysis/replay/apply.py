@@ -64,9 +64,12 @@ def changed(
 ) -> tuple[Graph, tuple[str, ...]]:
     """Apply changes to the graph of a trace, one after the other.
 
+    The graph itself stays as it is. E.g. after `kernel:gemm x0.5`, the nodes of these
+    kernels take half as long; when they begin then is left to a replay.
+
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes.
         latest: Whether changes that give a range (`is_range`) take its later end.
 
@@ -115,9 +118,15 @@ def _scale(change: Scaled, draft: Draft) -> None:
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
-    """Change how long threads take in ops, modules or Python, to a share of it.
+    """Apply a change such as `op:attn x0.5`, `module:mlp x0` or `python x0.5`.
 
-    At a share of 0 these are not run at all: they launch nothing and wait for no batch.
+    What threads do in the named ops, modules or Python frames takes `factor` times as
+    long. With the factor 0 these are not run at all: they launch nothing and wait for
+    no batch.
+
+    Args:
+        change: The change.
+        draft: The graph, which is changed in place.
 
     Raises:
         WrongChangeError: If the trace has nothing that the change names.
@@ -632,7 +641,7 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         device: The name of the other device.
 
     Raises:

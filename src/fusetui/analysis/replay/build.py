@@ -32,6 +32,7 @@ from fusetui.analysis.replay.items import (
     MAX_SWITCH_NS,
     SYNCHRONIZES,
     Items,
+    Syncs,
     WaitPairs,
     inferred_waits_of_items,
     items_of,
@@ -50,6 +51,7 @@ from fusetui.trace.model.arrays import (
     Rows,
     distinct,
     ends_runs,
+    numbers_of_sized_groups,
     ordinals,
 )
 from fusetui.trace.model.categories import Layer
@@ -135,56 +137,61 @@ class GraphDraft:
         self.usual_lag = np.full((2, size), NEVER)
 
     def connect(
-        self, slot: int, target: Rows, source: Rows, usual_lag: Int64s | int = 0
+        self, edge: int, target: Rows, source: Rows, usual_lag: Int64s | int = 0
     ) -> None:
-        """Make each target wait for its source.
+        """Make each target wait for its source by one of its two edges.
 
         Args:
-            slot: Which edge of the target is set, IN_CHAIN or ACROSS.
+            edge: Which edge: IN_CHAIN (to the node before it on its thread or stream)
+                or ACROSS (to one of another). What it was before is lost.
             target: The nodes that wait.
             source: The node that each of them waits for.
             usual_lag: How long the target usually begins after its source has ended,
                 in ns, of each edge or of all.
         """
-        self.source[slot, target] = source
-        self.usual_lag[slot, target] = usual_lag
+        self.source[edge, target] = source
+        self.usual_lag[edge, target] = usual_lag
 
     def follow_origin(self, target: Rows) -> None:
         """Make nodes wait for the origin only, as first nodes of threads and streams."""
         self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
 
-    def join(self, slot: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
+    def join(self, edge: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
         """Make nodes wait for any number of sources besides those that they have.
 
-        A node has two edges only, so more sources need JOINs. If the edge `slot` of a
-        target is free, its first source takes it. Each other source gets a JOIN,
-        which waits for that source and for the JOIN before it. The first JOIN takes
-        over the edge `slot` of the target, and the target waits for the last JOIN.
+        A node has two edges only, so more sources need JOINs, which are nodes that take
+        no time. If a node waits for a already, and now for b and c as well, it becomes
+
+            a --> JOIN 1 --> JOIN 2 --> node
+            b ------^          ^
+            c -----------------'
+
+        If the edge of the node is still free, its first source takes it without a JOIN.
 
         Args:
-            slot: By which edge the targets wait, IN_CHAIN or ACROSS.
+            edge: By which edge the nodes wait, IN_CHAIN or ACROSS.
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
         lags = np.broadcast_to(usual_lag, len(pairs.waiting))
         is_first_of_target = ordinals(pairs.waiting) == 0
-        is_edge_free = self.usual_lag[slot, pairs.waiting] == NEVER
+        is_edge_free = self.usual_lag[edge, pairs.waiting] == NEVER
         takes_edge = is_first_of_target & is_edge_free
         self.connect(
-            slot, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
+            edge, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
         )
 
         needs_join = ~takes_edge
         target = pairs.waiting[needs_join]
         joins = self._new_joins(target)
         self.connect(ACROSS, joins, pairs.awaited[needs_join], lags[needs_join])
-        self._chain_joins(slot, target, joins)
+        self._chain_joins(edge, target, joins)
 
-    def _chain_joins(self, slot: int, target: Rows, joins: Rows) -> None:
+    def _chain_joins(self, edge: int, target: Rows, joins: Rows) -> None:
         """Connect the JOINs of each target in a row, and the target behind the last.
 
         Args:
-            slot: The edge of the target that its first JOIN takes over, and by which
+            edge: The edge of the target that its first JOIN takes over, and by which
                 the target then waits for its last JOIN.
             target: The target of each JOIN, ascending.
             joins: The JOINs.
@@ -197,14 +204,18 @@ class GraphDraft:
         self.connect(
             IN_CHAIN,
             joins[is_first_of_target],
-            self.source[slot, targets],
-            self.usual_lag[slot, targets],
+            self.source[edge, targets],
+            self.usual_lag[edge, targets],
         )
         is_last_of_target = ends_runs(target)
-        self.connect(slot, target[is_last_of_target], joins[is_last_of_target])
+        self.connect(edge, target[is_last_of_target], joins[is_last_of_target])
 
     def _new_joins(self, target: Rows) -> Rows:
-        """Add JOINs, each at the begin of its target and just before it in order.
+        """Add JOINs, nodes without a duration, each just before the node that needs it.
+
+        E.g. for the targets 7, 7 and 9 in a draft of 20 nodes, the nodes 20, 21 and 22
+        are added. They begin and end when their target begins; of nodes at that time,
+        20 and 21 come between the nodes 6 and 7, and 22 between 8 and 9.
 
         Args:
             target: The target of each JOIN, ascending. Targets may repeat.
@@ -246,10 +257,10 @@ class GraphDraft:
 
 @memo()
 def graph_of(trace: Trace) -> Graph:
-    """Build the graph of a trace as recorded.
+    """Build the graph of a trace: its work as nodes, with what each of them waited for.
 
-    It has all GPU work, all threads that launch work, and those that run backward for
-    them. Without a GPU it has the busiest thread only.
+    It has all kernels, copies and sets, all threads that launch work, and those that
+    run backward for them. Without a GPU it has the busiest thread only.
     """
     cuts = thread_cuts_of(trace)
     items = items_of(trace, cuts)
@@ -267,26 +278,14 @@ def graph_of(trace: Trace) -> Graph:
     _lay_items(draft, layout, cuts, items, origin)
     _connect_items(draft, layout, cuts, items, delays)
 
-    # Make calls wait for items, and threads for each other.
+    # Make calls wait for items, threads for each other, and items for items of other
+    # streams.
     waiting_cuts = layout.cut[waits_of_calls.waiting]
     awaited_items = layout.item[waits_of_calls.awaited]
     draft.join(ACROSS, WaitPairs(waiting_cuts, awaited_items))
     _connect_threads(draft, layout, cuts)
-
-    # Make items wait for items of other streams: as recorded, or as inferred for those
-    # that are late without a recorded reason.
-    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
-    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
-    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
-    inferred = inferred_waits_of_items(trace, items, late)
-    waits_of_items = _waits_of_items(trace, items, [recorded, inferred])
-    draft.join(
-        IN_CHAIN,
-        WaitPairs(
-            waiting=layout.item[waits_of_items.waiting],
-            awaited=layout.item[waits_of_items.awaited],
-        ),
-        delays.switch[items.stream_of(waits_of_items.waiting)],
+    inferred_between_streams = _connect_streams(
+        trace, draft, layout, items, syncs, delays
     )
 
     _mark_unexplained_waits(trace, draft)
@@ -295,8 +294,48 @@ def graph_of(trace: Trace) -> Graph:
         origin=origin,
         chains=_chains(trace, cuts, items),
         batches=_batches(draft, layout, cuts),
-        inferred=found_waits.inferred + len(inferred.waiting),
+        inferred=found_waits.inferred + inferred_between_streams,
     )
+
+
+def _connect_streams(
+    trace: Trace,
+    draft: GraphDraft,
+    layout: NodeOrder,
+    items: Items,
+    syncs: Syncs,
+    delays: _Delays,
+) -> int:
+    """Make items wait for items of other streams, as recorded or as inferred.
+
+    A wait is inferred for an item that starts more than LATE_NS (5 us) later than what
+    it is known to wait for explains, unless the recording says that it waits.
+
+    Args:
+        trace: The trace.
+        draft: The nodes, connected with their own threads and streams; they get further
+            edges, in place.
+        layout: Which nodes stand for which items.
+        items: All kernels, copies and sets, by stream and start.
+        syncs: The waits that CUPTI recorded.
+        delays: How long items usually take to start.
+
+    Returns:
+        How many waits were inferred.
+    """
+    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
+    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
+    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
+    inferred = inferred_waits_of_items(trace, items, late)
+    waits = _waits_of_items(trace, items, [recorded, inferred])
+    draft.join(
+        IN_CHAIN,
+        WaitPairs(
+            waiting=layout.item[waits.waiting], awaited=layout.item[waits.awaited]
+        ),
+        delays.switch[items.stream_of(waits.waiting)],
+    )
+    return len(inferred.waiting)
 
 
 def _origin(cuts: ThreadCuts, items: Items) -> int:
@@ -316,7 +355,7 @@ def _waits_of_calls(
     Args:
         trace: The trace.
         cuts: The cuts of its threads.
-        items: Its GPU work.
+        items: All kernels, copies and sets, by stream and start.
         found_waits: The items that synchronizations wait for. The communication before
             these is added, and the items that make room in full queues.
 
@@ -340,7 +379,7 @@ def _waits_of_items(
 
     Args:
         trace: The trace.
-        items: Its GPU work.
+        items: All kernels, copies and sets, by stream and start.
         waits_for_events: The waits for events, as recorded or inferred. Waits for the
             communication before these are added.
     """
@@ -383,7 +422,16 @@ def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
 
 
 def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
-    """Return the nodes at which data loaders hand over batches, in their order."""
+    """Return the nodes at which workers of data loaders hand over batches.
+
+    They are in the order of their threads and times. Up to HANDING_NS (10 ms) of a wait
+    may be what the thread itself does to take over the batch.
+
+    Args:
+        draft: The nodes of the graph.
+        layout: Which nodes stand for which cuts.
+        cuts: The cuts of threads, some of which are waits for a batch.
+    """
     node = layout.cut[cuts.batches]
     waited_ns = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
     return Batches(
@@ -415,8 +463,7 @@ def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
 
 def _thread_of_cut(cuts: ThreadCuts) -> Rows:
     """Return for each cut the index of its thread in `cuts.threads`."""
-    cut_indices = np.arange(len(cuts.kind))
-    return np.searchsorted(cuts.bounds, cut_indices, side="right") - 1
+    return numbers_of_sized_groups(np.diff(cuts.bounds))
 
 
 def _lay_threads(
@@ -428,9 +475,9 @@ def _lay_threads(
     begin is filled in later, by `_begin_cuts`.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
         origin: The time of the origin, in ns of the file.
     """
     draft.kind[0] = Node.ORIGIN
@@ -471,10 +518,10 @@ def _begin_cuts(
     its end.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
-        items: The GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         waits: Calls, as cuts, with the items that they wait for.
         origin: The time of the origin, in ns of the file.
     """
@@ -491,29 +538,35 @@ def _begin_cuts(
 def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
     """Connect threads that work for other threads, such as autograd's for backward.
 
-    The working thread begins when the asking thread has begun to wait for it, and the
-    asking thread goes on once that work has ended. If it is the first that the working
-    thread does at all, then its own first node begins when it is asked, too.
+    The *asking* thread calls backward and waits; the *working* one runs it:
+
+        asking    ... own time | waits for the work              | own time ...
+        working   waits to be asked | own time (backward) | done | ...
+
+    So the working thread goes on when the own time of the asking one ends, and the
+    asking thread goes on when the working one is done. If that is the first work of the
+    working thread, it has not existed before it was asked.
 
     Args:
-        draft: The draft to connect.
+        draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts.
-        cuts: The cuts of the threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
     """
-    asker_waits, worker_waits, worker_is_done = layout.cut[cuts.handoffs]
-    before_asker_waits = asker_waits - 1
-    before_worker_waits = worker_waits - 1
-    draft.connect(ACROSS, worker_waits, before_asker_waits)
+    asking_waits, working_waits, working_is_done = layout.cut[cuts.handoffs]
+    # The nodes of a thread follow each other: before node n is n - 1.
+    asking_own_time = asking_waits - 1
+    working_before = working_waits - 1
+    draft.connect(ACROSS, working_waits, asking_own_time)
 
-    follows_origin = draft.source[IN_CHAIN, before_worker_waits] == 0
-    has_no_time = draft.began[before_worker_waits] == draft.ended[worker_waits]
-    is_first_work = follows_origin & has_no_time
+    is_first_of_thread = draft.source[IN_CHAIN, working_before] == 0
+    takes_no_time = draft.began[working_before] == draft.ended[working_waits]
+    is_first_work = is_first_of_thread & takes_no_time
     draft.connect(
-        IN_CHAIN, before_worker_waits[is_first_work], before_asker_waits[is_first_work]
+        IN_CHAIN, working_before[is_first_work], asking_own_time[is_first_work]
     )
 
-    order = np.argsort(asker_waits, kind="stable")
-    draft.join(ACROSS, WaitPairs(asker_waits[order], worker_is_done[order]))
+    order = np.argsort(asking_waits, kind="stable")  # `join` takes ascending nodes
+    draft.join(ACROSS, WaitPairs(asking_waits[order], working_is_done[order]))
 
 
 def _lay_items(
@@ -522,10 +575,10 @@ def _lay_items(
     """Fill in the nodes of items, without their edges.
 
     Args:
-        draft: The draft to fill in.
+        draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which items.
         cuts: The cuts of the threads, whose chains come before those of the streams.
-        items: The GPU work.
+        items: All kernels, copies and sets, by stream and start.
         origin: The time of the origin, in ns of the file.
     """
     node = layout.item
@@ -545,32 +598,35 @@ def _connect_items(
 ) -> None:
     """Make each item wait for the one before it on its stream, and for its launch.
 
-    An item may start while its launch call still runs, so it waits for what the thread
-    did before that call, with the usual latency as lag.
+    An item (kernel, copy or set) may start while its launch call still runs, so it
+    waits for what the thread did before that call, with the usual latency as lag. E.g.
+    a thread works until 10 us, when a launch call begins: with a latency of 5 us its
+    kernel starts at 15 us, or later if the kernel before it ends later.
 
     Args:
-        draft: The draft to connect.
+        draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts and items.
-        cuts: The cuts of the threads.
-        items: The GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         delays: How long items usually take to start.
     """
     node = layout.item
     is_first_of_stream = np.zeros(len(node), dtype=np.bool_)
     is_first_of_stream[items.bounds[:-1]] = True
-    item_indices = np.arange(len(node))
-    follows_item = node[~is_first_of_stream]
-    switch_ns = delays.switch[items.stream_of(item_indices[~is_first_of_stream])]
-    draft.connect(IN_CHAIN, follows_item, follows_item - 1, switch_ns)
+    later_items = np.flatnonzero(~is_first_of_stream)
+    switch_ns = delays.switch[items.stream_of(later_items)]
+    draft.connect(IN_CHAIN, node[later_items], node[later_items - 1], switch_ns)
 
-    # The launch call may lie inside another call, which is then the cut. It begins
-    # later than the cut does.
+    # The launch call may lie inside another call, which is then the cut. So it may
+    # begin later than the cut does.
     has_launch = items.launch_cut >= 0
     launch = items.launch_cut[has_launch]
     since_cut_began = items.launched_at[has_launch] - cuts.begin[launch]
     lag = delays.latency[has_launch] + since_cut_began
     draft.connect(ACROSS, node[has_launch], layout.before_cut[launch], lag)
-    draft.follow_origin(node[is_first_of_stream & ~has_launch])
+
+    waits_for_nothing = is_first_of_stream & ~has_launch
+    draft.follow_origin(node[waits_for_nothing])
 
 
 def _usual_delays(trace: Trace, items: Items) -> _Delays:
@@ -583,12 +639,13 @@ def _usual_delays(trace: Trace, items: Items) -> _Delays:
 def _switches(items: Items, latency: Int64s) -> Int64s:
     """Measure how long each stream usually takes to switch from one item to the next.
 
-    It is the upper median of the gaps between items. A gap counts only if the second
-    item was ready when the first one ended, so that nothing but the switch can fill it,
-    and if it is at most MAX_SWITCH_NS.
+    It is the upper median of the gaps between items: 2 us for gaps of 1, 2 and 3 us. A
+    gap counts only if the second item had been launched long enough before the first
+    one ended, so that nothing but the switch can fill it, and if it is at most
+    MAX_SWITCH_NS (10 us).
 
     Args:
-        items: The GPU work.
+        items: All kernels, copies and sets, by stream and start.
         latency: The usual launch latency of each item, in ns.
 
     Returns:
@@ -651,10 +708,10 @@ def _finished(
         batches: The nodes at which batches are handed over, as nodes of the draft.
         inferred: How many waits were inferred.
     """
-    size = len(draft.kind)
     order = in_order(draft.began, draft.ended, draft.tie_order, draft.source)
-    new_node = np.empty(size, dtype=np.int32)
-    new_node[order] = np.arange(size)
+    # The inverse of a sorting order says which node each node becomes.
+    new_node = np.empty(len(order), dtype=np.int32)
+    new_node[order] = np.arange(len(order))
 
     kind = draft.kind[order]
     began = draft.began[order]
@@ -680,7 +737,7 @@ def _finished(
         residual=residual,
         began=began,
         lasted=ended - began,
-        gone=np.zeros(size, dtype=np.bool_),
+        gone=np.zeros(len(order), dtype=np.bool_),
         time_scales=(AS_RECORDED,) * threads,
         inferred_waits=inferred,
         batches=batches,

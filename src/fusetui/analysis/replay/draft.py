@@ -35,7 +35,7 @@ class Draft:
 
         Args:
             trace: The trace.
-            graph: Its graph.
+            graph: Its work as nodes, with what each of them waits for.
             latest: Whether a change whose effect is a range takes the later end.
         """
         self.trace = trace
@@ -58,16 +58,16 @@ class Draft:
         """The nodes of kernels, copies and sets."""
         return self.graph.nodes(Node.ITEM)
 
-    def remove_edges(self, slot: int, nodes: Rows) -> None:
+    def remove_edges(self, edge: int, nodes: Rows) -> None:
         """Make nodes wait for nothing by one of their edges.
 
         Args:
-            slot: Which edge, IN_CHAIN or ACROSS.
+            edge: Which edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
         """
-        self.source[slot, nodes] = 0
-        self.residual[slot, nodes] = 0
-        self.lag[slot, nodes] = NEVER
+        self.source[edge, nodes] = 0
+        self.residual[edge, nodes] = 0
+        self.lag[edge, nodes] = NEVER
 
     def remove_nodes(self, nodes: Rows) -> None:
         """Take nodes out: they take no time and wait only for the one before them.
@@ -128,13 +128,13 @@ class Draft:
             self.time_scales[chain] = scale.scaled_within(cover, factor)
 
     def return_at_once(self, waits: Rows) -> None:
-        """Make calls that wait for the device wait for nothing.
+        """Make calls that wait for the device (cudaStreamSynchronize) return at once.
 
-        They still take the time that they take to return, but not the part of it that
-        is longer than usual, which was waiting, too.
+        They still take the usual time to return. Where a call returned unexplainedly
+        late after what it waited for, the time beyond the usual was waiting, too.
 
         Args:
-            waits: The WAITs of the calls.
+            waits: The nodes (WAIT) of the calls.
         """
         self.remove_edges(ACROSS, waits)
         self.dur[waits] -= self.unexplained[waits]

@@ -43,7 +43,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows, at, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct,
+    last_at_or_before,
+    prefix_sums,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import Cover
@@ -77,11 +87,11 @@ class TimeScale(NamedTuple):
 
         # How long it takes until each of the times at which the rate changes.
         elapsed_between = np.diff(self.times) * self.rate[:-1]
-        since_first_change = np.concatenate(([0.0], np.cumsum(elapsed_between)))
+        since_first_change = prefix_sums(elapsed_between)
         until_change = self.times[0] + since_first_change
 
         # Add how long it takes from the last change on.
-        last_change = np.searchsorted(self.times, times, side="right") - 1
+        last_change = last_at_or_before(self.times, times)
         change = np.maximum(last_change, 0)
         since_change_ns = (times - self.times[change]) * self.rate[change]
         elapsed = np.rint(until_change[change] + since_change_ns)
@@ -97,7 +107,7 @@ class TimeScale(NamedTuple):
             factor: How many times as long each ns in them takes; 0 for no time at all.
         """
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        last_change = np.searchsorted(self.times, times, side="right") - 1
+        last_change = last_at_or_before(self.times, times)
         rate = at(self.rate, last_change, missing=1.0)
         is_covered = cover.place_of(times) >= 0
         return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))
@@ -225,17 +235,17 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
             return nodes
         return nodes[np.isin(self.row[nodes], rows)]
 
-    def has_edge(self, slot: int, nodes: Rows) -> Flags:
+    def has_edge(self, edge: int, nodes: Rows) -> Flags:
         """Return which nodes wait for a source by one of their two edges.
 
         Args:
-            slot: The edge, IN_CHAIN or ACROSS.
+            edge: The edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
 
         Returns:
             A flag for each of `nodes`.
         """
-        return np.asarray(self.lag[slot, nodes] != NEVER)
+        return np.asarray(self.lag[edge, nodes] != NEVER)
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
         """Return which node of one kind stands for each row of the trace.
@@ -251,7 +261,10 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
-    """Return the batches of a graph after its nodes were sorted.
+    """Return the batches of a graph after its nodes got other numbers.
+
+    They stay in the order of their nodes: batches at the nodes 3 and 5, which become 8
+    and 2, are then at 2 and 8.
 
     Args:
         batches: The batches, with nodes as before.
@@ -310,8 +323,8 @@ def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
     """
     level = np.zeros(len(began), dtype=np.int64)
     is_tied = (source > 0) & (began[source] == began)
-    slot, target = np.nonzero(is_tied)
-    tied_source = source[slot, target]
+    edge, target = np.nonzero(is_tied)
+    tied_source = source[edge, target]
 
     # Raise the level of each node above that of its source, until nothing changes.
     for _ in range(MAX_TIED_NODES):

@@ -30,6 +30,8 @@ from fusetui.trace.model.arrays import (
     at,
     distinct,
     first_with,
+    last_at_or_before,
+    last_flagged,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -127,7 +129,7 @@ class Items(msgspec.Struct, frozen=True, eq=False):
 
     def stream_of(self, items: Rows) -> Rows:
         """Return the index of the stream on which each item ran."""
-        return np.searchsorted(self.bounds, items, side="right") - 1
+        return last_at_or_before(self.bounds, items)
 
 
 class WaitPairs(NamedTuple):
@@ -159,6 +161,10 @@ class _Launches(NamedTuple):
 
 def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
     """Return all GPU work of a trace, with the calls that launched it.
+
+    An *item* is a kernel, a copy or a set. Items are numbered by stream and, within a
+    stream, by start. E.g. of two streams with 2 items and 1 item, the numbers are 0, 1
+    and 2, and `bounds` is 0, 2, 3.
 
     Args:
         trace: The trace.
@@ -214,7 +220,7 @@ def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
 
     Args:
         trace: The trace.
-        cuts: The calls of its threads.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
         rows: The GPU events.
     """
     call = trace.launch[rows]
@@ -228,7 +234,8 @@ def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
 
     If the call is not known, the item counts as launched with the last item before it
     on its stream whose call is known. If there is none either, it counts as launched
-    when the trace begins.
+    when the trace begins: e.g. with calls at (?, 30, ?, 50) ns and a trace from 10 ns
+    on, the items of a stream are launched at 10, 30, 30 and 50 ns.
 
     Args:
         trace: The trace.
@@ -238,15 +245,10 @@ def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
     Returns:
         ns of the file per item.
     """
-    item_indices = np.arange(len(launches.cut))
     has_launch = launches.cut >= 0
-    # For each item the last one with a known launch up to it; NONE before the first.
-    last_launched = np.maximum.accumulate(np.where(has_launch, item_indices, NONE))
-
-    first_of_stream = np.repeat(bounds[:-1], np.diff(bounds))
-    is_on_same_stream = last_launched >= first_of_stream
-    call_began = trace.start[launches.row[last_launched]]
-    return np.where(is_on_same_stream, call_began, trace.begin_ns)
+    last_with_launch = last_flagged(has_launch, bounds)
+    call_began = trace.start[launches.row[last_with_launch]]
+    return np.where(last_with_launch >= 0, call_began, trace.begin_ns)
 
 
 def _last_to_end_of_streams(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
@@ -430,8 +432,8 @@ def waits_of_calls_for_items(
 
     Args:
         trace: The trace.
-        cuts: The calls of its threads.
-        items: Its GPU work.
+        cuts: The calls that launch or wait, and other cuts of the threads' time.
+        items: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
     """
     calls = _waiting_calls(trace, cuts)
@@ -463,7 +465,7 @@ def _later_ending(
     """Replace the best items so far by candidates that end later.
 
     Args:
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         best: The best item so far of each entry; NONE if there is none yet.
         candidates: Another item for each entry.
         may_replace: For which entries the candidate is allowed.
@@ -490,7 +492,7 @@ def _candidates(
     ended when the call returned.
 
     Args:
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         calls: The waiting calls.
         stream: The index of the stream.
         last_launched: For each call the item that ends last, of those that were
@@ -674,7 +676,7 @@ def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         late: The items that start later than their launch and their stream explain.
 
     Returns:
@@ -705,7 +707,7 @@ def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         late: The late items.
     """
     late = late[items.launch_cut[late] >= 0]
@@ -762,26 +764,25 @@ def waits_for_earlier_communication(
 
     Args:
         trace: The trace.
-        items: All items.
+        items: All kernels, copies and sets, by stream and start.
         pairs: What waits (calls or items), with the items that it waits for.
     """
     is_communication = communicates(trace, items.rows)
+    last_so_far = last_flagged(is_communication, items.bounds)
+
+    # What waits for a communication itself is known to wait for it already.
+    before_awaited = np.where(is_communication, NONE, last_so_far)[pairs.awaited]
+    implied = _known_pairs(waiting=pairs.waiting, awaited=before_awaited)
+
+    # That before a communication is the last one up to the item before it. If that item
+    # is a communication too, the two follow each other on the stream anyway.
     item_indices = np.arange(len(items.rows))
-    first_of_stream = np.repeat(items.bounds[:-1], np.diff(items.bounds))
-
-    # The last communication before each item on its stream.
-    last_so_far = np.maximum.accumulate(np.where(is_communication, item_indices, NONE))
-    is_on_other_stream = last_so_far < first_of_stream
-    has_none_before = is_communication | is_on_other_stream
-    last_before = np.where(has_none_before, NONE, last_so_far)
-    implied = _known_pairs(waiting=pairs.waiting, awaited=last_before[pairs.awaited])
-
-    # A communication has no entry of its own there (`has_none_before`), but the item
-    # before it has.
-    follows_item = np.flatnonzero(is_communication & (item_indices > first_of_stream))
-    follows_communication = follows_item[last_before[follows_item - 1] >= 0]
-    of_communication = WaitPairs(
-        follows_communication, last_before[follows_communication - 1]
+    is_first_of_stream = np.zeros(len(items.rows), dtype=np.bool_)
+    is_first_of_stream[items.bounds[:-1]] = True
+    follows_item = item_indices[is_communication & ~is_first_of_stream]
+    of_communication = _known_pairs(
+        waiting=follows_item,
+        awaited=np.where(is_communication, NONE, last_so_far)[follows_item - 1],
     )
     return CommunicationWaits(implied=implied, of_communication=of_communication)
 

@@ -16,9 +16,16 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import NOTHING_RECORDED, host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
 from fusetui.timeline.cells import DepthRow
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    least_of_ranges,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.intervals import Cover
 from fusetui.trace.model.memo import memo
 
 UNKNOWN = -1
@@ -54,41 +61,29 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             ns; one entry per slice of the line, and a last one for all of them.
         """
-        return np.concatenate(([0], np.cumsum(self.ns[line.rows])))
+        return prefix_sums(self.ns[line.rows])
 
 
 def marks_of(trace: Trace) -> Marks:
-    """Compute how much of each slice of a trace lies on the critical path as recorded."""
+    """Compute how much of each slice of a trace lies on the critical path as recorded.
+
+    E.g. of an op from 0 to 10 ns in which the critical path runs from 2 to 6 ns, 4 ns.
+    """
     graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
-    slack_ns = np.maximum(slack_of(graph, graph.recorded), 0)
-    on_path_ns = np.zeros(len(trace), dtype=np.int64)
-    spare_ns = np.full(len(trace), UNKNOWN)
+    times = _TimesOfSlices(
+        on_path_ns=np.zeros(len(trace), dtype=np.int64),
+        slack_ns=np.full(len(trace), UNKNOWN),
+    )
+    slack_of_node = np.maximum(slack_of(graph, graph.recorded), 0)
+    _add_gpu_work(times, graph, route, slack_of_node)
+    _add_threads(times, trace, graph, route, slack_of_node)
 
-    # Each item is a slice of the trace.
-    items = graph.nodes(Node.ITEM)
-    spare_ns[graph.row[items]] = slack_ns[items]
-    is_of_item = _is_work(route) & (graph.kind[route.node] == Node.ITEM)
-    row_of_stretch = graph.row[route.node[is_of_item]]
-    np.add.at(on_path_ns, row_of_stretch, route.ns[is_of_item])
-
-    # The slices of a thread reach over any number of its nodes, or parts of nodes.
-    for chain_index, chain in enumerate(graph.chains):
-        is_of_chain = graph.chain == chain_index
-        nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
-        if chain.is_stream or not len(nodes):
-            continue
-        path = _path_of_thread(graph, route, chain_index)
-        for track in _tracks_of(trace, chain.thread):
-            start = trace.start[track.rows] - graph.origin_ns
-            end = trace.end[track.rows] - graph.origin_ns
-            on_path_ns[track.rows] += path.before(end) - path.before(start)
-            spare_ns[track.rows] = _least_slack(graph, nodes, slack_ns, start, end)
-
+    on_path_ns = times.on_path_ns
     stops = _stops(trace, graph, route)
     return Marks(
         ns=on_path_ns,
-        spare_ns=spare_ns,
+        spare_ns=times.slack_ns,
         is_on=(on_path_ns > 0) & (2 * on_path_ns >= trace.dur),
         stops=stops.row,
         begin=stops.begin,
@@ -102,37 +97,80 @@ def _is_work(route: Route) -> Flags:
     return np.isin(route.part, (OWN, LATE))
 
 
-class _PathOfThread(NamedTuple):
-    """The stretches of the critical path in which one thread works.
+class _TimesOfSlices(NamedTuple):
+    """What is computed for each slice of a trace; the arrays are filled in place."""
 
-    They are in order of time and do not overlap. Times are ns after the origin.
-    """
-
-    begin: Int64s
-    ns: Int64s  # how long each stretch lasts
-
-    def before(self, times: Int64s) -> Int64s:
-        """Return how much of the stretches lies before each time, in ns."""
-        ns_of_earlier = np.concatenate(([0], np.cumsum(self.ns)))
-        last = np.searchsorted(self.begin, times, side="right") - 1
-        since_begin = times - at(self.begin, last, missing=0)
-        ns_of_last = np.minimum(since_begin, at(self.ns, last, missing=0))
-        ns_before: Int64s = ns_of_earlier[last] + ns_of_last
-        has_begun = last >= 0
-        return np.where(has_begun, ns_before, 0)
+    on_path_ns: Int64s  # how much of it lies on the critical path
+    slack_ns: Int64s  # see Marks.spare_ns
 
 
-def _path_of_thread(graph: Graph, route: Route, chain: int) -> _PathOfThread:
-    """Return the stretches of a path in which one thread works.
+def _add_gpu_work(
+    times: _TimesOfSlices, graph: Graph, route: Route, slack_of_node: Int64s
+) -> None:
+    """Fill in the times of kernels, copies and sets, each of which is one node.
 
     Args:
-        graph: The graph.
-        route: The path.
+        times: The times of all slices.
+        graph: The work as nodes, with what each of them waits for.
+        route: The critical path.
+        slack_of_node: The slack of each node, in ns.
+    """
+    items = graph.nodes(Node.ITEM)
+    times.slack_ns[graph.row[items]] = slack_of_node[items]
+
+    is_of_item = _is_work(route) & (graph.kind[route.node] == Node.ITEM)
+    row_of_stretch = graph.row[route.node[is_of_item]]
+    np.add.at(times.on_path_ns, row_of_stretch, route.ns[is_of_item])
+
+
+def _add_threads(
+    times: _TimesOfSlices,
+    trace: Trace,
+    graph: Graph,
+    route: Route,
+    slack_of_node: Int64s,
+) -> None:
+    """Fill in the times of the slices of threads.
+
+    These reach over any number of the nodes of their thread, or parts of nodes.
+
+    Args:
+        times: The times of all slices.
+        trace: The trace.
+        graph: Its work as nodes, with what each of them waits for.
+        route: The critical path.
+        slack_of_node: The slack of each node, in ns.
+    """
+    for chain_index, chain in enumerate(graph.chains):
+        is_of_chain = graph.chain == chain_index
+        nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
+        if chain.is_stream or not len(nodes):
+            continue
+        path = _path_of_thread(graph, route, chain_index)
+        for track in _tracks_of(trace, chain.thread):
+            start = trace.start[track.rows] - graph.origin_ns
+            end = trace.end[track.rows] - graph.origin_ns
+            times.on_path_ns[track.rows] += path.within(start, end)
+            times.slack_ns[track.rows] = _least_slack(
+                graph, nodes, slack_of_node, start, end
+            )
+
+
+def _path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
+    """Return when the critical path runs through the work of one thread.
+
+    Args:
+        graph: The work as nodes, with what each of them waits for.
+        route: The critical path.
         chain: The thread, an index in Graph.chains.
+
+    Returns:
+        Intervals in ns after the origin, in order of time, which do not overlap.
     """
     is_of_thread = _is_work(route) & (graph.chain[route.node] == chain)
     stretches = np.flatnonzero(is_of_thread & (route.ns > 0))
-    return _PathOfThread(begin=route.begin[stretches], ns=route.ns[stretches])
+    begin = route.begin[stretches]
+    return Cover(begin, begin + route.ns[stretches])
 
 
 def _tracks_of(trace: Trace, thread: int) -> list[Track]:
@@ -154,10 +192,11 @@ def _least_slack(
 ) -> Int64s:
     """Return how much longer each slice of a thread could take.
 
-    That is the least slack of the nodes that the slice overlaps.
+    More would delay the end of the recording. It is the least slack of the nodes that
+    the slice overlaps: 3 ns for an op over two nodes that could take 5 and 3 ns longer.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         nodes: The nodes of the thread, in order.
         slack: The slack of every node of the graph, in ns.
         start: The start of each slice, in ns after the origin.
@@ -168,16 +207,11 @@ def _least_slack(
     """
     first = np.searchsorted(graph.ended[nodes], start, side="right")
     stop = np.searchsorted(graph.began[nodes], end, side="left")
-    has_nodes = np.flatnonzero(first < stop)
+    overlaps_nodes = first < stop
     least = np.full(len(start), UNKNOWN)
-    if len(has_nodes):
-        # Between two of the ranges [first, stop), reduceat also gives a result for what
-        # lies between them: every other one is to be skipped.
-        edges = np.stack((first[has_nodes], stop[has_nodes]), axis=1).reshape(-1)
-        # reduceat takes no index behind the last entry, so one is added.
-        slack_and_end = np.append(slack[nodes], 0)
-        least_of_ranges = np.minimum.reduceat(slack_and_end, edges)
-        least[has_nodes] = least_of_ranges[::2]
+    least[overlaps_nodes] = least_of_ranges(
+        slack[nodes], first[overlaps_nodes], stop[overlaps_nodes]
+    )
     return least
 
 
@@ -193,7 +227,7 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     stretches = np.flatnonzero((route.part == OWN) & (route.ns > 0))
@@ -218,7 +252,7 @@ def _innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         nodes: Nodes of a thread's own time (HOST).
     """
     parts = host_parts(trace, graph, nodes)

@@ -29,7 +29,15 @@ from fusetui.analysis.why.thread_activity import (
     merged_slices,
 )
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    last_at_or_before,
+    prefix_sums,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -163,8 +171,8 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
 def _count_of_named_rows(totals: list[_Total]) -> int:
     """Return how many of the first totals get rows of their own.
 
-    They are as many as leave room, within MAX_ROWS, for one row for each kind of the
-    other totals.
+    The others are added up in one row for each kind. All rows together are at most
+    MAX_ROWS (12): of 20 totals, 10 get rows of their own if the others are of 2 kinds.
 
     Args:
         totals: The totals, the longest first.
@@ -203,7 +211,7 @@ def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tota
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     kind = graph.kind[route.node]
@@ -230,25 +238,26 @@ def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tota
 
 
 def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of the delays on a path, which lie before nodes.
+    """Yield how much of a path is delays between the end of one node and the next.
 
-    These are the latency of launches, other waits, and delays whose reason is not
-    known. If a thread waits for a batch that workers load, the delay counts as time of
-    the CPU, under the name of the first call in the trace that loads a batch.
+    There are three sorts: the latency from a launch call to its kernel, other known
+    delays such as the switch between two kernels, and delays whose reason is not known.
+    If a thread waits for a batch that workers load, the delay counts as time of the
+    CPU, under the name of the first call in the trace that loads a batch.
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     kind = graph.kind[route.node]
     is_lag = route.part == LAG
     is_delay_without_reason = ~is_lag & (route.part != OWN)
 
-    # An item whose stretch follows the time of a thread waited for its launch.
+    # A kernel that comes after the time of a thread on the path waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
     is_latency = is_lag & (kind == Node.ITEM) & follows_thread
-    # Of a change to `loader`, it is the mark at which the batch arrives that waits.
+    # After the change `loader`, it is the mark at which the batch arrives that waits.
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
     is_loading = is_lag & takes_batch & (route.ns > 0)
 
@@ -268,7 +277,7 @@ def _totals_by_name(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
         kind: The kind of the totals.
         is_counted: True for the stretches that count, all of calls or items; one flag
@@ -311,7 +320,7 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         nodes: The nodes to divide. Those that are no HOST are ignored.
     """
     parts = _OwnTimes()
@@ -357,15 +366,17 @@ class _OwnTimes:
 def _add_parts_of_thread(
     parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
 ) -> None:
-    """Divide the own time of one thread, and add the parts to others.
+    """Divide the own time of one thread by what it was doing.
 
-    First come the parts in ops and Python frames, then of the remaining time those in
-    annotations, and last the time in which nothing was recorded.
+    Ops and Python frames come first. Of the time outside of these, what lies in
+    annotations comes next, and last the time in which nothing was recorded. E.g. own
+    time from 0 to 10 ns, an op from 2 to 5 and an annotation from 0 to 8 ns give 3 ns
+    of the op, 5 ns of the annotation, and 2 ns of nothing.
 
     Args:
-        parts: Where to add the parts.
+        parts: The parts of all threads so far; those of this one are added, in place.
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         chain: The thread, an index in Graph.chains.
         nodes: Its nodes of own time (HOST), in order.
     """
@@ -374,28 +385,21 @@ def _add_parts_of_thread(
 
     def node_at(start: Int64s) -> Rows:
         """Return the node in which each time lies."""
-        return nodes[np.searchsorted(began, start, side="right") - 1]
+        return nodes[last_at_or_before(began, start)]
 
-    for line, offset in line_of(trace, graph.chains[chain].thread):
-        # To be added to times of the line, for times after the origin.
-        line_to_graph_ns = -graph.origin_ns - offset
+    for slices, offset in line_of(trace, graph.chains[chain].thread):
+        # `slices` has times of its own, which this turns into ns after the origin.
+        to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
         for activities in LAYERS[1:]:
-            on_line = Cover(
-                remaining.start - line_to_graph_ns, remaining.end - line_to_graph_ns
-            )
-            inside = _inside_slices(line, activities, on_line)
+            inside = _inside_slices(slices, activities, remaining.shifted(-to_graph_ns))
             parts.add(
                 node=node_at(remaining.start[inside.interval]),
                 row=inside.row,
-                start=inside.start + line_to_graph_ns,
-                end=inside.end + line_to_graph_ns,
+                start=inside.start + to_graph_ns,
+                end=inside.end + to_graph_ns,
             )
-            in_slices = Cover(
-                inside.slices.start + line_to_graph_ns,
-                inside.slices.end + line_to_graph_ns,
-            )
-            remaining = without(remaining, in_slices)
+            remaining = without(remaining, inside.slices.shifted(to_graph_ns))
 
     parts.add(
         node=node_at(remaining.start),
@@ -453,13 +457,15 @@ def _inside_slices(
 
 
 def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of the threads' own time on a path, by the innermost slice.
+    """Yield how much of a path is the own time of threads, by the innermost slice.
 
-    If only a part of a node lies on the path, it is the last part.
+    A moment counts for the op, Python frame or annotation that is innermost then. If
+    only a part of a node lies on the path, it is the last part, because the node ends
+    when the path goes on.
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
     is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
@@ -476,12 +482,12 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     row = parts.row[is_on_path]
     ns = part_on_path_ns[is_on_path]
 
-    has_name = row != NOTHING_RECORDED
-    names = by_text(trace, row[has_name], ns[has_name], str)
-    for name, (events, ns_of_name) in names.items():
+    is_in_slice = row != NOTHING_RECORDED
+    totals_of_names = by_text(trace, row[is_in_slice], ns[is_in_slice], str)
+    for name, (events, ns_of_name) in totals_of_names.items():
         yield _Total("host", name, events, ns_of_name)
 
-    nameless_ns = ns[~has_name]
+    nameless_ns = ns[~is_in_slice]
     yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
 
 
@@ -504,20 +510,14 @@ def _on_path_of_parts(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     Returns:
         ns per part.
     """
-    sums = np.cumsum(parts.ns)
+    # How long the parts behind each part take until its node ends. They come before it.
+    ns_before: Int64s = prefix_sums(parts.ns)
     first_of_node = np.searchsorted(parts.node, parts.node)
-    sum_before_node = (sums - parts.ns)[first_of_node]
+    behind_ns = ns_before[:-1] - ns_before[first_of_node]
 
-    # How far the begin and the end of each part lie before the end of its node.
-    begin_before_end = sums - sum_before_node
-    end_before_end = begin_before_end - parts.ns
-
-    # Cut both off where the path begins. What is left between them is on the path.
-    path_before_end = on_path_ns[parts.node]
-    begin_on_path = np.minimum(begin_before_end, path_before_end)
-    end_on_path = np.minimum(end_before_end, path_before_end)
-    on_path: Int64s = begin_on_path - end_on_path
-    return on_path
+    # What these leave of the path is on the part, up to its own length.
+    left_ns = on_path_ns[parts.node] - behind_ns
+    return np.asarray(np.clip(left_ns, 0, parts.ns))
 
 
 def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
@@ -598,7 +598,7 @@ def _slack_by_name(
     """Yield the slack of the MAX_GROUPS groups of names that take the most time.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         route: Its critical path. A group of which anything lies on it has no slack.
         kind: What the names are of.
         times: How long nodes take under a name.
@@ -631,7 +631,7 @@ def _slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
     large, comes down to the largest factor without a delay.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         ns_of_node: By how many ns each node of the graph is made longer at the
             factor 1; 0 for the nodes that stay as they are.
         end: When the replay ends now, in ns after the origin.

@@ -20,7 +20,14 @@ from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.times import bounds_of, slices_of, step_ends
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    distinct,
+    numbers_of_sized_groups,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 
@@ -70,8 +77,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             trace: The recorded trace.
         """
         predicted_row = self.predicted_rows(trace)
-        slices_of_track = [len(track) for track in self.tracks]
-        track_indices = np.arange(len(self.tracks), dtype=np.int32)
+        slices_of_track = np.array([len(track) for track in self.tracks], np.intp)
         shared = {field: getattr(trace, field) for field in KEPT_WHOLE}
         of_slices = {}
         for column in KEPT_OF_SLICES:
@@ -80,7 +86,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             tracks=self.tracks,
             start=self.start,
             dur=self.dur,
-            track=np.repeat(track_indices, slices_of_track),
+            track=numbers_of_sized_groups(slices_of_track).astype(np.int32),
             launch=predicted_row[trace.launch[self.rows]],
             op=predicted_row[trace.op[self.rows]],
             **asdict(self.tree),
@@ -113,6 +119,9 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     """Compute where the slices of a trace would be with some changes.
 
+    E.g. with `kernel:gemm x0.5`, these kernels are half as long, and what waited for
+    them starts earlier. Slices that a change removes are left out.
+
     Args:
         trace: The trace.
         changes: The changes, as a user writes them.
@@ -141,13 +150,17 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
 
 
 def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> Int64s:
-    """Return the bounds of steps as recorded and as replayed; see Predicted.bounds.
+    """Return when steps end, as recorded and with the changes.
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changed_graph: The graph with the changes.
         times: The times of the nodes of `changed_graph` in the replay.
+
+    Returns:
+        ns of the file, of shape [2, steps + 1]: as recorded, then with the changes the
+        begin of the first step and the end of each; [2, 0] in a trace without steps.
     """
     ends = step_ends(trace, graph)
     if not len(ends.edges):

@@ -59,7 +59,7 @@ def replay_late(graph: Graph, early: Times) -> Times:
     """Compute the times if batches are ready as late as possible.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         early: The result of `replay` without `late`. It is returned itself if no thread
             takes batches from workers, because then both are the same.
     """
@@ -74,7 +74,7 @@ def _replay_range(
     This loop takes most of the time of a replay, so it is as plain as can be.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         delay: The lag plus the residual of each edge, of shape [2, nodes].
         first: The first node of the range.
         stop: The node behind the range.
@@ -123,6 +123,11 @@ class Ready:
     ) -> int:
         """Return when the thread gets its next batch, in ns after the origin.
 
+        E.g. the thread got a batch at 100 ns in the recording, and in the replay was 30
+        ns earlier than recorded at taking one before. Then the workers may have had 30
+        ns more for this batch: at the earliest it is ready at 70 ns, and the thread
+        gets it then, or when it asks for it, if that is later.
+
         Args:
             asked: When the thread asks for the batch in the replay.
             recorded: When it got the batch in the recording.
@@ -130,6 +135,7 @@ class Ready:
             unsure_ns: How much of that may have been its own work; see Batches.
             loader: The number of the data loader.
         """
+        # By how much, at most, it was earlier and later at taking a batch so far.
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:
@@ -153,7 +159,7 @@ def last_of(graph: Graph, times: Times) -> int:
     Nodes that a change removed do not count, nor do JOINs, which are no work.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end.
     """
     is_work = ~graph.gone & (graph.kind != Node.JOIN)

@@ -79,7 +79,7 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     one that the node waited for, so the path leads to the source of that edge.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         last: The node at which the path ends; by default the one that ends last.
     """
@@ -106,7 +106,7 @@ def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int
     """Return when each of the four parts of each node begins; see PARTS.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         nodes: The nodes of the path.
         edge: For each of them the edge by which it waited, IN_CHAIN or ACROSS.
@@ -134,8 +134,10 @@ def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int
 def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     """Return the nodes of the critical path in order of time, without the origin.
 
+    E.g. if node 5 waited for 3, and 3 for 1, and 1 for the origin: 1, 3, 5.
+
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         last_edge: For each node of the graph, which of its edges ends last.
         last: The node at which the path ends.
     """
@@ -155,7 +157,7 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     launch for the device on, because what a program does before says nothing about it.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         device: The device, as in Chain.device.
 
@@ -187,7 +189,7 @@ def late_share(graph: Graph, route: Route) -> float:
     because nothing says when it could have started.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         route: The path.
 
     Returns:
@@ -200,17 +202,19 @@ def late_share(graph: Graph, route: Route) -> float:
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:
-    """Compute the slack of each node: how much longer it alone could take.
+    """Compute how much longer each node alone could take without delaying the end.
 
-    More would delay the end of the replay. It is computed in one pass from the end of
-    the replay to its begin: each node must end early enough for all that wait for it.
+    E.g. a kernel ends at 6 ns, and what waits for it begins only at 10 ns because of
+    something else: its slack is 4 ns, plus the slack of what waits. It is computed in
+    one pass from the end of the replay to its begin, because each node must end early
+    enough for all that wait for it.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
 
     Returns:
-        ns per node.
+        ns per node; 0 for nodes of the critical path.
     """
     latest_end = [int(times.end.max())] * len(graph)
     delay = graph.lag + graph.residual
@@ -227,10 +231,12 @@ def _limit_sources(
 ) -> None:
     """Lower the latest ends of the sources of a range of nodes, the last node first.
 
-    A source must end early enough for the node that waits for it not to be delayed.
+    A source must end early enough for the node that waits for it not to be delayed:
+    before a node that takes 4 ns, may end at 20 ns at the latest, and begins 1 ns after
+    its source, that source must end at 15 ns.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         delay: The lag plus the residual of each edge, of shape [2, nodes].
         first: The first node of the range.
         stop: The node behind the range.

@@ -93,7 +93,7 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         what: By what they are named, such as "kind" or "kernel".
         pattern: The name, or a search.
 
@@ -117,7 +117,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         what: What they are: "op" (ops, or else calls), "python" (Python frames),
             "module" (modules and annotations, with what runs backward for them), or
             "wait" (whatever may contain a wait).
@@ -142,21 +142,23 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     """Return the modules and annotations among some slices, with their backward ops.
 
-    A backward op belongs to a module if the forward op that it is the backward of lies
-    within the module.
+    E.g. with the slice of a linear layer, in which `aten::addmm` ran, the op
+    `AddmmBackward0` that autograd ran for that very op later.
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         rows: The slices.
     """
     all_origins = origins(trace)
     backward = all_origins.backward
-    regions = np.intersect1d(rows, all_origins.regions.rows)
-    has_forward = np.flatnonzero(backward.forward >= 0)
-    in_regions = covers(trace, graph, regions)
-    is_of_region = inside(trace, graph, in_regions, backward.forward[has_forward])
-    return np.concatenate((regions, backward.rows[has_forward[is_of_region]]))
+    modules = np.intersect1d(rows, all_origins.regions.rows)
+    has_forward = backward.forward >= 0
+    forward_ops = backward.forward[has_forward]
+    backward_ops = backward.rows[has_forward]
+    in_modules = covers(trace, graph, modules)
+    is_of_module = inside(trace, graph, in_modules, forward_ops)
+    return np.concatenate((modules, backward_ops[is_of_module]))
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
@@ -173,7 +175,7 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         rows: The slices.
 
     Returns:
@@ -196,7 +198,7 @@ def inside(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
         rows: The slices; -1 stands for none, which lies nowhere.
 
@@ -220,7 +222,7 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
@@ -240,7 +242,7 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
     """
     cover_of_chain: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
@@ -308,7 +310,7 @@ class _Threads:
 
         Args:
             trace: The trace.
-            graph: Its graph.
+            graph: Its work as nodes, with what each of them waits for.
         """
         threads = [chain.thread for chain in graph.chains if not chain.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
@@ -342,7 +344,7 @@ def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRan
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         change: The change.
 
     Raises:
@@ -378,7 +380,7 @@ def _ranges_like(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         threads: The threads of the graph.
         pattern: The name of the slices, or the search.
 
@@ -409,8 +411,9 @@ class OnOtherDevice(NamedTuple):
 def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     """Compare the least times of kernels here and on another device.
 
-    They are not known for kernels whose rate of arithmetic is not known. The least time
-    here is 0 for kernels whose data may come from the cache.
+    E.g. a ratio of 0.5 for a kernel that is limited by memory, if the other device has
+    twice the bandwidth. It is not known for kernels whose rate of arithmetic is not
+    known. The least time here is 0 for kernels whose data may come from the cache.
 
     Args:
         kernels: The kernels.

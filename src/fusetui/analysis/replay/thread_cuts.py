@@ -41,7 +41,17 @@ from fusetui.analysis.why.backward_threads import (
 from fusetui.analysis.why.thread_activity import ThreadActivity, activities
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, distinct, ends_runs
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    ends_runs,
+    group_numbers,
+    reduce_groups,
+    running_max,
+    value_before,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
@@ -140,9 +150,13 @@ class _Groups(NamedTuple):
 
 
 def thread_cuts_of(trace: Trace) -> ThreadCuts:
-    """Cut the time of the threads that launch work, or that work for such threads.
+    """Cut the time of threads where they depend on others, or others on them.
 
-    In a trace without GPU work it is the time of the busiest thread.
+    A *cut* is a call that launches GPU work or waits for it, a wait for another thread,
+    or a mark such as the begin of a step. E.g. a thread from 0 to 100 us with a launch
+    call from 40 to 45 us has one cut, and own time before and behind it. Only threads
+    count that launch work, or that work for such threads; in a trace without GPU work
+    it is the busiest thread.
     """
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
@@ -153,23 +167,18 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     # The cuts of batches and handoffs come first, where they are found again below.
     batch_cuts = _batch_cuts(trace)
     handoff_cuts = _handoff_cuts(handoffs)
-    sources = [
-        batch_cuts,
-        *handoff_cuts,
-        *_call_cuts(trace, launches),
-        *_marks(trace),
-    ]
-    cuts = _concatenated(sources)
+    call_cuts = _call_cuts(trace, launches)
+    cuts = _concatenated([batch_cuts, *handoff_cuts, *call_cuts, *_marks(trace)])
     groups = _grouped(cuts, threads)
+    first_handoff = len(batch_cuts)
+    first_call = first_handoff + sum(len(each) for each in handoff_cuts)
+    groups_of_batches = groups.of_cut[:first_handoff]
+    groups_of_handoffs = groups.of_cut[first_handoff:first_call]
+    # There are as many handoff cuts of each of the three sorts as handoffs.
+    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
+
     behind_last_thread = threads[-1:] + 1  # empty if there are no threads
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
-
-    # There are as many handoff cuts of each of the three sorts as handoffs.
-    groups_of_batches, groups_of_handoffs, _ = np.split(
-        groups.of_cut,
-        [len(batch_cuts), len(batch_cuts) + len(handoff_cuts) * len(handoffs)],
-    )
-    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
     lifetimes = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
@@ -214,20 +223,22 @@ def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
 
 
 def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
-    """Return the groups in which a thread waits for a batch, in order.
+    """Return the groups of cuts in which a thread only waits for a batch, in order.
 
-    Groups that are also a handoff to an engine are left out. So are groups with a call
-    in them: they are launches or waits for the device, not waits for a batch.
+    Groups that are also a handoff to an autograd engine are left out. So are groups
+    with a call in them: they are launches or waits for the device.
 
     Args:
-        groups: All groups.
-        of_batches: The group of each wait for a batch, or NO_GROUP.
-        of_handoffs: The groups of handoffs.
+        groups: All groups of overlapping cuts.
+        of_batches: For each wait for a batch the index of its group, or NO_GROUP.
+        of_handoffs: The indices of the groups of handoffs to engines.
     """
-    waits = distinct(of_batches)
-    waits = waits[(waits >= 0) & ~np.isin(waits, of_handoffs)]
-    without_calls: Rows = waits[groups.kind[waits] == Node.HANDOFF]
-    return without_calls
+    waits = distinct(of_batches[of_batches != NO_GROUP])
+    is_of_engine = np.isin(waits, of_handoffs)
+    # A call is of a larger kind, and gives its kind to the group.
+    has_no_call = groups.kind[waits] == Node.HANDOFF
+    only_waits: Rows = waits[~is_of_engine & has_no_call]
+    return only_waits
 
 
 def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
@@ -249,16 +260,13 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     # Sort each group by kind, the largest first.
     by_importance = np.lexsort((-sorted_cuts.kind, group))
     most_important = sorted_cuts.take(by_importance[first_of_group])
-    end = sorted_cuts.end
-    if len(first_of_group):  # reduceat takes no empty array
-        end = np.maximum.reduceat(end, first_of_group)  # the latest end of each group
 
     group_of_cut = np.full(len(cuts), NO_GROUP, dtype=np.intp)
     group_of_cut[order] = group
     return _Groups(
         thread=sorted_cuts.thread[first_of_group],
         begin=sorted_cuts.begin[first_of_group],
-        end=end,
+        end=reduce_groups(np.maximum, sorted_cuts.end, first_of_group),
         kind=most_important.kind.astype(np.uint8),
         row=most_important.row.astype(np.intp),
         of_cut=group_of_cut,
@@ -414,14 +422,10 @@ def _overlapping(cuts: _Cuts) -> Rows:
     Returns:
         The number of the group of each cut: 0, 1, ..., ascending.
     """
-    begins_group = np.ones(len(cuts), dtype=np.bool_)
-    for thread in distinct(cuts.thread).tolist():
-        bounds = np.searchsorted(cuts.thread, (thread, thread + 1))
-        of_thread = slice(*bounds.tolist())
-        latest_end = np.maximum.accumulate(cuts.end[of_thread])
-        begins_after_all_before = cuts.begin[of_thread][1:] >= latest_end[:-1]
-        begins_group[of_thread][1:] = begins_after_all_before
-    return np.cumsum(begins_group) - 1
+    begins_thread = begins_runs(cuts.thread)
+    latest_end = running_max(cuts.end, group_numbers(begins_thread))
+    latest_end_before = value_before(latest_end, begins_thread, missing=cuts.begin)
+    return group_numbers(cuts.begin >= latest_end_before)
 
 
 class _Lifetimes(NamedTuple):

@@ -18,7 +18,7 @@ from fusetui.trace.layout.steps import (
     step_launched,
     steps_of,
 )
-from fusetui.trace.model.arrays import Floats, Int64s, Rows, at
+from fusetui.trace.model.arrays import Floats, Int64s, Rows, at, numbers_of_sized_groups
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
@@ -35,7 +35,7 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     recorded after 10 ns.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         chain: The thread, an index in Graph.chains.
         recorded: The recorded times, in ns after the origin.
@@ -79,13 +79,13 @@ def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
 
 
 def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
-    """Return how long a thread takes from the begin of each node to a time in it.
+    """Return how long a thread takes in a replay to get to a time inside each node.
 
-    A thread's own time is stretched by its time scale. A call is stretched evenly, by
-    how much longer or shorter the whole call takes in the replay.
+    A thread's own time is stretched by its time scale. A call is stretched evenly: if a
+    call from 10 to 20 ns takes 5 ns in the replay, 2 ns until the recorded time 14.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         chain: The thread, an index in Graph.chains.
         node: The nodes.
         inside_until: For each of them a recorded time within the node.
@@ -109,7 +109,7 @@ def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Fl
     A wait lies between the end of a node and the begin of the next one of its thread.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         node: The nodes.
         next_node: For each of them the next one.
@@ -130,7 +130,7 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
     Args:
         trace: The trace.
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
 
     Returns:
@@ -157,7 +157,7 @@ def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
     """Return the chain of a thread; an empty list if the thread is not replayed.
 
     Args:
-        graph: The graph.
+        graph: The work as nodes, with what each of them waits for.
         thread: The number of the thread, as in Trace.thread_of_track.
     """
     threads = range(len(graph.time_scales))
@@ -181,9 +181,13 @@ class StepEnds(NamedTuple):
 def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     """Collect what decides when the steps of a trace end.
 
+    A step ends when its thread has ended it, and all kernels, copies and sets that were
+    launched in it have ended. So in a replay, whose times these are looked up in, a
+    step may end later than its annotation.
+
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         by: What counts as a step; see `steps_of`.
     """
     steps = steps_of(trace, by)
@@ -208,7 +212,7 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
-        step=np.repeat(np.arange(len(rows_of_steps)), launches_of_steps),
+        step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
 
@@ -219,7 +223,7 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     Without steps, the two bounds are those of the whole replay.
 
     Args:
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         ends: What decides when the steps end.
 
@@ -249,7 +253,7 @@ def lengths_of(
 
     Args:
         trace: The trace.
-        graph: The graph that was replayed.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
         by: What counts as a step; see `steps_of`.
     """

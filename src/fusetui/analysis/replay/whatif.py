@@ -178,10 +178,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         WrongChangeError: For a text that is no change, or changes nothing.
     """
     parsed = [parse_change(text) for text in changes]
-    if step is None:
-        counted_steps = steps_of_median(trace)
-    else:
-        counted_steps = np.array([_index_of_step(trace, step)])
+    counted_steps = _counted_steps(trace, step)
     graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
     lengths = _lengths(graph, replayed, counted_steps)
@@ -189,21 +186,13 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         recorded=route_to(graph, graph.recorded),
         replayed=route_to(replayed.graph, replayed.times),
     )
-    range_of_change = _NO_RANGE
-    if is_range(parsed):
-        range_of_change = _range_of_change(
-            trace, graph, parsed, replayed, counted_steps
-        )
-
+    range_of_change = _range_of_change(trace, graph, parsed, replayed, counted_steps)
     effects = _effects(trace, lengths)
-    if step is not None:
-        index = counted_steps[0]
-        effects = effects[index : index + 1]
     answer = WhatIf(
         changes=tuple(changes),
         of="step" if len(steps_of(trace)) else "span",
         devices=residuals_of(trace),
-        steps=effects,
+        steps=effects if step is None else (effects[counted_steps[0]],),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
         saved_ns=lengths.before_ns - lengths.after_ns,
@@ -257,8 +246,9 @@ def _with_late_batches(
 def _without_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
     """Remove the figures that the recording does not support.
 
-    If too little is understood, there are no figures after the change. If the changes
-    give only a range, there is the range alone.
+    If the reason of more than UNKNOWN (20 %) of a critical path is not known, there are
+    no figures after the change. If the changes give only a range, there is the range
+    alone.
 
     Args:
         answer: The answer with all figures.
@@ -343,15 +333,18 @@ def _range_of_change(
 ) -> _RangeOfChange:
     """Estimate what changes are worth that give a range instead of a number.
 
-    There is no range if they scale too little of the critical path.
+    There is no range for other changes, nor if less than MIN_SCALED_SHARE (half) of the
+    critical path is scaled.
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes.
         earlier: The replay by the earlier end of the range.
         counted_steps: The indices of the steps that count in medians.
     """
+    if not is_range(changes):
+        return _NO_RANGE
     later = _replayed(trace, graph, changes, latest=True)
     scaled_share = _scaled_share(trace, graph, changes, earlier, later)
     between_ns = None
@@ -386,7 +379,7 @@ def _notes(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         replayed: The replay with the changes.
         routes: The critical paths before and after the changes.
         lengths: How long steps take before and after the changes.
@@ -416,13 +409,16 @@ def _between(
 ) -> tuple[int, int]:
     """Return the least and the most that the median step takes after a change.
 
+    Four replays limit it: both ends of what the change may give, each with the batches
+    of data loaders ready as early, and as late, as the recording allows.
+
     Args:
         earlier: The replay by the earlier end of the range.
         later: The replay by the later end.
         counted_steps: The indices of the steps that count in the median.
 
     Returns:
-        Both in ns, with batches as early and as late as the recording allows.
+        The least and the most of the four medians, in ns.
     """
     bounds_of_replays = (
         earlier.bounds,
@@ -454,7 +450,7 @@ def _replayed(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes.
         latest: Whether changes that give a range take its later end.
 
@@ -473,6 +469,21 @@ def _replayed(
         late_bounds=bounds_of(changed_graph, late_times, ends),
         notes=notes,
     )
+
+
+def _counted_steps(trace: Trace, step: int | None) -> Rows:
+    """Return the indices of the steps that an answer is about.
+
+    Args:
+        trace: The trace.
+        step: The number of the only one; None for all that count in medians.
+
+    Raises:
+        NoMatchError: If there is no step of that number.
+    """
+    if step is None:
+        return steps_of_median(trace)
+    return np.array([_index_of_step(trace, step)])
 
 
 def _index_of_step(trace: Trace, step: int) -> int:
@@ -503,7 +514,7 @@ def _scaled_share(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes, of which at least one names a device.
         replayed: Replays with these changes.
     """

@@ -9,7 +9,7 @@ the trace is replayed with that change. Each rule of `why` says which change tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -244,7 +244,7 @@ def _result(
 
     Args:
         trace: The trace.
-        graph: The replayed graph.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes.
         late_times: The same, if batches come as late as the recording allows; the very
             object `times` if no batches are waited for.
@@ -288,7 +288,7 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
 
     Args:
         trace: The trace.
-        graph: The replayed graph.
+        graph: The replayed work as nodes, with what each of them waits for.
         times: The times of its nodes.
         by: What counts as a step; see `steps_of`.
     """
@@ -311,18 +311,36 @@ def _has_gain(finding: Finding) -> bool:
     return finding.worth_ns is not None or finding.worth_steps is not None
 
 
+T = TypeVar("T", int, float, Int64s)
+
+
+def _is_notable(gain: T, *, of: T) -> Any:
+    """Return whether a gain is more than one part in NOTHING (2000) of a time.
+
+    E.g. 6 us of 10 ms, but not 5 us.
+
+    Args:
+        gain: The gain, or an array of gains.
+        of: The time, or an array of times, in the same unit.
+
+    Returns:
+        A bool, or one flag per gain.
+    """
+    return gain * NOTHING > of
+
+
 def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
     """Count the steps that become shorter with a change, and those that become longer.
 
-    A difference counts if it is more than one part in NOTHING of the step.
+    A difference counts if it is notable: more than one part in 2000 of the step.
 
     Args:
         before: The steps as recorded.
         after: The steps with the change.
     """
     gains = before.lengths - after.lengths
-    is_shorter = gains * NOTHING > before.lengths
-    is_longer = -gains * NOTHING > before.lengths
+    is_shorter = _is_notable(gains, of=before.lengths)
+    is_longer = _is_notable(-gains, of=before.lengths)
     return SomeSteps(
         steps=int(np.count_nonzero(is_shorter)),
         of=len(gains),
@@ -359,14 +377,12 @@ def _with_gain(
     gain_ns = max(0, usual_ns - after_ns)
     some_steps = _some_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
-    is_next_to_nothing = gain_ns * NOTHING <= usual_ns
-    median_step_gains = not is_next_to_nothing and not few_steps_gain
+    median_step_gains = _is_notable(gain_ns, of=usual_ns) and not few_steps_gain
 
     if not median_step_gains:
         if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
-        mean_gain_is_something = mean_gain_ns * NOTHING > usual_ns
-        if some_steps.steps and mean_gain_is_something:
+        if some_steps.steps and _is_notable(mean_gain_ns, of=usual_ns):
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
         if few_steps_gain:
             # The medians before and after are steps of different phases of the program,
@@ -391,7 +407,10 @@ def _note_of_gain(
     *,
     median_step_gains: bool,
 ) -> WorthNote | None:
-    """Return what has to be said of a gain.
+    """Return the assumption or doubt that a gain is reported with; None for neither.
+
+    It is "at_most" if no program with this change can save more than the gain, or if
+    the change would save less with batches of data loaders that come later.
 
     Args:
         trace: The trace.
@@ -424,7 +443,8 @@ def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
     """
     if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
         return True
-    tolerated_share = min(DOUBTFUL, before.unknown_share + 1 / NOTHING)
+    hardly_more_share = before.unknown_share + 1 / NOTHING
+    tolerated_share = min(DOUBTFUL, hardly_more_share)
     return after.unknown_share > tolerated_share
 
 
@@ -457,8 +477,7 @@ def _rank(
     if gain_ns is None:
         bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
         return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
-    gains_nothing = (finding.worth_share or 0.0) * NOTHING <= 1
-    if gains_nothing:
+    if not _is_notable(finding.worth_share or 0.0, of=1):
         return RANK_OF_NO_GAIN, 0, -bound_ns
     if finding.worth_note == "own_time":
         # A CPU that takes no time at all would also solve what other findings are
@@ -513,7 +532,7 @@ def _replayed(
 
     Args:
         trace: The trace.
-        graph: Its graph.
+        graph: Its work as nodes, with what each of them waits for.
         changes: The changes, which are made one after the other.
         by: What counts as a step; see `steps_of`.
 

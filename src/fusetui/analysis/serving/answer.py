@@ -134,17 +134,12 @@ def serving(
             continue
         model_ns = [steps[step_index].model_ns for step_index in step_indices]
         phases.append(_phase_times(phase, model_ns))
-        median_step = step_indices[lower_median_index(model_ns)]
-        limits.append(
-            _phase_limit(
-                trace,
-                phase,
-                median_step,
-                model_passes[median_step],
-                model,
-                peak_overrides,
-            )
+        median_index = step_indices[lower_median_index(model_ns)]
+        median_pass = model_passes[median_index]
+        limit = _phase_limit(
+            trace, phase, median_index, median_pass, model, peak_overrides
         )
+        limits.append(limit)
 
     between = _between_most_passes(trace, model_passes, devices)
     return Serving(

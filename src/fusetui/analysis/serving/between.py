@@ -24,7 +24,7 @@ from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import described_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.layout.steps import model_pass
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, last_at_or_before
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
 
@@ -100,10 +100,18 @@ class _Windows(NamedTuple):
 def between_of(
     trace: Trace, model_passes: Sequence[Pass], device: Device
 ) -> Between | None:
-    """Describe the time between the passes that ran on a device.
+    """Describe what a device and the CPU did between passes of the model.
 
-    If only one pass ran on the device, the time around it is described instead.
-    Returns None if there is no such time.
+    E.g. of passes from 0 to 8 ms and from 10 to 18 ms, the time from 8 to 10 ms. If
+    only one pass ran on the device, the time around it is described instead.
+
+    Args:
+        trace: The trace of the server.
+        model_passes: The passes on all devices, in the order of time.
+        device: The device.
+
+    Returns:
+        None if there is no such time.
     """
     passes_on_device = []
     for step in model_passes:
@@ -240,8 +248,7 @@ def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     line = device.line
     gaps = line.gaps.only(device.gap_positions)
 
-    # Per gap the last window that has begun; -1 if none has.
-    last_begun = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
+    last_begun = last_at_or_before(windows.begin, gaps.begin)
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
 
     # described_gaps takes positions among the gaps of all devices.

@@ -177,11 +177,13 @@ def configured_products(
     model: ModelConfig,
     requested: Requested,
 ) -> ConfiguredProducts:
-    """Complete the products of a pass with the weights that the configuration gives.
+    """Derive the weights of the products of a pass from the configuration.
 
-    It is called for a trace that has no shapes of the products. If the configuration
-    does not fit what ran, the products stay as they are. Without the number of tokens
-    that the step was requested to compute, the FLOP count as 0.
+    It is called for a trace that has no shapes of the products. E.g. a layer of a dense
+    model with a hidden size of 4096 multiplies with matrices of 4096 x 6144 and so on;
+    with 32 layers, each of these counts 32 times. If the configuration does not fit
+    what ran, the products stay as they are. Without the number of tokens that the step
+    was requested to compute, the FLOP count as 0.
 
     Args:
         trace: The trace of the server.
@@ -201,8 +203,10 @@ def configured_products(
     for matrix in layer_matrices * model.layers:
         configured.append(_product(model, requested, requested.new_tokens, matrix))
     shapes = set(layer_matrices)
-    # A remainder is the product of the vocabulary, which ran as well.
-    if products.unknown % model.layers:
+    # `_mismatch` allows one product more than those of the layers: that with the
+    # vocabulary, which has one row for each request.
+    ran_vocabulary_product = products.unknown % model.layers > 0
+    if ran_vocabulary_product:
         configured.append(
             _product(model, requested, requested.batch, vocabulary_matrix)
         )
@@ -267,7 +271,19 @@ def _mismatch(
     """Say why the configuration does not tell the products that ran; "" if it does.
 
     Either the products of such a model are not known, or another model ran.
+
+    Args:
+        trace: The trace of the server.
+        products: The matrix products that ran in the pass.
+        layers: The layers of the pass; None if none were recognized.
+        model: The configuration.
     """
+    unsupported = _why_unsupported(model)
+    return unsupported or _why_another_model(trace, products, layers, model)
+
+
+def _why_unsupported(model: ModelConfig) -> str:
+    """Say why the products of a model do not follow from its configuration, or ""."""
     if model.architecture not in DENSE:
         if not model.architecture:
             return "the configuration does not state the architecture"
@@ -280,7 +296,17 @@ def _mismatch(
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
     if not all(sizes) or not model.dtype:
         return LACKS
+    return ""
 
+
+def _why_another_model(
+    trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
+) -> str:
+    """Say in what the pass differs from what the configured model would run, or "".
+
+    E.g. 28 layers run 28 x 4 products, and one more for the vocabulary; so 80 products
+    are those of another model. The arguments are those of `_mismatch`.
+    """
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:
         return (

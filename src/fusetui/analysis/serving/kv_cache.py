@@ -137,10 +137,14 @@ def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
 
 
 def _possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
-    """Return the shapes among the inputs of attention that may be a cache.
+    """Return the shapes among the inputs of attention that may be a key-value cache.
 
-    A cache is either two successive inputs of four dimensions and of equal shape and
-    type, or one input of five dimensions.
+    A cache of blocks is either two successive inputs (keys, then values) of the same
+    shape [blocks, tokens, heads, depth] and type, or one input of the shape
+    [2, blocks, tokens, heads, depth].
+
+    Args:
+        tensors: The inputs in their order; None for one that is no tensor.
     """
     possible_caches = set()
     for tensor, following in pairwise((*tensors, None)):
@@ -184,6 +188,9 @@ def _configured_cache(
     model: ModelConfig, shapes: Sequence[WeightShape]
 ) -> KeyValueCache:
     """Compute the bytes of one token in the cache from the configuration of the model.
+
+    E.g. 32 layers with 8 heads of keys and of values, each of 128 bf16 numbers, take 32
+    x 2 x 8 x 128 x 2 bytes = 128 KB on one rank.
 
     Args:
         model: The configuration.
@@ -239,11 +246,19 @@ def _config_remark(model: ModelConfig) -> str:
 def _tensor_parallel_ranks(
     shapes: Sequence[WeightShape], model: ModelConfig
 ) -> int | None:
-    """Find out over how many ranks the heads of the model are divided.
+    """Find out over how many ranks the heads of attention are divided.
 
     Powers of two are tried until the projection to q, k and v of one rank is among the
-    products that ran, either as one matrix or as separate ones. Returns None if none
-    fits: another model ran.
+    products that ran, either as one matrix or as separate ones. E.g. a model of 32
+    heads and 8 heads of keys, each of 128, has a matrix of (32 + 2 x 8) x 128 = 6144
+    columns on one rank, and of 3072 on each of two.
+
+    Args:
+        shapes: The shapes of the weights of the products that ran.
+        model: The configuration.
+
+    Returns:
+        The number of ranks; None if none fits, because another model ran.
     """
     output_widths = {shape.n for shape in shapes if shape.k == model.hidden}
     ranks = 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Integers, Rows
+from fusetui.trace.model.arrays import Integers, Rows, run_bounds
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
@@ -150,23 +150,27 @@ def repetition(names: Integers) -> Repetition | None:
 def _longest_of_period(names: Integers, period: int) -> Repetition | None:
     """Find the longest part in which each name equals the one a period before.
 
-    Returns None if no name does.
+    E.g. in x a b a b a b y, with a period of 2, it is a b a b a b: it begins at
+    position 1 and has 3 repetitions.
+
+    Args:
+        names: The name of each kernel, as a number.
+        period: How many kernels one repetition has.
+
+    Returns:
+        The first of the longest parts; None if no name recurs after a period.
     """
+    # Whether the name a period later is the same; one flag for each position.
     recurs = names[period:] == names[:-period]
-    # A run of positions that recur begins with a change of the flag and ends with one.
-    changes = np.flatnonzero(np.diff(np.concatenate(([False], recurs, [False]))))
-    run_begins = changes[::2]
-    run_ends = changes[1::2]
-    if not len(run_begins):
+    bounds = run_bounds(recurs)
+    run_lengths = np.where(recurs[bounds[:-1]], np.diff(bounds), 0)
+    if not run_lengths.any():
         return None
 
-    run_lengths = run_ends - run_begins
     longest = int(np.argmax(run_lengths))
-    # The run does not count the first repetition, which recurs only afterwards.
+    # The last repetition does not recur, so it is not in the run.
     length = int(run_lengths[longest]) + period
-    return Repetition(
-        first=int(run_begins[longest]), period=period, count=length // period
-    )
+    return Repetition(first=int(bounds[longest]), period=period, count=length // period)
 
 
 def _candidate_periods(names: Integers) -> list[int]:

@@ -106,6 +106,10 @@ def limit_of(
 ) -> Limit:
     """Compute the least time of one pass of the model, and where more time goes.
 
+    The least time is the longer one of two: of reading the weights, keys and values
+    once at the peak bandwidth, and of the FLOP of the products at the peak rates. E.g.
+    16 GB at 3.2 TB/s take at least 5 ms.
+
     Args:
         trace: The trace of the server.
         step: The pass. It has at least one event, and all are of one device.

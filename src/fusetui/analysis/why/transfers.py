@@ -200,14 +200,14 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     kinds = np.empty(len(rows), dtype=np.intp)
     for kernel, index in enumerate(collective_index.tolist()):
         if index >= 0:
-            kind = _kind_of(collectives.told[index])
+            kind = _kind_of(collectives.collectives[index])
         else:
             name = trace.name_of(int(rows[kernel]))
             kind = TransferKind(_collective_by_kernel(name))
 
         kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
 
-    bytes_of_collective = [collective.bytes for collective in collectives.told]
+    bytes_of_collective = [collective.bytes for collective in collectives.collectives]
     bytes_of_collective.append(-1)  # for index -1
     return _KernelSizes(
         kinds=tuple(index_of_kind),

@@ -21,6 +21,8 @@ Integers = NDArray[np.integer]  # indices of any integer type
 Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
+MAX_INT64 = (1 << 63) - 1
+
 
 def at(values: NDArray[Any], places: Any, missing: Any) -> NDArray[Any]:
     """Look up values by index, with a default outside of the array.
@@ -62,6 +64,180 @@ def ends_runs(*columns: NDArray[Any]) -> Flags:
     ends = np.ones(len(columns[0]), dtype=np.bool_)
     ends[:-1] = begins_runs(*columns)[1:]
     return ends
+
+
+def group_numbers(begins_group: Flags) -> Rows:
+    """Number groups of neighboring rows from 0 on, by where each group begins.
+
+    >>> group_numbers(np.array([True, False, True, True])).tolist()
+    [0, 0, 1, 2]
+
+    Args:
+        begins_group: Whether a group begins at each row; the first row always does.
+    """
+    return np.cumsum(begins_group) - 1
+
+
+def least_of_ranges(values: Int64s, first: Rows, stop: Rows) -> Int64s:
+    """Return the least value of each range of a column.
+
+    >>> values = np.array([5, 9, 3, 7])
+    >>> first, stop = np.array([0, 1]), np.array([2, 4])
+    >>> least_of_ranges(values, first, stop).tolist()
+    [5, 3]
+
+    Args:
+        values: The column.
+        first: The first index of each range. Ranges may overlap, in any order.
+        stop: The index behind each range, which has at least one value.
+    """
+    # Of the edges a, b, c, d of two ranges, reduceat also gives the least value from b
+    # to c. So every other result is skipped.
+    edges = np.stack((first, stop), axis=1).reshape(-1)
+    # reduceat takes no index behind the last value, so one is added.
+    values_and_end = np.append(values, 0)
+    return np.asarray(reduce_groups(np.minimum, values_and_end, edges)[::2])
+
+
+def run_bounds(*columns: NDArray[Any]) -> Rows:
+    """Return where each run of equal rows begins, and behind the last run the length.
+
+    Run n then has the rows from bounds[n] to before bounds[n + 1].
+
+    >>> run_bounds(np.array([7, 7, 5, 7])).tolist()
+    [0, 2, 3, 4]
+
+    Args:
+        columns: Columns of one length. A run ends where one of them changes.
+    """
+    return np.append(np.flatnonzero(begins_runs(*columns)), len(columns[0]))
+
+
+def numbers_of_sized_groups(sizes: Integers) -> Rows:
+    """Number the rows of groups that follow each other, by the size of each group.
+
+    >>> numbers_of_sized_groups(np.array([2, 0, 3])).tolist()
+    [0, 0, 2, 2, 2]
+    """
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def reduce_groups(
+    operation: np.ufunc, values: NDArray[Any], first: Integers
+) -> NDArray[Any]:
+    """Combine the values of each group, e.g. to their maximum.
+
+    >>> reduce_groups(np.maximum, np.array([5, 9, 2, 3]), first=np.array([0, 2]))
+    array([9, 3])
+
+    Args:
+        operation: np.maximum, np.minimum, np.add, np.logical_or or the like.
+        values: The values; those of a group are neighbors.
+        first: The index at which each group begins. A group ends where the next one
+            begins, and the last one with the values. None is empty.
+
+    Returns:
+        One value per group; none if there are no groups.
+    """
+    if not len(first):  # reduceat takes no empty array
+        return values[:0]
+    combined: NDArray[Any] = operation.reduceat(values, first)
+    return combined
+
+
+def running_max(values: Int64s, group: Integers) -> Int64s:
+    """Return the largest value so far, starting anew in each group.
+
+    >>> values = np.array([5, 3, 9, 2, 4])
+    >>> running_max(values, group=np.array([0, 0, 0, 1, 1])).tolist()
+    [5, 5, 9, 2, 4]
+
+    Args:
+        values: The values; those of a group are neighbors.
+        group: The number of the group of each value, from 0 on and ascending.
+    """
+    if not len(values):
+        return values
+    lowest = int(values.min())
+    span = int(values.max()) - lowest + 1
+    if span * (int(group[-1]) + 1) > MAX_INT64:
+        # The positions of values among the distinct ones have a far smaller span.
+        distinct_values, position = np.unique(values, return_inverse=True)
+        return distinct_values[running_max(position, group)]
+
+    # Lift each group above the one before it, so that one pass serves all of them.
+    lifted_by = group.astype(np.int64) * span
+    lifted_max = np.maximum.accumulate(values - lowest + lifted_by)
+    return lifted_max - lifted_by + lowest
+
+
+def value_before(
+    values: NDArray[Number], begins_group: Flags, missing: Any
+) -> NDArray[Number]:
+    """Return for each row the value of the row before it in the same group.
+
+    >>> begins_group = np.array([True, False, True])
+    >>> value_before(np.array([5, 6, 7]), begins_group, missing=0).tolist()
+    [0, 5, 0]
+
+    Args:
+        values: The values; those of a group are neighbors.
+        begins_group: Whether a group begins at each row; the first row always does.
+        missing: The result for the first row of each group: one value, or one per row.
+    """
+    return np.asarray(np.where(begins_group, missing, np.roll(values, 1)))
+
+
+def last_flagged(flags: Flags, bounds: Rows) -> Rows:
+    """Find for each row the last flagged row up to it, within its own group.
+
+    >>> flags = np.array([False, True, False, False, True])
+    >>> last_flagged(flags, bounds=np.array([0, 3, 5])).tolist()
+    [-1, 1, 1, -1, 4]
+
+    Args:
+        flags: A flag per row; rows of a group are neighbors.
+        bounds: Where groups begin: group n has the rows [bounds[n], bounds[n + 1]).
+
+    Returns:
+        A row for each row, which may be itself; -1 for none.
+    """
+    rows = np.arange(len(flags))
+    last_of_any_group = np.maximum.accumulate(np.where(flags, rows, -1))
+    first_of_group = np.repeat(bounds[:-1], np.diff(bounds))
+    is_of_own_group = last_of_any_group >= first_of_group
+    return np.asarray(np.where(is_of_own_group, last_of_any_group, -1))
+
+
+def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the sum of the first n values, for each n from 0 to all of them.
+
+    The sum of the values from i to before j is then `sums[j] - sums[i]`.
+
+    >>> prefix_sums(np.array([5, 2, 10])).tolist()
+    [0, 5, 7, 17]
+    """
+    sums: NDArray[Any] = np.concatenate((np.zeros(1, values.dtype), values)).cumsum()
+    return sums
+
+
+def last_at_or_before(ascending: NDArray[Any], values: Any) -> Rows:
+    """Find the last entry of a sorted column that is not greater than each value.
+
+    With the begins of steps and some times, it is the step that has begun last:
+
+    >>> begins = np.array([10, 20, 20, 30])
+    >>> last_at_or_before(begins, np.array([5, 10, 25, 99])).tolist()
+    [-1, 0, 2, 3]
+
+    Args:
+        ascending: The column, sorted; equal entries are allowed.
+        values: Any values, of any shape.
+
+    Returns:
+        An index per value. It is -1 where all entries are greater, which `at` accepts.
+    """
+    return np.asarray(np.searchsorted(ascending, values, side="right") - 1)
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:

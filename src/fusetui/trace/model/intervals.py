@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    last_at_or_before,
+    prefix_sums,
+)
 
 MAX_SMALL_TRACK_ROWS = 64
 """A track with more rows is worth a call of numpy of its own."""
@@ -164,6 +170,10 @@ class Cover(NamedTuple):
         covered: Int64s = covered_until_end - covered_before
         return covered
 
+    def shifted(self, ns: int) -> Cover:
+        """Return this set moved by some ns, to later times if that is above 0."""
+        return Cover(self.start + ns, self.end + ns, self.number)
+
     def only(self, cover: Cover) -> Cover:
         """Return the parts of this set that lie in another one."""
         return pieces(self, cover)[0]
@@ -173,7 +183,7 @@ class Cover(NamedTuple):
         if not len(self.start):
             return np.full(len(times), NO_INTERVAL, dtype=np.intp)
 
-        last_started = np.searchsorted(self.start, times, side="right") - 1
+        last_started = last_at_or_before(self.start, times)
         has_started = last_started >= 0
         is_still_open = times < self.end[last_started]
         return np.where(has_started & is_still_open, last_started, NO_INTERVAL)
@@ -260,12 +270,11 @@ def covered_until(
     if not len(starts):
         return np.zeros(times.shape, dtype=np.int64)
 
-    covered_until_end = np.cumsum((ends - starts) * number)
-    covered_until_start = np.concatenate(([0], covered_until_end))
+    covered_until_start: Int64s = prefix_sums((ends - starts) * number)
 
     # The last interval that has started at each time. Where none has, the first one
     # stands in, and the result is set to zero at the end.
-    last_started = np.searchsorted(starts, times, side="right") - 1
+    last_started = last_at_or_before(starts, times)
     interval = np.maximum(last_started, 0)
 
     length = ends[interval] - starts[interval]
@@ -383,7 +392,7 @@ def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
         of the innermost interval from each of them to the next, NO_INTERVAL for none.
     """
     times = distinct(np.concatenate((start, end)))
-    last_started = np.searchsorted(start, times, side="right") - 1
+    last_started = last_at_or_before(start, times)
     return times, EnclosingIndex(end).last(last_started, times)
 
 
