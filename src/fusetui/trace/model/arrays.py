@@ -7,7 +7,7 @@ long columns in several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,81 @@ def ends_runs(*columns: NDArray[Any]) -> Flags:
     ends = np.ones(len(columns[0]), dtype=np.bool_)
     ends[:-1] = begins_runs(*columns)[1:]
     return ends
+
+
+def group_numbers(begins_group: Flags) -> Rows:
+    """Number groups of neighboring rows from 0 on, by where each group begins.
+
+    >>> group_numbers(np.array([True, False, True, True])).tolist()
+    [0, 0, 1, 2]
+
+    Args:
+        begins_group: Whether a group begins at each row; the first row always does.
+    """
+    return np.cumsum(begins_group) - 1
+
+
+def numbers_of_sized_groups(sizes: Integers) -> Rows:
+    """Number the rows of groups that follow each other, by the size of each group.
+
+    >>> numbers_of_sized_groups(np.array([2, 0, 3])).tolist()
+    [0, 0, 2, 2, 2]
+    """
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def reduce_groups(
+    operation: np.ufunc, values: NDArray[Any], first: Integers
+) -> NDArray[Any]:
+    """Combine the values of each group, e.g. to their maximum.
+
+    >>> reduce_groups(np.maximum, np.array([5, 9, 2, 3]), first=np.array([0, 2]))
+    array([9, 3])
+
+    Args:
+        operation: np.maximum, np.minimum, np.add, np.logical_or or the like.
+        values: The values; those of a group are neighbors.
+        first: The index at which each group begins, ascending and without repeats. A
+            group ends where the next one begins, and the last one with the values.
+
+    Returns:
+        One value per group; none if there are no groups.
+    """
+    if not len(first):  # reduceat takes no empty array
+        return values[:0]
+    combined: NDArray[Any] = operation.reduceat(values, first)
+    return combined
+
+
+def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the sum of the first n values, for each n from 0 to all of them.
+
+    The sum of the values from i to before j is then `sums[j] - sums[i]`.
+
+    >>> prefix_sums(np.array([5, 2, 10])).tolist()
+    [0, 5, 7, 17]
+    """
+    sums: NDArray[Any] = np.concatenate((np.zeros(1, values.dtype), values)).cumsum()
+    return sums
+
+
+def last_at_or_before(ascending: NDArray[Any], values: Any) -> Rows:
+    """Find the last entry of a sorted column that is not greater than each value.
+
+    With the begins of steps and some times, it is the step that has begun last:
+
+    >>> begins = np.array([10, 20, 20, 30])
+    >>> last_at_or_before(begins, np.array([5, 10, 25, 99])).tolist()
+    [-1, 0, 2, 3]
+
+    Args:
+        ascending: The column, sorted; equal entries are allowed.
+        values: Any values, of any shape.
+
+    Returns:
+        An index per value. It is -1 where all entries are greater, which `at` accepts.
+    """
+    return np.asarray(np.searchsorted(ascending, values, side="right") - 1)
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
@@ -146,6 +221,31 @@ def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
     matches = is_in_range[has_key]
     first_rows[matches] = rows[index[matches]]
     return first_rows
+
+
+class EqualRanges(NamedTuple):
+    """For each of some values the entries [first, end) of a sorted column that equal
+    it. Both arrays have the shape of the values; first == end where none does."""
+
+    first: Rows
+    end: Rows
+
+
+def equal_ranges(ascending: NDArray[Any], values: NDArray[Any]) -> EqualRanges:
+    """Find the entries of a sorted column that equal each value.
+
+    >>> found = equal_ranges(np.array([3, 7, 7, 9]), np.array([7, 8]))
+    >>> found.first.tolist(), found.end.tolist()
+    ([1, 3], [3, 3])
+
+    Args:
+        ascending: The column, sorted.
+        values: The values to look for, in any order.
+    """
+    return EqualRanges(
+        first=np.searchsorted(ascending, values, side="left"),
+        end=np.searchsorted(ascending, values, side="right"),
+    )
 
 
 Result = TypeVar("Result")
