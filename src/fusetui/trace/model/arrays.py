@@ -248,6 +248,22 @@ def equal_ranges(ascending: NDArray[Any], values: NDArray[Any]) -> EqualRanges:
     )
 
 
+def last_marked(flags: Flags) -> Rows:
+    """Find for each entry the last marked one up to it.
+
+    >>> last_marked(np.array([False, True, False, True])).tolist()
+    [-1, 1, 1, 3]
+
+    Args:
+        flags: Which entries are marked.
+
+    Returns:
+        An index for each entry; -1 if neither it nor any before it is marked.
+    """
+    indices = np.where(flags, np.arange(len(flags)), -1)
+    return np.maximum.accumulate(indices)
+
+
 Result = TypeVar("Result")
 
 MIN_ROWS_FOR_THREAD = 1 << 18
