@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.tables.files import needed
 from fusetui.tables.table import ColumnTable, Kind, TableColumn
+from fusetui.trace.model.arrays import prefix_sums
 
 BATCH_ROWS = 1 << 16
 """So many texts are written at once."""
@@ -92,22 +93,24 @@ def _arrow_type(kind: Kind) -> Any:
 
 
 def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
-    """What makes an Arrow array of some rows; each distinct text is encoded once."""
+    """Return a function that makes an Arrow array of some rows of a column.
+
+    The layout is that of arrow.apache.org/docs/format/Columnar.html. Each distinct text
+    is encoded once, whatever rows are asked for.
+    """
     import nanoarrow
 
     arrow_type = _arrow_type(column.kind)
     texts = [text.encode(errors="replace") for text in column.texts or ()]
-    text_bytes = np.array([len(text) for text in texts], dtype=np.int64)
+    bytes_of_text = np.array([len(text) for text in texts], dtype=np.int64)
 
     def text_buffers(values: NDArray[Any]) -> list[Any]:
-        """The end of each text, behind a zero, and all texts in one."""
-        ends = np.concatenate([[0], np.cumsum(text_bytes[values])])
+        """The offset of each text and the end of the last, and all texts in one."""
+        offsets = prefix_sums(bytes_of_text[values])
         joined = b"".join([texts[number] for number in values.tolist()])
-        return [ends.astype(np.int64), joined]
+        return [offsets, joined]
 
     def array_of(rows: slice) -> Any:
-        """The array of these rows, in the layout of Arrow
-        (arrow.apache.org/docs/format/Columnar.html)."""
         values = np.ascontiguousarray(column.values[rows])
         is_valid, null_count = _validity(column, rows)
         if column.kind == "text":
@@ -124,8 +127,13 @@ def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
 
 
 def _validity(column: TableColumn, rows: slice) -> tuple[NDArray[np.uint8] | None, int]:
-    """A bit for each row, which is set where it has a value, None if all have; and how
-    many have none."""
+    """Return which rows have a value, in the form of Arrow.
+
+    Returns:
+        A bit for each row, the lowest bit of a byte first: three rows with a value are
+        the byte 7. None if all rows of the column have one. And how many rows have
+        none.
+    """
     if column.known is None:
         return None, 0
     known = column.known[rows]
