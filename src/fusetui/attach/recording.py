@@ -153,11 +153,8 @@ class _Order(NamedTuple):
 
 
 class Recording:
-    """Records each of some processes; several begin together. Traces go to `folder`,
-    which exists, and replace no others. `attempts`: how often a process without
-    operations is recorded at most; `own_profiler_s`: seconds that the program's own
-    profiler is waited for. Raises CannotRecordError if libkineto cannot be told the
-    name of the folder."""
+    """Records each of some processes, in several attempts if that is necessary. Several
+    processes begin together. No file is overwritten."""
 
     def __init__(
         self,

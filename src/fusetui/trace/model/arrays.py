@@ -58,7 +58,11 @@ def begins_runs(*columns: NDArray[Any]) -> Flags:
 
 
 def ends_runs(*columns: NDArray[Any]) -> Flags:
-    """Mark the rows that differ from the row after them, and the last row."""
+    """Mark the rows that differ from the row after them, and the last row.
+
+    >>> ends_runs(np.array([7, 7, 5, 7])).tolist()
+    [False, True, True, True]
+    """
     ends = np.ones(len(columns[0]), dtype=np.bool_)
     ends[:-1] = begins_runs(*columns)[1:]
     return ends
@@ -169,6 +173,10 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
 
     It is much faster than np.unique along an axis.
 
+    >>> first, number = distinct_rows([np.array([7, 5, 7]), np.array([1, 2, 1])])
+    >>> first.tolist(), number.tolist()
+    ([1, 0], [1, 0, 1])
+
     Args:
         columns: The columns of the table, all of one length.
 
@@ -180,7 +188,7 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
     is_first = begins_runs(*[column[order] for column in columns])
 
     number_of_row = np.empty(len(order), dtype=np.intp)
-    number_of_row[order] = np.cumsum(is_first) - 1
+    number_of_row[order] = group_numbers(is_first)
     return order[is_first], number_of_row
 
 
@@ -188,6 +196,9 @@ def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s
     """Add each amount to the element of a new array that its index names.
 
     The sums are exact; np.bincount would go through floats.
+
+    >>> summed(np.array([2, 0, 2]), np.array([5, 1, 7]), shape=3).tolist()
+    [1, 0, 12]
 
     Args:
         places: For each amount an index into the new array.
@@ -202,6 +213,9 @@ def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
     """Find the first row that has each of the wanted keys.
 
+    >>> first_with(np.array([7, 5, 7]), np.array([10, 20, 30]), np.array([7, 6])).tolist()
+    [10, -1]
+
     Args:
         keys: The key of each row.
         rows: The rows, ascending.
@@ -211,15 +225,13 @@ def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
         One of `rows` for each wanted key, -1 where no row has it.
     """
     order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    rows = rows[order]
+    ascending = keys[order]
+    index = np.searchsorted(ascending, wanted)
+    has_key = index < len(keys)
+    has_key[has_key] = ascending[index[has_key]] == wanted[has_key]
 
     first_rows = np.full(len(wanted), -1, dtype=np.int32)
-    index = np.searchsorted(keys, wanted)
-    is_in_range = np.flatnonzero(index < len(keys))
-    has_key = keys[index[is_in_range]] == wanted[is_in_range]
-    matches = is_in_range[has_key]
-    first_rows[matches] = rows[index[matches]]
+    first_rows[has_key] = rows[order[index[has_key]]]
     return first_rows
 
 
