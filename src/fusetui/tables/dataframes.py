@@ -40,7 +40,15 @@ def to_pandas(table: ColumnTable) -> Any:
 
 
 def _pandas_column(pandas: Any, column: TableColumn) -> Any:
-    """Its values as pandas takes them without a copy. `pandas`: the package."""
+    """Return the values of a column in the form that pandas takes without a copy.
+
+    Texts are an array of strings. Of a column that may lack values, integers and truths
+    are masked arrays, and floats have nan.
+
+    Args:
+        pandas: The package.
+        column: The column.
+    """
     if column.kind == "text":
         is_pandas_3 = int(pandas.__version__.split(".")[0]) >= 3
         dtype = "str" if is_pandas_3 else object  # "str" of pandas 2 makes None "None"

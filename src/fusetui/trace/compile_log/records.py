@@ -336,6 +336,13 @@ class _Columns:
             self._unread.append(UnreadRecord(line.start, why))
 
     def records(self, path: str, document: Document, cut: str) -> LogRecords:
+        """Return all records that were added.
+
+        Args:
+            path: The file.
+            document: Its content, which the records point into.
+            cut: How the file ends too early; "" if it does not.
+        """
         columns = {
             name: np.frombuffer(column, dtype=np.int64)
             for name, column in self._numbers.items()

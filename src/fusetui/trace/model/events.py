@@ -174,7 +174,11 @@ def arguments(
 def _read_arguments(
     events: Events, orders: Int64s, names: tuple[str, ...]
 ) -> Arguments:
-    """As `arguments`, from the file."""
+    """Read some args of many events from the file, stretch by stretch.
+
+    The arguments and the result are those of `arguments`. Stretches without any of the
+    events are not read.
+    """
     wanted = Wanted(events, orders, names)
 
     def args_of_stretch(number: int) -> Numbered:

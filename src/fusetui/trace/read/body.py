@@ -112,9 +112,15 @@ def _without_events(source: Source) -> NotATraceError:
 
 
 def _events_key(document: Document, start: int) -> Match | None:
-    """The key of the outermost object, whose first key may begin at `start`.
+    """Find the key traceEvents of the outermost object of a document.
 
-    If the brackets before it do not determine its depth, the first key of that name.
+    An object within it may have a key of that name too: it is the first one with as
+    many closed as opened brackets before it. If the brackets are damaged, it is the
+    first of all.
+
+    Args:
+        document: The document.
+        start: The byte after the brace that opens the outermost object.
     """
     first = key = document.find(EVENTS_KEY, start)
     at = start

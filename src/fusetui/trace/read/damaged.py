@@ -78,8 +78,9 @@ class Patience(NamedTuple):
 def patience_for(size: int) -> Patience:
     """Return how much damage is read in a document of so many bytes.
 
-    It grows with the size, so that reading takes linear time, but more slowly for large
-    documents: what these may waste would be too much for a small one.
+    In 1 MB these are 5,512 damaged elements and 8 MB read ahead in vain; in 1 GB 529,288
+    elements and 1,088 MB. So reading takes linear time, and a small document may waste
+    more of it than a large one, in proportion.
     """
     return Patience(
         damaged_elements=min(5_000 + size // 2048, 1_000 + size // 128),

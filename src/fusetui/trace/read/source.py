@@ -337,8 +337,15 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
-    """The file itself, or a copy of a pipe, which can be read only once and in
-    order."""
+    """Return a file that can be read anywhere, as often as necessary.
+
+    It is the file itself; of a pipe, which can be read only once and in order, it is a
+    copy, and the pipe is closed unless it is standard input.
+
+    Args:
+        file: The open file or pipe.
+        path: Its name, for messages.
+    """
     with suppress(UnsupportedOperation):  # a stream that is not a file of the system
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
