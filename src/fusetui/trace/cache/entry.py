@@ -269,8 +269,17 @@ class CacheRecord(msgspec.Struct, frozen=True):
         return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
     def _load(self, make: Callable[[IO[bytes]], T]) -> T | None:
-        """What `make` gives of the file; None for whatever is wrong with it, as it can
-        be read or worked out again."""
+        """Read the file of the cache.
+
+        Whatever is wrong with it, reading goes on without the cache, as everything in
+        it can be worked out again; the debug log says what it was.
+
+        Args:
+            make: Makes a record of the open file.
+
+        Returns:
+            The record; None if there is no file, or `make` raises anything.
+        """
         try:
             with open_own(self.place) as file:
                 record = make(file)

@@ -123,7 +123,15 @@ def decode_list(
 
 
 def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
-    """The columns of elements; None as of `decode_list`."""
+    """Decode some elements without the scanner.
+
+    Args:
+        text: The elements, with commas between them.
+
+    Returns:
+        Their columns; None if they do not decode, or if one of them has no phase and so
+        is no event.
+    """
     # A wrong cut gives pieces that do not decode: then all is decoded at once.
     for piece_bytes in (PIECE_BYTES, len(text) + 1):
         gathering = Gathering()
