@@ -89,7 +89,15 @@ class _Reading(NamedTuple):
 def _read(
     source: Source, cached: bool, captured_by: Sequence[str], compile_log: str
 ) -> _Reading:
-    """Reads a source, or takes it from the cache. Raises Error."""
+    """Open a trace as `open` does, and collect the sentences about what it lacks.
+
+    Args:
+        source: The trace. Raises Error if it cannot be read.
+        cached: Whether the cache may be used.
+        captured_by: The captures of its CUDA graphs; if there are none, they are looked
+            for beside the trace.
+        compile_log: The log of torch.compile, "" for none.
+    """
     if isinstance(source, bytes):
         trace = _trace_of_bytes(source)
     else:
@@ -118,8 +126,11 @@ def _trace_of_path(name: str, cached: bool) -> Trace:
 
 
 def _trace_of_bytes(source: bytes) -> Trace:
-    """The file stays open as long as its trace, so it needs no name once it is read.
-    Raises Error."""
+    """Read a trace from the bytes of a file; sentences call it NAME_OF_BYTES.
+
+    They are written to a file, which is removed at once: it stays open as long as the
+    trace, and needs no name. Raises Error.
+    """
     with tempfile.TemporaryDirectory(prefix="fusetui-") as folder:
         path = Path(folder, "trace")
         path.write_bytes(source)

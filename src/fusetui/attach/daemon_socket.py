@@ -90,8 +90,15 @@ EXTRAS = {
 
 
 def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
-    """The message in a datagram; None for one of another type, or whose sizes do not
-    agree."""
+    """Read the message of a process from a datagram.
+
+    Args:
+        datagram: A HEAD, and a body of the size that it says: for the type `ctxt` a
+            CONTEXT, for `req` a CONTEXT and as many PIDs of 4 bytes as it says.
+
+    Returns:
+        The message; None for another type, or if the sizes do not agree.
+    """
     if len(datagram) < HEAD.size:
         return None
     size, name = HEAD.unpack_from(datagram)
@@ -109,15 +116,29 @@ def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
 
 
 def answer(name: str, body: bytes) -> bytes:
-    """A datagram; that to `ctxt` has a number of 4 bytes, that to `req` a
-    configuration."""
+    """Return a datagram that answers a message.
+
+    Args:
+        name: The type of the message, "ctxt" or "req".
+        body: To `ctxt` a number of 4 bytes, to `req` the text of a configuration.
+    """
     return HEAD.pack(len(body), name.encode()) + body
 
 
 def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> str:
-    """What a process is told. It writes the trace as `written(file, pid)`. `start_ms`:
-    when it begins, in ms since 1970, so that several begin at once; 0: right away.
-    Raises ValueError if libkineto could not be told the name of the file."""
+    r"""Return what a process is told, so that it records.
+
+    For 500 ms from now on into /tmp/a.json these are the lines
+    "ACTIVITIES_LOG_FILE=/tmp/a.json", "PROFILE_START_TIME=0" and
+    "ACTIVITIES_DURATION_MSECS=500", and one for each of EXTRAS that is wanted.
+
+    Args:
+        request: What to record, and for how long.
+        file: The file; the process adds its PID to the name, see `written`. Raises
+            ValueError if libkineto cannot be told this name.
+        start_ms: When to begin, in ms since 1970, so that several processes begin
+            together; 0 for at once.
+    """
     if not SAFE.fullmatch(str(file)):
         raise ValueError(file)
     lines = [f"ACTIVITIES_LOG_FILE={file}"]
@@ -135,8 +156,8 @@ def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> s
 
 
 def written(file: Path, pid: int) -> Path:
-    """Where a process with this PID, as it sees it, writes a trace for which it was
-    told `file`."""
+    """Return the file that a process writes if it was told `file`: for /tmp/a.json and
+    the PID 7 it is /tmp/a_7.json. The PID is that which the process sees itself."""
     return file.with_name(f"{file.stem}_{pid}{file.suffix}")
 
 
@@ -206,7 +227,11 @@ class DaemonSocket:
         return self._socket.fileno()
 
     def messages(self) -> Iterator[ClientMessage]:
-        """What was sent since, of this user's processes, at most MAX_MESSAGES."""
+        """Yield what processes of this user have sent since the last call.
+
+        At most MAX_MESSAGES are read. Messages of other users, of sockets that are not
+        named as those of libkineto, and what is no message are counted in `ignored`.
+        """
         for _ in range(MAX_MESSAGES):
             try:
                 datagram, extras, flags, sender = self._socket.recvmsg(
@@ -223,8 +248,18 @@ class DaemonSocket:
                 yield ClientMessage(pid=pid, content=content, sender=sender)
 
     def answer(self, to: ClientMessage, text: str = "") -> bool:
-        """Answers once; returns whether the system took it. A process reads one answer
-        for each message, so that nothing may be sent that it did not ask for."""
+        """Answer a message, once.
+
+        A process reads one answer for each message. What it did not ask for would be
+        taken for the answer to its next message.
+
+        Args:
+            to: The message.
+            text: The configuration, to a ConfigRequest; "" for none.
+
+        Returns:
+            Whether the system took the answer.
+        """
         if isinstance(to.content, ConfigRequest):
             datagram = answer("req", text.encode())
         else:
@@ -243,8 +278,11 @@ class DaemonSocket:
         self._socket.close()
 
     def _remove_stale(self) -> None:
-        """The socket of a daemon that was killed. Raises CannotListenError if another
-        one listens."""
+        """Remove the socket that a daemon left which was killed.
+
+        Nobody listens there: connecting to it is refused. Raises CannotListenError if
+        somebody does, or if the file is no socket.
+        """
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
                 raise CannotListenError(
@@ -266,7 +304,14 @@ def _is_client(sender: str | bytes | None) -> bool:
 
 
 def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
-    """PID and user of the sender as the system says; (0, -1) if it does not."""
+    """Return the PID and the user id of a sender, as the system says.
+
+    Args:
+        extras: The ancillary data of a datagram: level, type and content of each.
+
+    Returns:
+        Both numbers; (0, -1) if the system does not say them.
+    """
     for level, kind, data in extras:
         is_credentials = (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
         if is_credentials and len(data) == CREDENTIALS.size:
@@ -276,8 +321,12 @@ def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def check_folder(folder: str) -> None:
-    """Raises CannotListenError unless it is a folder for sockets that only its owner,
-    this user, may enter: whoever can write to the socket of a process can end it."""
+    """Raise CannotListenError unless a folder may hold sockets.
+
+    Only its owner, who must be this user, may enter it: whoever can write to the socket
+    of a process can end the process. The path is absolute, and short enough for
+    libkineto.
+    """
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise CannotListenError(
             f"{folder} cannot contain sockets: use an absolute path of at most "

@@ -62,7 +62,11 @@ class Process(Struct, frozen=True):
 
 
 def process(pid: int) -> Process | None:
-    """The process with this PID; None if it has ended, or is another user's."""
+    """Return what /proc says about a process.
+
+    It is None if the process has ended, belongs to another user, or is a part of the
+    system, which has no command line.
+    """
     place = Path(f"/proc/{pid}")
     try:
         status = _stat(place)
@@ -74,18 +78,13 @@ def process(pid: int) -> Process | None:
         return None
     variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     program = _program(command)
-    names = {program}
-    for variable in JOB_VARIABLES:
-        name = variables.get(variable, "")
-        if name not in ("", "none"):
-            names.add(name)
     return Process(
         pid=pid,
         parent=status.parent,
         started=status.started,
         command=command,
         program=program,
-        names=frozenset(names),
+        names=frozenset({program, *_job_names(variables)}),
         folder=variables.get(FOLDER, "") if OPEN in variables else None,
         rank=variables.get("RANK", ""),
         ranks_here=_ranks_here(variables),
@@ -93,15 +92,25 @@ def process(pid: int) -> Process | None:
     )
 
 
+def _job_names(variables: Mapping[str, str]) -> list[str]:
+    """Return the names of the job of a process, by its environment: those of Slurm and
+    of torchrun. torchrun says "none" for a job without a name."""
+    names = [variables.get(variable, "") for variable in JOB_VARIABLES]
+    return [name for name in names if name not in ("", "none")]
+
+
 def _words(file: Path) -> tuple[str, ...]:
-    """The texts of a file of /proc, each of which ends with a zero byte. Raises
+    r"""Return the texts of a file of /proc: b"python\0train.py\0" has two. Raises
     OSError."""
     return tuple(os.fsdecode(file.read_bytes()).rstrip("\0").split("\0"))
 
 
 def _ranks_here(variables: Mapping[str, str]) -> tuple[int, ...]:
-    """The ranks on this machine, by the environment that torchrun gives to each of
-    them; empty if it is not complete."""
+    """Return the ranks of the job on this machine, by the environment of one of them.
+
+    torchrun sets RANK=10, LOCAL_RANK=2 and LOCAL_WORLD_SIZE=4 for the third rank of the
+    second machine of a job: these are (8, 9, 10, 11). It is () if one is missing.
+    """
     rank = _whole_number(variables.get("RANK", ""))
     local_rank = _whole_number(variables.get("LOCAL_RANK", ""))
     count = _whole_number(variables.get("LOCAL_WORLD_SIZE", ""))
@@ -112,16 +121,20 @@ def _ranks_here(variables: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _whole_number(text: str) -> int | None:
-    """The number of at most MAX_RANK_DIGITS digits; None for any other text."""
+    """Return the number that a text of digits is; None for "", "-1", "x", and for more
+    than MAX_RANK_DIGITS digits."""
     if not text.isdecimal() or len(text) > MAX_RANK_DIGITS:
         return None
     return int(text)
 
 
 def is_alive(one: Process) -> bool:
-    """Whether it still runs; one that ended and was not waited for does not. A process
-    that cannot be looked at for another reason than its end, such as too many open
-    files, is taken to run."""
+    """Tell whether a process still runs.
+
+    A zombie does not, nor does another process that got its PID. One that cannot be
+    looked at for another reason than its end, such as too many open files, is taken to
+    run.
+    """
     try:
         status = _stat(Path(f"/proc/{one.pid}"))
     except (FileNotFoundError, ProcessLookupError):
@@ -132,9 +145,15 @@ def is_alive(one: Process) -> bool:
 
 
 def with_torch(folder: str | None = None) -> list[Process]:
-    """Those with torch, without launchers and other helpers; if a folder is given,
-    those with it. Forks, which have no thread that asks, are left out too: see
-    `forks_of`."""
+    """Return the processes of this user that have torch and may run operations.
+
+    Launchers and workers of torch.compile are left out; so are forks (`forks_of`), in
+    which libkineto has no thread that would ask for a recording.
+
+    Args:
+        folder: If given, only processes whose sockets are in this folder; "" is the
+            abstract address.
+    """
     chosen = []
     for one in _every_with_torch():
         has_folder = folder is None or one.folder == folder
@@ -165,9 +184,13 @@ def _every_with_torch() -> list[Process]:
 
 
 def is_fork(one: Process) -> bool:
-    """Whether it was forked by a process that had torch, and has run nothing else
-    since: then it lacks the thread of libkineto that asks. One that was started by the
-    same command is none."""
+    """Tell whether a process was forked from one that had torch, and has not executed
+    another program since.
+
+    Such a process has no thread of libkineto. It has the command line and the stack
+    address of its parent; one that was started anew by the same command has another
+    stack address.
+    """
     parent = process(one.parent)
     if parent is None or parent.command != one.command or not has_torch(parent.pid):
         return False
@@ -180,7 +203,8 @@ def is_ancestor(one: Process, other: Process) -> bool:
 
 
 def _ancestors(pid: int) -> list[int]:
-    """The PIDs of the processes above this one, the nearest first."""
+    """Return the PIDs of the parent of a process, of its parent, and so on, at most
+    MAX_ANCESTORS."""
     ancestors: list[int] = []
     while pid > 1 and len(ancestors) < MAX_ANCESTORS:
         try:
@@ -220,9 +244,15 @@ class _Stat(Struct, frozen=True):
 
 
 def _stat(place: Path) -> _Stat:
-    """Raises OSError, ValueError, IndexError."""
+    """Read the file `stat` of a process.
+
+    Args:
+        place: Its folder: /proc/7. Raises OSError, ValueError or IndexError if that has
+            no such file, or one of another form.
+    """
     text = (place / "stat").read_text(errors="replace")
-    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    # `7 (python) S 1 ...`: the name may hold anything, also brackets
+    fields = text.rpartition(")")[2].split()
     return _Stat(
         state=fields[0],
         parent=int(fields[1]),
@@ -232,8 +262,12 @@ def _stat(place: Path) -> _Stat:
 
 
 def _program(command: tuple[str, ...]) -> str:
-    """The name of the script or module that Python runs (`python` if it has none), or
-    of any other program."""
+    """Return the name of the script or module that a command line runs.
+
+    ("python3", "-u", "src/train.py", "--lr", "1") gives "train.py", ("python", "-m",
+    "torchrun") gives "torchrun", ("python", "-c", "...") gives "python", and
+    ("/usr/bin/bash",) gives "bash".
+    """
     first, *words = command
     if not PurePath(first).name.startswith("python"):
         return PurePath(first).name

@@ -153,11 +153,8 @@ class _Order(NamedTuple):
 
 
 class Recording:
-    """Records each of some processes; several begin together. Traces go to `folder`,
-    which exists, and replace no others. `attempts`: how often a process without
-    operations is recorded at most; `own_profiler_s`: seconds that the program's own
-    profiler is waited for. Raises CannotRecordError if libkineto cannot be told the
-    name of the folder."""
+    """Records each of some processes, in several attempts if that is necessary. Several
+    processes begin together. No file is overwritten."""
 
     def __init__(
         self,
@@ -169,8 +166,18 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
-        """Records these processes into `folder`, in at most `attempts` attempts. Raises
-        CannotRecordError for a folder whose name libkineto cannot take."""
+        """Prepare to record; `turn` does the work.
+
+        Args:
+            sockets: Where processes ask.
+            folder: Where traces are written; it exists. Raises CannotRecordError if
+                libkineto cannot be told its name.
+            request: What to record, and for how long.
+            recorded: The processes.
+            attempts: How often a process without operations is recorded at most.
+            own_profiler_s: How many seconds to wait for the end of a profiling that the
+                program does itself.
+        """
         self._sockets = sockets
         self._folder = folder.absolute()
         self._request = request
@@ -198,7 +205,11 @@ class Recording:
         return all(job.is_done for job in self.jobs.values())
 
     def turn(self, seconds: float) -> None:
-        """Answers what is asked within this time, and looks how far the traces are."""
+        """Answer the messages that come within some seconds, and look at the traces.
+
+        Once all processes of an attempt are settled, the next attempt begins, or the
+        recording is done.
+        """
         readable, _, _ = select.select(self._sockets, [], [], seconds)
         for socket in readable:
             for message in socket.messages():
@@ -210,7 +221,11 @@ class Recording:
             self._end_attempt()
 
     def _hear(self, socket: DaemonSocket, message: ClientMessage) -> None:
-        """Answers a message. What it changes counts only if the answer arrives."""
+        """Answer a message of one of the processes; ignore those of others.
+
+        A process that asks for a configuration and is free is told to record, if it was
+        not told so yet. What a message changes counts only if the answer arrives.
+        """
         job = self.jobs.get(message.pid)
         if job is None:
             return
@@ -231,9 +246,16 @@ class Recording:
             self.jobs[message.pid] = job
 
     def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
-        """What a process is told that would record now; nothing while it may be
-        importing, or while others of its group are not free. `own_pid`: its PID as it
-        sees it."""
+        """Decide what to tell a process that asks and is free.
+
+        It is told nothing while it may still be importing, or between two attempts. Of
+        several processes all begin at one time, which is set when the first of them can
+        be told; one that asks too late for it has missed the attempt.
+
+        Args:
+            job: The process.
+            own_pid: Its PID as it sees it, which differs in a container.
+        """
         is_importing = age_s(job.process) < IMPORTING_S
         if is_importing or time.monotonic() < self._rests_until:
             return _Order(job)
@@ -256,8 +278,13 @@ class Recording:
     def _order_to_record(
         self, job: AttachedProcess, own_pid: int, now: float
     ) -> _Order:
-        """The order to record from `self._start` on, or at once; `now`: seconds since
-        the epoch."""
+        """Return the order to record, from the common start on or at once.
+
+        Args:
+            job: The process.
+            own_pid: Its PID as it sees it.
+            now: The time in seconds since 1970.
+        """
         request = self._request_now()
         told_at = time.monotonic()
         waits_s = max(self._start - now, POLL_S)
@@ -276,8 +303,12 @@ class Recording:
         return _Order(told, configuration(request, file, start_ms))
 
     def _request_now(self) -> RecordingRequest:
-        """What is asked for in this attempt: longer where there were no operations
-        before."""
+        """Return what this attempt records.
+
+        The time is doubled for each attempt before that had no operations, up to
+        LONGEST_RETRY_MS: 500 ms, then 1,000, 2,000 and 4,000. It is never shorter than
+        asked for.
+        """
         asked_ms = self._request.milliseconds
         longest_ms = max(asked_ms, LONGEST_RETRY_MS)
         doubled_ms = asked_ms << min(self._empty_attempts, MAX_DOUBLINGS)
@@ -291,8 +322,16 @@ class Recording:
         return all(job.is_free or job.is_settled for job in self.jobs.values())
 
     def _new_file(self, recorded: Process, own_pid: int) -> Path:
-        """What the process is told, so that it writes a file that is not there yet.
-        Raises CannotRecordError if there are too many."""
+        """Choose the name that a process is told, so that no file is overwritten.
+
+        It is train-rank3.json for rank 3 of train.py, or train-2-rank3.json if the file
+        that this gives is there already. Raises CannotRecordError if all NUMBERS are
+        taken.
+
+        Args:
+            recorded: The process.
+            own_pid: Its PID as it sees it, which it adds to the name (`written`).
+        """
         rank = f"-rank{recorded.rank}" if recorded.rank.isdecimal() else ""
         stem = re.sub(r"[^A-Za-z0-9_.-]", "-", recorded.program.removesuffix(".py"))
         for number in ("", *NUMBERS):
@@ -305,7 +344,12 @@ class Recording:
         )
 
     def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
-        """It is free again: its trace is there by now, or never will be."""
+        """Decide what became of a recording whose process is free again.
+
+        A process writes its trace before it is free. So the trace is whole by now, or
+        there will be none, and the file and the disk tell why. Before the recording can
+        have ended (`due`), nothing is decided.
+        """
         if job.is_settled or time.monotonic() < job.due:
             return job
         waits_for_steps = self._request.steps and not job.size
@@ -340,7 +384,11 @@ class Recording:
         )
 
     def _looked(self, job: AttachedProcess) -> AttachedProcess:
-        """A job that is not settled, as it is now."""
+        """Return a process that is not settled as it is now, by its file.
+
+        It is recorded once the file is whole. It has failed if it ended before, sent no
+        message for SILENCE_S, or if the file has not grown for STALLED_S.
+        """
         alive = is_alive(job.process)
         if job.phase is RecordingPhase.WAITED_FOR:
             return self._looked_at_waiting(job, alive)
@@ -353,7 +401,7 @@ class Recording:
                 job, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
             )
         if trace.state is FileState.WHOLE:
-            return self._taken(job)
+            return self._with_whole_trace(job)
         if not alive:
             left = f", {job.size:,} bytes of it" if job.size else ""
             ended = f"it ended before its trace was written{left}"
@@ -366,8 +414,12 @@ class Recording:
             return _failed(job, f"its recording does not end, and {contents_of(trace)}")
         return job
 
-    def _taken(self, job: AttachedProcess) -> AttachedProcess:
-        """A job whose trace is whole."""
+    def _with_whole_trace(self, job: AttachedProcess) -> AttachedProcess:
+        """Return a process whose file is whole: recorded, or without operations.
+
+        A trace without operations is removed. What a trace lacks, or that it shows
+        torch.compile at work or no loop, is said in `why`.
+        """
         contents = held_by(job.file)
         if not contents.has_operations:
             removed_if_own(job.file)
@@ -392,7 +444,15 @@ class Recording:
         )
 
     def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
-        """A job that was not told anything yet, as it is now."""
+        """Return a process that was not told to record yet as it is now.
+
+        It has failed if it has ended, never asked within PATIENCE_S, profiles itself
+        for too long, or stopped asking.
+
+        Args:
+            job: The process.
+            alive: Whether it still runs.
+        """
         now = time.monotonic()
         if not alive and job.before:
             ended = f"it ended before it could be recorded again: {job.before}"
@@ -433,7 +493,12 @@ class Recording:
         self._restore_better()
 
     def _has_attempts_left(self, jobs: Sequence[AttachedProcess]) -> bool:
-        """Whether there may be another attempt."""
+        """Tell whether there may be another attempt.
+
+        There may not if all were made, or if libkineto cancelled too many of them. It
+        may cancel more if that is because it was late for a common start: there are
+        several processes, and none was seen to profile itself.
+        """
         attempts = self._attempts
         if self.forks:
             attempts = min(attempts, MAX_FORK_ATTEMPTS)
@@ -525,8 +590,14 @@ class Recording:
         return f" in {others}, and libkineto cancelled {cancelled}"
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
-        """Of two attempts, keeps the traces of the one that recorded more processes,
-        and then more of them at their loop; the later of equals."""
+        """Keep the traces of this attempt or of the one before; remove the others.
+
+        The better attempt recorded more processes; of equals it has more traces that
+        show a loop; of equals in that too it is the later one.
+
+        Args:
+            whole: The processes that were recorded in this attempt.
+        """
         if _worth(whole) < _worth(self._previous):
             better = self._previous
             worse = whole

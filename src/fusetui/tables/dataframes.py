@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fusetui.tables.files import needed
 from fusetui.tables.table import ColumnTable, Kind, TableColumn
+from fusetui.trace.model.arrays import prefix_sums
 
 BATCH_ROWS = 1 << 16
 """So many texts are written at once."""
@@ -38,7 +39,15 @@ def to_pandas(table: ColumnTable) -> Any:
 
 
 def _pandas_column(pandas: Any, column: TableColumn) -> Any:
-    """Its values as pandas takes them without a copy. `pandas`: the package."""
+    """Return the values of a column in the form that pandas takes without a copy.
+
+    Texts are an array of strings. Of a column that may lack values, integers and truths
+    are masked arrays, and floats have nan.
+
+    Args:
+        pandas: The package.
+        column: The column.
+    """
     if column.kind == "text":
         is_pandas_3 = int(pandas.__version__.split(".")[0]) >= 3
         dtype = "str" if is_pandas_3 else object  # "str" of pandas 2 makes None "None"
@@ -91,22 +100,24 @@ def _arrow_type(kind: Kind) -> Any:
 
 
 def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
-    """What makes an Arrow array of some rows; each distinct text is encoded once."""
+    """Return a function that makes an Arrow array of some rows of a column.
+
+    The layout is that of arrow.apache.org/docs/format/Columnar.html. Each distinct text
+    is encoded once, whatever rows are asked for.
+    """
     import nanoarrow
 
     arrow_type = _arrow_type(column.kind)
     texts = [text.encode(errors="replace") for text in column.texts or ()]
-    text_bytes = np.array([len(text) for text in texts], dtype=np.int64)
+    bytes_of_text = np.array([len(text) for text in texts], dtype=np.int64)
 
     def text_buffers(values: NDArray[Any]) -> list[Any]:
-        """The end of each text, behind a zero, and all texts in one."""
-        ends = np.concatenate([[0], np.cumsum(text_bytes[values])])
+        """The offset of each text and the end of the last, and all texts in one."""
+        offsets = prefix_sums(bytes_of_text[values])
         joined = b"".join([texts[number] for number in values.tolist()])
-        return [ends.astype(np.int64), joined]
+        return [offsets, joined]
 
     def array_of(rows: slice) -> Any:
-        """The array of these rows, in the layout of Arrow
-        (arrow.apache.org/docs/format/Columnar.html)."""
         values = np.ascontiguousarray(column.values[rows])
         is_valid, null_count = _validity(column, rows)
         if column.kind == "text":
@@ -123,8 +134,13 @@ def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
 
 
 def _validity(column: TableColumn, rows: slice) -> tuple[NDArray[np.uint8] | None, int]:
-    """A bit for each row, which is set where it has a value, None if all have; and how
-    many have none."""
+    """Return which rows have a value, in the form of Arrow.
+
+    Returns:
+        A bit for each row, the lowest bit of a byte first: three rows with a value are
+        the byte 7. None if all rows of the column have one. And how many rows have
+        none.
+    """
     if column.known is None:
         return None, 0
     known = column.known[rows]

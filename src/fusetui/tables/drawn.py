@@ -42,8 +42,13 @@ def _head(table: ColumnTable) -> str:
 
 
 def table_text(table: ColumnTable, most: int, width: int) -> str:
-    """The first `most` rows (0: all) for a terminal of a width, and how many are left
-    out."""
+    """Lay out a table for a terminal.
+
+    Args:
+        table: The table.
+        most: How many rows are shown; 0 shows all. A line at the end counts the others.
+        width: How many cells a line of the terminal has.
+    """
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
@@ -59,8 +64,8 @@ def first_columns(table: ColumnTable) -> ColumnTable:
 
 
 def _order(column: TableColumn) -> tuple[bool, int]:
-    """What columns are sorted by: numbers before texts, and FIRST_TEXTS before
-    others."""
+    """Return what columns are sorted by: figures come before texts, and among these
+    `file` and `short` before others."""
     if column.name in FIRST_TEXTS:
         place = FIRST_TEXTS.index(column.name)
     else:
@@ -69,9 +74,16 @@ def _order(column: TableColumn) -> tuple[bool, int]:
 
 
 def aligned_rows(table: ColumnTable, width: int) -> str:
-    """All rows, below the names of the columns without units. Where space is short and
-    somebody looks, the last column is cut, and columns are left out from the right, but
-    for the first one and the first text (and the one after it, if that is the file)."""
+    """Lay out all rows of a table, below the names of its columns.
+
+    If they do not fit, columns are dropped from the right, except those of
+    `_kept_columns`, and the last column is cut.
+
+    Args:
+        table: The table.
+        width: How many cells a line may have. If it is an UncutWidth (a pipe or a
+            file), nothing is dropped or cut.
+    """
     is_unseen = isinstance(width, UncutWidth)
     kept = _kept_columns(table)
     text_columns = []
@@ -92,7 +104,11 @@ def aligned_rows(table: ColumnTable, width: int) -> str:
 
 
 def _kept_columns(table: ColumnTable) -> set[int]:
-    """The numbers of those that are never left out."""
+    """Return the numbers of the columns that are never dropped.
+
+    They are the first column and the first text; if that is the file, also the second
+    text.
+    """
     of_texts = [
         number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
@@ -107,13 +123,19 @@ def without_unit(name: str) -> str:
 
 
 def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
-    """Its values for people, each text in at most so many cells; "" for none."""
+    """Return the values of a column as people read them; "" for a row without one.
+
+    1_204_000 in the column `total_ns` is "1.204 ms", in `count` it is "1,204,000".
+
+    Args:
+        column: The column.
+        most: How many cells a text may take; None for any number.
+    """
     return [_text(column, value, most) for value in column.to_list()]
 
 
 def _text(column: TableColumn, value: object, most: int | None) -> str:
-    """A value as people read it, "" for none; `most`: characters of a text, None for
-    all."""
+    """Return one value as people read it; see `value_texts`."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -129,8 +151,15 @@ def _text(column: TableColumn, value: object, most: int | None) -> str:
 
 
 def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
-    """The same as HTML, for notebooks: no scripts, and whatever a name holds is
-    text."""
+    """Lay out a table as HTML, for notebooks.
+
+    It has the first rows of the columns that a person sees without asking. There are no
+    scripts, and whatever a name holds is text.
+
+    Args:
+        table: The table.
+        most: How many rows are shown.
+    """
     shown = first_columns(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
     titles = [without_unit(name) for name in shown.names]

@@ -70,7 +70,7 @@ def markdown_lines(table: ColumnTable) -> Iterator[str]:
 
 
 def json_lines(table: ColumnTable) -> Iterator[str]:
-    """A JSON list with an object a row, each on a line of its own."""
+    """Yield a JSON list with an object for each row, each on a line of its own."""
     fields = []
     for name in table.names:
         key = _json(name).replace("%", "%%")
@@ -89,7 +89,12 @@ def json_lines(table: ColumnTable) -> Iterator[str]:
 
 
 def _lines_of_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
-    """The lines of many rows at once; each distinct text is quoted once."""
+    """Yield the lines of a table, those of ROWS_AT_ONCE rows at a time.
+
+    Args:
+        table: The table. Each of its distinct texts is quoted once.
+        form: How a row is written.
+    """
     quoted_texts = []
     for column in table.columns:
         quoted_texts.append([form.quoted(text) for text in column.texts or ()])
@@ -103,7 +108,13 @@ def _lines_of_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
 
 
 def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
-    """Its values as texts; `quoted` are its distinct texts."""
+    """Return the values of a column as they stand in a file: "3", "true", a text.
+
+    Args:
+        column: The column.
+        quoted: Its distinct texts, as they stand in the file.
+        missing: What stands there for a row without a value.
+    """
     values = column.values.tolist()
     if column.kind == "text":
         texts = [quoted[number] for number in values]
@@ -130,7 +141,11 @@ def _json(text: str) -> str:
 
 
 def _csv(text: str) -> str:
-    """A text as a value of CSV: in quotes where a reader would not take it as it is."""
+    """Return a text as a value of CSV: gemm is gemm, and `a, b` is in quotes.
+
+    It is in quotes where a reader would not take it as it is; an empty text is too,
+    since nothing at all stands for no value. Quotes in it are doubled.
+    """
     shown = printable(text)
     needs_quotes = not shown or "," in shown or '"' in shown or shown != shown.strip()
     if not needs_quotes:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.tables.table import ColumnSpec, ColumnTable, TableColumn, column_of
+from fusetui.trace.model.arrays import numbers_of_sized_groups
 
 if TYPE_CHECKING:
     import pandas
@@ -103,7 +104,13 @@ class Table(ColumnTable, frozen=True, eq=False):
 def table_of(
     name: str, specs: Sequence[ColumnSpec], records: Sequence[Mapping[str, Any]]
 ) -> Table:
-    """The table of some records; keys that are no columns are left out."""
+    """Make a table with a row for each record.
+
+    Args:
+        name: What the table is called.
+        specs: Its columns. A record without the name of a column has no value there.
+        records: Values by the names of columns. Other keys are ignored.
+    """
     columns = []
     for spec in specs:
         values = [record.get(spec.name) for record in records]
@@ -116,13 +123,22 @@ def table_of(
 
 
 def with_files(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table:
-    """Tables with the same columns one below the other, the name of its trace before
-    each row. A column that is called so is renamed to `lines_file`."""
+    """Put the tables of several traces one below the other.
+
+    The first column says which trace a row is of. A column of the tables that has the
+    same name is renamed: `file` of the table `lines` becomes `lines_file`.
+
+    Args:
+        tables: The name of each trace and its table, all with the same columns; at
+            least one.
+        file: The column with the names of the traces.
+    """
     first_table = tables[0][1]
     columns = [_file_column(tables, file)]
     for number, column in enumerate(first_table.columns):
         name = renamed(first_table.name, column.name, file)
-        columns.append(_below(name, [table.columns[number] for _, table in tables]))
+        parts = [table.columns[number] for _, table in tables]
+        columns.append(_one_below_the_other(name, parts))
     left_out = []
     for trace_name, table in tables:
         left_out += [f"{trace_name}: {sentence}" for sentence in table.left_out]
@@ -135,12 +151,12 @@ def with_files(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table:
 
 
 def _file_column(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> TableColumn:
-    """The name of its trace for each row of each table."""
-    rows_of_tables = [len(table) for _, table in tables]
-    numbers = np.arange(len(tables), dtype=np.int32)
+    """Return the column that says which trace a row is of: for tables of 2 and 1 rows,
+    ["a.json", "a.json", "b.json"]."""
+    rows_of_tables = np.array([len(table) for _, table in tables])
     return TableColumn(
         name=file.name,
-        values=np.repeat(numbers, rows_of_tables),
+        values=numbers_of_sized_groups(rows_of_tables).astype(np.int32),
         texts=tuple(trace_name for trace_name, _ in tables),
     )
 
@@ -150,18 +166,24 @@ def renamed(table: str, column: str, file: ColumnSpec) -> str:
     return f"{table}_{column}" if column == file.name else column
 
 
-def _below(name: str, parts: Sequence[TableColumn]) -> TableColumn:
-    """Columns of one kind, one below the other."""
+def _one_below_the_other(name: str, parts: Sequence[TableColumn]) -> TableColumn:
+    """Concatenate columns of one kind.
+
+    Args:
+        name: The name of the result.
+        parts: The columns; at least one.
+    """
     known = None
     if any(part.known is not None for part in parts):
         known = np.concatenate([part.has_value for part in parts])
     if parts[0].texts is None:
         values = np.concatenate([part.values for part in parts])
         return TableColumn(name=name, values=values, known=known)
-    texts: list[str] = []
-    numbers = []  # of the texts of all parts
+    # Each part numbers its texts from 0.
+    all_texts: list[str] = []
+    numbers = []
     for part in parts:
-        numbers.append(part.values + len(texts))
-        texts += part.texts or ()
+        numbers.append(part.values + len(all_texts))
+        all_texts += part.texts or ()
     values = np.concatenate(numbers).astype(np.int32)
-    return TableColumn(name=name, values=values, texts=tuple(texts), known=known)
+    return TableColumn(name=name, values=values, texts=tuple(all_texts), known=known)

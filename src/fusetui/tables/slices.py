@@ -29,8 +29,14 @@ FROM_KERNEL_NAME: dict[str, Callable[[KernelName], str | None]] = {
 
 
 def slices(trace: Trace, first: frozenset[str]) -> Table:
-    """The table. `parent` and `launch` are rows of this table; `first`: as in
-    Table."""
+    """Make the table of all slices of a trace.
+
+    Row n of the table is row n of the trace; `parent` and `launch` are such rows.
+
+    Args:
+        trace: The trace. Rows that it has from the capture of a graph are left out.
+        first: The columns that a person sees without asking for any.
+    """
     length = trace.recorded()
     is_gpu_event = np.zeros(length, dtype=np.bool_)
     is_gpu_event[trace.gpu_rows] = True
@@ -56,8 +62,15 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
 
 
 def _lanes(trace: Trace, length: int) -> list[TableColumn]:
-    """Where each of the first `length` slices is: process and thread of the CPU, or
-    device and stream of a GPU."""
+    """Make the columns that say where a slice is.
+
+    They are `lane`, its track as the screen names it; `process` and `thread`, which
+    only slices of the CPU have; `device` and `stream`, which only those of a GPU have.
+
+    Args:
+        trace: The trace.
+        length: How many of its slices the table has.
+    """
     track = trace.track[:length]
     is_gpu_track = [lane.layer in GPU_LAYERS for lane in trace.tracks]
     is_on_gpu = np.array(is_gpu_track, dtype=np.bool_)[track]
@@ -76,8 +89,16 @@ def _lanes(trace: Trace, length: int) -> list[TableColumn]:
 
 
 def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
-    """The number of the step during which each slice begins, or the launch of a GPU
-    event; of one without a launch none is known."""
+    """Make the column with the number of the step that each slice belongs to.
+
+    It is the step during which the slice starts; of a GPU event, the one during which
+    its launch call starts. A GPU event without a known launch call has none, nor has a
+    slice outside all steps.
+
+    Args:
+        trace: The trace.
+        is_gpu_event: Whether each slice of the table is one.
+    """
     steps = steps_of(trace)
     rows = np.arange(len(is_gpu_event))
     launch = trace.launch[: len(rows)]
@@ -85,33 +106,51 @@ def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     begun_by = np.where(has_launch, launch, rows)
     step = steps.at(trace.start[begun_by])  # -1 outside all steps
     known = (step >= 0) & (has_launch | ~is_gpu_event)
+    # the last number is found by the index -1
     numbers = np.array([*steps.numbers, -1], dtype=np.int64)
     number_of_row = numbers[np.where(known, step, -1)]
     return _numbers("step", number_of_row, known)
 
 
 def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
-    """What the names of GPU events say; every name is decoded once."""
+    """Make the columns FROM_KERNEL_NAME, which say what the name of a GPU event means.
+
+    Every name is decoded once. Other slices have no value.
+
+    Args:
+        trace: The trace.
+        is_gpu_event: Whether each slice of the table is one.
+    """
     name_of_row = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
     decoded_names = _decoded_names(trace, name_of_row)
     columns = []
     for column, text_of in FROM_KERNEL_NAME.items():
-        numbers: dict[str, int] = {}  # by text
-        # the number of each name's text; the last place is that of no name
+        number_of_text: dict[str, int] = {}
+        # the last entry is found by -1, which is no name
         number_of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
         for name, decoded in enumerate(decoded_names):
             text = text_of(decoded) if decoded is not None else None
             if text:
-                number_of_name[name] = numbers.setdefault(text, len(numbers))
+                new_number = len(number_of_text)
+                number_of_name[name] = number_of_text.setdefault(text, new_number)
         number_of_row = number_of_name[name_of_row]
-        columns.append(_optional_texts(column, number_of_row, list(numbers)))
+        columns.append(_optional_texts(column, number_of_row, list(number_of_text)))
     return columns
 
 
 def _decoded_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]:
-    """What each name of the trace says; None for those that are not in `name_of_row`,
-    in which -1 stands for no name."""
-    is_in_use = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    """Decode the names that GPU events have.
+
+    Args:
+        trace: The trace.
+        name_of_row: The number of the name of each row; -1 for rows that are no GPU
+            events.
+
+    Returns:
+        What each name of the trace says; None for names that no GPU event has, and for
+        those that nothing is known of.
+    """
+    is_in_use = np.zeros(len(trace.names) + 1, dtype=np.bool_)  # the last: no name
     is_in_use[name_of_row] = True
     decoded: list[KernelName | None] = []
     for name, in_use in zip(trace.names, is_in_use[:-1].tolist(), strict=True):
@@ -124,7 +163,7 @@ def _numbers(name: str, values: Values, known: Flags | None = None) -> TableColu
 
 
 def _optional_rows(name: str, values: Values) -> TableColumn:
-    """Numbers of which those below 0 stand for none."""
+    """Make a column of rows, correlations or the like; a negative one is no value."""
     return _numbers(name, np.maximum(values, -1), known=values >= 0)
 
 
@@ -133,7 +172,13 @@ def _texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
 
 
 def _optional_texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
-    """The texts with these numbers, of which those below 0 stand for none."""
+    """Make a column of texts, of which some rows may have none.
+
+    Args:
+        name: The name of the column.
+        numbers: The index of the text of each row; negative if it has none.
+        texts: The texts.
+    """
     known = numbers >= 0
     with_blank = np.where(known, numbers, len(texts)).astype(np.int32)
     return TableColumn(name, with_blank, (*texts, ""), known)

@@ -47,7 +47,13 @@ BY: Final = {
 
 
 def columns_of(table: str, by: str = "name") -> Specs:
-    """The columns of a table; `by`: what kernels or ops are grouped by."""
+    """Return the columns of a table, in order; they are the same for every trace.
+
+    Args:
+        table: One of TABLES, or "ranks".
+        by: What kernels or ops are grouped by, one of BY. Grouped by "family", kernels
+            have the column `family` in place of `name`.
+    """
     specs: list[ColumnSpec] = []
     for section in _sections_of(table, by):
         specs += _sections()[section]
@@ -59,7 +65,11 @@ def columns_of(table: str, by: str = "name") -> Specs:
 
 
 def _sections_of(table: str, by: str) -> list[str]:
-    """The parts of columns.txt that a table has."""
+    """Return the names of the sections of columns.txt that list the columns of a table.
+
+    Most tables have one of their own name. Those of kernels and ops are composed:
+    kernels by name have "name", "spread", "work" and "decoded".
+    """
     if table == "kernels":
         sections = [*BY[by], "spread", "work"]
         return [*sections, "decoded"] if "name" in BY[by] else sections
@@ -84,7 +94,10 @@ def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
 
 @cache
 def _sections() -> dict[str, Specs]:
-    """The parts of columns.txt by name."""
+    """Read columns.txt: the columns of each section by its name.
+
+    A section is a line `[gaps]` and a line for each column, see `_spec`.
+    """
     text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
     _, *sections = text.split("\n[")
     specs_by_name = {}
@@ -98,7 +111,11 @@ KINDS: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
 
 
 def _spec(line: str) -> ColumnSpec:
-    """A line of columns.txt: `name* kind? meaning`, see ColumnSpec for `*` and `?`."""
+    """Read a line of columns.txt: name, kind and meaning of a column.
+
+    `total_ns* int the time of all` is seen first by a person (*), and every row has a
+    value; `launch int? the row of its launch` may lack a value (?).
+    """
     name, kind, meaning = line.split(maxsplit=2)
     return ColumnSpec(
         name=name.rstrip("*"),
@@ -130,8 +147,14 @@ class TableRequest(msgspec.Struct, frozen=True):
 
 
 def trace_table(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
-    """One of TABLES. Raises NoSuchSelectionError if a part was asked for that is not in
-    the trace."""
+    """Make a table of a trace.
+
+    Args:
+        name: One of TABLES: "kernels".
+        trace: The trace.
+        request: What of the table is asked for. Raises NoSuchSelectionError if it asks
+            for a step or a window that is not in the trace.
+    """
     if name == "slices":
         from fusetui.tables.slices import slices
 
@@ -169,7 +192,11 @@ def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
 
 
 def _kernels(trace: Trace, request: TableRequest) -> Records:
-    """The rows of `kernels`: a group each, with what its name says as columns."""
+    """Make the rows of `kernels`: one for each group, the largest total first.
+
+    What the name of a kernel says (family, dtype, tile) is in columns of its own, as
+    far as no figure has that name; `kernel_op` is the op that the name says.
+    """
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
@@ -277,7 +304,8 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
-    """The rows of `launches`: the calls of a name on a thread each."""
+    """Make the rows of `launches`: one for each name of a launch call on each thread,
+    such as cudaLaunchKernel on thread 7."""
     from fusetui.analysis.questions.launches import thread_launches
 
     records = []
@@ -355,7 +383,7 @@ def _plain(records: object) -> Records:
 
 
 def _known(number: int) -> int | None:
-    """-1 stands for none."""
+    """Return a number, or None for a negative one, which stands for none."""
     return number if number >= 0 else None
 
 

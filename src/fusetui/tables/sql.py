@@ -129,8 +129,12 @@ class SqlDatabase:
         return self._tables[name]
 
     def ask(self, query: str) -> Table:
-        """The answer to one SELECT, with what the tables that it reads leave out.
-        Raises WrongSqlError; an interrupt ends the query."""
+        """Answer one SELECT.
+
+        The result has the rows of the answer, and the sentences about what the tables
+        that it reads leave out. Raises WrongSqlError if the query is wrong, is no
+        SELECT, or is interrupted.
+        """
         self._read.clear()
         if SURROGATE.search(query):
             raise WrongSqlError("SQL: the query is not valid UTF-8.")

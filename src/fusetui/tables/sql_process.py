@@ -91,9 +91,20 @@ def ask_elsewhere(
     limit_s: float,
     stop: Stop = never,
 ) -> Table:
-    """The answer to one SELECT; `make` gives the tables that it names, whose making
-    does not count for the limit. Raises WrongSqlError, also at the limit or once `stop` says
-    so: the process of the query is then gone."""
+    """Answer a SELECT in another process, whose memory and time are bounded.
+
+    The process is gone when this returns or raises.
+
+    Args:
+        query: The SELECT.
+        make: Makes a table that the query names. The time this takes does not count.
+        of_several: Whether the tables are of several traces, with a column `file`.
+        limit_s: How many seconds the query may take.
+        stop: Is asked repeatedly; once it returns True, the query ends.
+
+    Raises WrongSqlError if there is no answer: the query is wrong, takes too long or
+    too much memory, or was stopped.
+    """
     from subprocess import PIPE
 
     process = started(START, stdin=PIPE, stdout=PIPE)
@@ -132,8 +143,17 @@ def ask_elsewhere(
 def _next_reply(
     messages: SimpleQueue[bytes | None], deadline_s: float, limit_s: float, stop: Stop
 ) -> SqlReply:
-    """The next one; the deadline is one of the monotonic clock. Raises WrongSqlError if
-    there will be none."""
+    """Wait for the next reply of the other process.
+
+    Args:
+        messages: Its messages as they come; None after the last.
+        deadline_s: Until when to wait, on the clock of time.monotonic.
+        limit_s: How long the query may take, for the sentence that says so.
+        stop: Is asked repeatedly; once it returns True, waiting ends.
+
+    Raises WrongSqlError if no reply comes: at the deadline, when it is stopped, or if
+    the process has ended.
+    """
     while True:
         if stop():
             raise WrongSqlError("SQL: the request was cancelled.")
@@ -193,12 +213,13 @@ def _send(stream: IO[bytes], message: bytes) -> None:
 
 
 def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
-    """The messages of a stream as they come, which a thread reads to its end; then
-    None."""
+    """Start a thread that reads the messages of a stream into a queue.
+
+    After the last message it puts None there, and closes the stream.
+    """
     messages: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:
-        """Puts the messages into the queue."""
         with suppress(OSError, ValueError, MemoryError):
             for message in _messages(stream):
                 messages.put(message)
@@ -211,7 +232,10 @@ def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
 
 
 def _messages(stream: IO[bytes]) -> Iterator[bytes]:
-    """The complete messages of a stream."""
+    """Yield the messages of a stream: each is its length and so many bytes.
+
+    The last one is left out if the stream ends within it.
+    """
     while True:
         head = _exactly(stream, LENGTH.size)
         if len(head) < LENGTH.size:
@@ -237,7 +261,11 @@ def _exactly(stream: IO[bytes], length: int) -> bytes:
 
 
 def main() -> None:
-    """The other process: answers one query."""
+    """Answer one query, as the other process of `ask_elsewhere`.
+
+    It reads the query from stdin, asks on stdout for each table that the query names,
+    which then comes on stdin, and writes the answer to stdout.
+    """
     messages: SimpleQueue[bytes] = SimpleQueue()
 
     def read() -> None:
@@ -254,7 +282,7 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
     def table(name: str) -> Table:
-        """The table of this name, which the first process is asked for."""
+        """Ask the first process for the table with this name."""
         reply(SqlReply(needs=name))
         message = messages.get()
         limits.widen(COPIES * len(message))

@@ -79,12 +79,15 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         return self.known
 
     def take(self, rows: Rows | slice) -> TableColumn:
-        """Some rows, in this order."""
+        """Return some rows of the column, in the order of `rows`."""
         known = None if self.known is None else self.known[rows]
         return TableColumn(self.name, self.values[rows], self.texts, known)
 
     def to_list(self) -> list[Any]:
-        """Each value as Python has it, None for none."""
+        """Return the values as Python has them: [3, None], ["gemm", None].
+
+        None stands for a row without a value.
+        """
         values: list[Any] = self.values.tolist()
         if self.texts is not None:
             values = [self.texts[number] for number in values]
@@ -96,8 +99,11 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         ]
 
     def to_numpy(self) -> NDArray[Any]:
-        """Numbers as they are, a masked array where some may be missing; of texts an
-        array of objects, with None for none."""
+        """Return the values as numpy has them.
+
+        Numbers are an array; a masked array if the column may have rows without a
+        value. Texts are an array of objects, with None for a row without one.
+        """
         if self.texts is None and self.known is None:
             return self.values
         if self.texts is None:
@@ -177,29 +183,40 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         """By one column, texts from a to z and others from the largest on, unless
         `descending` says otherwise; rows without a value last. Raises NoColumnError."""
         column = self.column(name)
-        is_down = column.kind != "text" if descending is None else descending
         values = column.values
         if column.texts is not None:
             values = _places_in_alphabet(column.texts)[values]
-        if is_down:  # equal ones stay in their order
-            ascending_backwards = np.argsort(values[::-1], kind="stable")[::-1]
-            order = len(values) - 1 - ascending_backwards
-        else:
-            order = np.argsort(values, kind="stable")
+        is_down = column.kind != "text" if descending is None else descending
+        order = _stable_descending(values) if is_down else values.argsort(kind="stable")
         with_value = order[column.has_value[order]]
         without_value = np.flatnonzero(~column.has_value)
         return self.take(np.concatenate([with_value, without_value]))
 
 
+def _stable_descending(values: Values) -> Rows:
+    """Return the indices that sort values from the largest on; equal values stay in
+    their order: [5, 9, 5] gives [1, 0, 2]."""
+    # Sorting backwards what is then reversed keeps the order of equal values.
+    ascending_backwards = np.argsort(values[::-1], kind="stable")[::-1]
+    return len(values) - 1 - ascending_backwards
+
+
 def _places_in_alphabet(texts: Sequence[str]) -> Rows:
-    """At which place each text stands; shape [texts]."""
+    """Return the rank of each text in alphabetical order: ["b", "c", "a"] gives
+    [1, 2, 0]."""
     sorted_numbers = sorted(range(len(texts)), key=texts.__getitem__)
     return np.argsort(sorted_numbers)
 
 
 def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
-    """The column of these values of Python. None stands for none, as does a number that
-    the type cannot hold. A text that is none yet is written as JSON."""
+    """Make a column of values of Python.
+
+    Args:
+        spec: What the column is. In a column of texts, a value that is no text is
+            written as JSON.
+        values: A value for each row. None means that the row has none; so does a number
+            that the type of the column cannot hold.
+    """
     if spec.kind == "text":
         return _text_column(spec, values)
     if spec.kind == "int":
@@ -212,22 +229,28 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
 
 
 def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
-    """A column of texts, each distinct one once."""
-    numbers: dict[str, int] = {}  # of each distinct text, in the order of the first
+    """Make a column of texts, of which each distinct one is stored once.
+
+    ["a", "b", "a"] has the texts ("a", "b") and the values [0, 1, 0].
+    """
+    number_of_text: dict[str, int] = {}
     numbers_of_rows = []
     for value in values:
         text = _text(value)
-        numbers_of_rows.append(numbers.setdefault(text, len(numbers)))
+        numbers_of_rows.append(number_of_text.setdefault(text, len(number_of_text)))
     return TableColumn(
         name=spec.name,
         values=np.array(numbers_of_rows, dtype=np.int32),
-        texts=tuple(numbers),
+        texts=tuple(number_of_text),
         known=_known(spec, values),
     )
 
 
 def _known(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
-    """Which rows have a value; None where every row of every trace has one."""
+    """Return which rows have a value: all that are not None.
+
+    It is None if all have one, and the declaration says that this is so in every trace.
+    """
     known = np.array([value is not None for value in values], dtype=np.bool_)
     if not spec.optional and known.all():
         return None
@@ -235,6 +258,7 @@ def _known(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
 
 
 def _text(value: object) -> str:
+    """Return a value as a text: "" for None, "gemm" for "gemm", "[2,3]" for [2, 3]."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -45,24 +45,36 @@ IDS = ("process", "thread", "device", "stream")
 
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
-    """The rows that a query holds for, in the order of the table: those that all parts
-    of one of its ways hold for. Raises WrongQueryError, and NoColumnError for a field
-    that the table has not."""
-    ways = written_ways(query, lambda *_: True)
+    """Return the rows of a table for which a query holds, ascending.
+
+    "family = gemm and total_ns > 50us or name:nccl" has two alternatives, of which the
+    first has two parts: a row needs all parts of some alternative. An empty query holds
+    for all rows.
+
+    Raises WrongQueryError for what is no query, and NoColumnError for a field that the
+    table has not.
+    """
+    alternatives = written_ways(query, lambda *_: True)
     holds_of_part: dict[Written, Flags] = {}
-    for way in ways:
-        for part in way:
+    for parts in alternatives:
+        for part in parts:
             holds_of_part[part] = _holds(table, part)
-    is_without_condition = not ways
+    is_without_condition = not alternatives
     holds = np.full(len(table), is_without_condition)
-    for way in ways:
-        holds_of_way = [holds_of_part[part] for part in way]
-        holds |= np.logical_and.reduce(holds_of_way)
+    for parts in alternatives:
+        holds |= np.logical_and.reduce([holds_of_part[part] for part in parts])
     return np.flatnonzero(holds)
 
 
 def _holds(table: ColumnTable, part: Written) -> Flags:
-    """Whether one part of a query holds for each row."""
+    """Tell of each row whether one part of a query holds for it.
+
+    Args:
+        table: The table.
+        part: A pattern (/gemm.*/) or a word, which are looked for in all texts; a
+            comparison (total_ns > 50us); or a field with a value (family:gemm). Each may
+            be negated.
+    """
     pattern = pattern_of(part)
     if pattern:
         matches = partial(matching, pattern.text)
@@ -85,8 +97,14 @@ def _holds(table: ColumnTable, part: Written) -> Flags:
 
 
 def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
-    """The rows of kernels, copies and sets that do work of this kind; none where the
-    table does not name them."""
+    """Tell of each row whether its kernel, copy or set does work of a kind: `gemm`.
+
+    The name of the row decides. A table without names of kernels gives False.
+
+    Args:
+        table: The table.
+        part: The part of the query whose value is the kind.
+    """
     if not HAS_KERNEL_NAMES.issubset(table.names):
         return np.zeros(len(table), dtype=np.bool_)
 
@@ -108,7 +126,11 @@ def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
 
 
 def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
-    """The columns that a field stands for, at least one."""
+    """Return the columns that a field of a query stands for, at least one.
+
+    `total_ns` is that column, `dtype` all columns with dtypes, `dur` the first of
+    `dur_ns` and `total_ns` that the table has. Raises NoColumnError.
+    """
     any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
     if not any_of and field == "kind" and HAS_KERNEL_NAMES.issubset(table.names):
         any_of = ["kernel_op"]
@@ -121,8 +143,13 @@ def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
 
 
 def _compared(column: TableColumn, part: Written) -> Flags:
-    """Whether a comparison holds for each row. A row without a value is neither above
-    nor below; `-` finds it, as all for which the rest does not hold."""
+    """Tell of each row whether a comparison such as `total_ns > 50us` holds for it.
+
+    It does not for a row without a value. So the negation `-total_ns>50us` holds for
+    that row.
+
+    Raises WrongQueryError for a column of texts, and for a value that is no number.
+    """
     if column.kind not in ("int", "float"):
         raise WrongQueryError(
             f"{part.field} is text: search it with {part.field}:{part.value or '...'}"
@@ -138,8 +165,14 @@ def _compared(column: TableColumn, part: Written) -> Flags:
 
 
 def _is(column: TableColumn, part: Written) -> Flags:
-    """Whether the value of each row is, or contains, that of a part; a row without a
-    value is not."""
+    """Tell of each row whether its value is, or contains, the value of a part.
+
+    A text contains it (name:gemm); an id (stream:7) and what is compared by `!=` has to
+    be all of it. A number or a truth has to equal it. A row without a value gives
+    False.
+
+    Raises WrongQueryError for a value that a column of numbers or truths cannot have.
+    """
     if column.kind == "text":
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
@@ -155,8 +188,11 @@ def _is(column: TableColumn, part: Written) -> Flags:
 
 
 def _number(column: TableColumn, part: Written) -> float:
-    """The value of a part as a number, an int where it is whole; for a column in ns
-    also a time with its unit. Raises WrongQueryError."""
+    """Return the value of a part of a query as a number.
+
+    "50us" is 50_000 for a column in ns, "0.5" is 0.5, "10" is 10 as an int. Raises
+    WrongQueryError with an example for everything else.
+    """
     is_time = column.name.endswith("_ns")
     ns = parse_time(part.value) if is_time else None
     try:
@@ -175,7 +211,7 @@ def _number(column: TableColumn, part: Written) -> float:
 
 
 def _contains(column: TableColumn, word: Word) -> Flags:
-    """The rows whose text has the word."""
+    """Tell of each row whether its text has a word."""
 
     def holds(texts: tuple[str, ...]) -> Flags:
         return np.array([word.holds(text) for text in texts], dtype=np.bool_)
@@ -184,7 +220,10 @@ def _contains(column: TableColumn, word: Word) -> Flags:
 
 
 def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
-    """The rows whose text passes; each text is tested once."""
+    """Tell of each row of a column of texts whether its text passes a test.
+
+    The test sees each distinct text once. A row without a text gives False.
+    """
     if not len(column):
         return np.zeros(0, dtype=np.bool_)
     passes = test(column.texts or ())
@@ -193,7 +232,7 @@ def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> 
 
 
 def _any(table: ColumnTable, test: Callable[[TableColumn], Flags]) -> Flags:
-    """The rows of which some text passes."""
+    """Tell of each row whether its text in some column passes a test."""
     passes = np.zeros(len(table), dtype=np.bool_)
     for column in table.columns:
         if column.kind == "text":

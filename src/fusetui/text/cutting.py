@@ -16,7 +16,8 @@ FIRST_OF_OTHER_WIDTH = "\u0300"
 
 
 def width(text: str) -> int:
-    """The number of terminal cells that the text takes.
+    """Return how many terminal cells a text takes: two for an ideograph, none for a
+    combining mark.
 
     >>> width("abc"), width("日本"), width("e\\u0301")
     (3, 4, 1)
@@ -27,11 +28,12 @@ def width(text: str) -> int:
 
 
 def clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `max_cells` cells. If it was cut, it ends in the ellipsis, or
-    in as much of that as fits.
+    """Cut a text at its end so that it takes at most `max_cells` cells.
 
-    >>> clip("日本語の", 7, "...")
-    '日本...'
+    What was cut ends in the ellipsis, or in as much of that as fits.
+
+    >>> clip("kernel", 6, "..."), clip("kernels", 6, "..."), clip("日本語の", 7, "...")
+    ('kernel', 'ker...', '日本...')
     """
     if len(_beginning(text, max_cells)) == len(text):
         return text
@@ -40,14 +42,15 @@ def clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
 
 
 def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `max_cells` cells. If it was cut, its middle is missing, as
-    names often differ only at their ends; a number at its end is kept whole if it fits.
+    """Cut a text in its middle so that it takes at most `max_cells` cells.
 
-    Like `clip` where there are fewer than two cells beside the ellipsis, and for text
-    that is not of one cell per character.
+    Names often differ only at their ends. A number at the end is kept whole if it fits.
 
     >>> middle_clip("Qwen2DecoderLayer_3", 9, "~"), middle_clip("Qwen2DecoderLayer_10", 4, "~")
     ('Qwen~er_3', 'Q~10')
+
+    It is `clip` if there are fewer than two cells beside the ellipsis, and for a text
+    in which some character does not take one cell.
     """
     kept_cells = max_cells - width(ellipsis)
     is_one_cell_per_char = len(text) == width(text)
@@ -65,30 +68,32 @@ def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
 
 @lru_cache(maxsize=4096)
 def word_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `max_cells` cells. If it was cut, words without a digit were
-    shortened, the longest first, so that every number is kept.
+    """Shorten words of a text so that it takes at most `max_cells` cells.
 
-    Like `middle_clip` where that does not suffice, and like `clip` for text that is not
-    of one cell per character.
+    Words with a digit are kept, as they tell names apart. Of the others the longest is
+    shortened by a character, again and again.
 
     >>> word_clip("Stream 102 Submission Queue", 19, "~")
     'Stre~ 102 Sub~ Que~'
+
+    It is `middle_clip` if that does not suffice, and `clip` for a text in which some
+    character does not take one cell.
     """
     if len(text) != width(text) or len(text) <= max_cells:
         return clip(text, max_cells, ellipsis)
     words = text.split(" ")
-    word_cells = {
+    cells_of_word = {
         place: len(word)
         for place, word in enumerate(words)
         if not set(word) & set(DIGITS)
     }
     for _ in range(len(text) - max_cells):
         # of equally long words the last
-        longest = max(word_cells, key=lambda n: (word_cells[n], n), default=None)
-        if longest is None or word_cells[longest] <= len(ellipsis) + 1:
+        longest = max(cells_of_word, key=lambda n: (cells_of_word[n], n), default=None)
+        if longest is None or cells_of_word[longest] <= len(ellipsis) + 1:
             return middle_clip(text, max_cells, ellipsis)
-        word_cells[longest] -= 1
-    for place, cells in word_cells.items():
+        cells_of_word[longest] -= 1
+    for place, cells in cells_of_word.items():
         words[place] = clip(words[place], cells, ellipsis)
     return " ".join(words)
 
@@ -96,8 +101,10 @@ def word_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
 def clip_apart(
     texts: Sequence[str], max_cells: int, ellipsis: str = ELLIPSIS
 ) -> list[str]:
-    """Each of the texts in at most `max_cells` cells; different texts that would be cut
-    to the same are cut in their middle instead.
+    """Cut each of some texts so that they stay different where that is possible.
+
+    A text is cut at its end; but in its middle if another text, cut at its end, would
+    look the same.
 
     >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
     ['gem~e a', 'gem~e b', 'softma~']
@@ -113,15 +120,21 @@ def clip_apart(
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:
-    """The text padded with blanks to this many cells: at its end if it is aligned
-    `left`, else before it. A wider text is kept as it is."""
+    """Pad a text with blanks to a width; a wider text is returned as it is.
+
+    >>> pad("ab", 4), pad("ab", 4, left=False), pad("abcde", 4)
+    ('ab  ', '  ab', 'abcde')
+    """
     blanks = " " * (cells - width(text))
     return text + blanks if left else blanks + text
 
 
 def joined(parts: Sequence[str], max_cells: int, between: str = "   ") -> str:
-    """The first parts, with `between` between them: as many as fit into `max_cells`
-    cells, but always the first one."""
+    """Join as many of the first parts as fit into a width, but always the first one.
+
+    >>> joined(["q quit", "? help", "/ search"], 14, "  ")
+    'q quit  ? help'
+    """
     text = ""
     for part in parts:
         if not text:
@@ -140,7 +153,8 @@ def warm() -> None:
 
 
 def _beginning(text: str, cells: int) -> str:
-    """As much of a text as fits, including combining marks on the last character."""
+    """Return as much of a text as fits into some cells, including combining marks on
+    the last character: "日" of "日本" for 3 cells."""
     if text.isascii():
         return text[: max(0, cells)]
     used_cells = 0
@@ -152,6 +166,7 @@ def _beginning(text: str, cells: int) -> str:
 
 
 def _char_width(char: str) -> int:
+    """Return how many terminal cells a character takes: 0, 1 or 2."""
     if char < FIRST_OF_OTHER_WIDTH or char == ELLIPSIS:
         return 1
     # its tables take longer to load than most commands take to run

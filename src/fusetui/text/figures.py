@@ -94,8 +94,13 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
-    """The unit in which the longest of these times has four significant digits.
+    """Choose one unit for a column of times.
 
+    It is the largest unit of which the longest time has at least 1, with so many
+    decimals that this time has four significant digits.
+
+    >>> unit_of([1_437_300, 12])
+    Unit(scale=1000000, name='ms', decimals=3)
     >>> unit_of([1_437_300, 12]).text(1_437_300)
     '1.437'
     """
@@ -111,16 +116,23 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
 
 
 def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
-    """One unit for several columns of times, so that they can be compared: the unit of
-    the column with the shortest times, or the next in which the longest of all times
-    takes at most `most_cells` characters. If a time would round to nothing in it, a
-    smaller unit in which it does not, where there is one. Columns of zeros do not
-    count.
+    """Choose one unit for several columns of times, so that they can be compared.
+
+    It is the unit of the column with the shortest times, if the longest of all times
+    fits; else the next larger one in which it does:
 
     >>> common_unit([[4_011_000], [154_400], [7_934_000]], most_cells=9)
     Unit(scale=1000, name='us', decimals=1)
+
+    If some time would round to nothing in that, it is a smaller unit, or one with more
+    decimals, in which none does, if there is one:
+
     >>> common_unit([[7_934_000], [2_154_400, 12]], most_cells=9)
     Unit(scale=1000, name='us', decimals=3)
+
+    Args:
+        columns_ns: The times of each column, in ns. Zeros do not count.
+        most_cells: How many characters the longest time may take.
     """
     columns = [[abs(time) for time in times if time] for times in columns_ns]
     longest_of_columns = [max(times, default=0) for times in columns]
@@ -144,8 +156,14 @@ def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
 
 
 def _units_that_fit(longest_ns: int, exact_ns: int, most_cells: int) -> Iterator[Unit]:
-    """The units in which a time takes at most `most_cells` characters, with the
-    decimals that are left for four digits of another time."""
+    """Yield the units in which a time fits, the smallest first.
+
+    Args:
+        longest_ns: The time that has to fit.
+        exact_ns: A shorter time, which gets four significant digits if the cells
+            suffice; so it decides how many decimals a unit has.
+        most_cells: How many characters there are.
+    """
     for unit in TIME_UNITS:
         whole_cells = len(f"{longest_ns // unit.factor:,}")
         if whole_cells > most_cells:
@@ -158,8 +176,13 @@ def _units_that_fit(longest_ns: int, exact_ns: int, most_cells: int) -> Iterator
 
 
 def parse_time(text: str) -> int | None:
-    """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a
-    time."""
+    """Read a time with its unit as nanoseconds; None if the text is no such time.
+
+    Fractions of a nanosecond are dropped.
+
+    >>> parse_time("12.5ms"), parse_time("-3 us"), parse_time("0.9ns"), parse_time("5")
+    (12500000, -3000, 0, None)
+    """
     match = re.fullmatch(TIME, text)
     if match is None:
         return None
@@ -172,20 +195,32 @@ def parse_time(text: str) -> int | None:
 
 
 def duration(ns: int) -> str:
-    """Nanoseconds with at most four significant digits: `0 ns`, `512 ns`, `41.2 us`,
-    `1.204 s`."""
+    """Write a time with at most four significant digits.
+
+    >>> duration(0), duration(512), duration(41_200), duration(1_204_000_000)
+    ('0 ns', '512 ns', '41.2 us', '1.204 s')
+    """
     return _in_units(ns, TIME_UNITS)
 
 
 def signed_duration(ns: int) -> str:
-    """A change: `+41.2 us`, `-512 ns`, `0 ns`."""
+    """Write a change of a time.
+
+    >>> signed_duration(41_200), signed_duration(-512), signed_duration(0)
+    ('+41.2 us', '-512 ns', '0 ns')
+    """
     plus = "+" if ns > 0 else ""
     return plus + duration(ns)
 
 
 def microseconds(ns: int | None, signed: bool = False) -> str:
-    """For columns in microseconds: `1,437.3`, `-60.2`, and if `signed` `+60.2`; `-` for
-    None. What rounds to nothing is `0.0`, without a sign."""
+    """Write a time for a column in microseconds, with one decimal; "-" for None.
+
+    What rounds to nothing has no sign.
+
+    >>> microseconds(1_437_300), microseconds(60_200, signed=True), microseconds(-12)
+    ('1,437.3', '+60.2', '0.0')
+    """
     if ns is None:
         return "-"
     tenths = _rounded(abs(ns), 100)
@@ -199,11 +234,16 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
 
 
 def tick(ns: int, step: int) -> str:
-    """A time with just enough digits to distinguish times `step` ns apart: `820 us`,
-    `1.25 s`.
+    """Write a time with just enough digits to tell it from times `step` ns away.
 
     It is in the largest unit in which it is at least 1, and `step` at least 1/1000.
-    `step` is positive.
+
+    >>> tick(820_000, step=10_000), tick(1_250_000_000, step=50_000_000)
+    ('820 us', '1.25 s')
+
+    Args:
+        ns: The time.
+        step: Another time is this far away; above 0.
     """
     sign = "-" if ns < 0 else ""
     for unit in reversed(TIME_UNITS):
@@ -229,14 +269,22 @@ def window(begin_ns: int, end_ns: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in decimal units: `1 byte`, `512 bytes`, `3.059 MB`."""
+    """Write a number of bytes in decimal units.
+
+    >>> size(1), size(512), size(3_059_000)
+    ('1 byte', '512 bytes', '3.059 MB')
+    """
     if count == 1:
         return "1 byte"
     return _in_units(count, BYTE_UNITS)
 
 
 def signed_size(count: int) -> str:
-    """A change: `+3.059 MB`, `-512 bytes`, `0 bytes`."""
+    """Write a change of a number of bytes.
+
+    >>> signed_size(3_059_000), signed_size(-512), signed_size(0)
+    ('+3.059 MB', '-512 bytes', '0 bytes')
+    """
     if count > 0:
         return "+" + size(count)
     if count < 0:
@@ -245,10 +293,18 @@ def signed_size(count: int) -> str:
 
 
 def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> str:
-    """A finite value in decimal units: `12.5`, `1.204 M`, `934.2 MB`.
+    """Write a finite value with a prefix of its unit: k, M, G, ...
 
-    Without a unit, thousands are written out. Values below 10**-6 and from 10**21 on
-    have an exponent, and one digit less.
+    >>> quantity(12.5), quantity(1_204_000), quantity(934.2e6, "B"), quantity(2e-9, "s")
+    ('12.5', '1.204 M', '934.2 MB', '2e-09 s')
+
+    Without a unit, thousands are written out: 1204 has no "k". Values below 10**-6 and
+    from 10**21 on have an exponent, and one digit less.
+
+    Args:
+        value: The value.
+        unit: The unit.
+        digits: How many significant digits there are at most.
     """
     exact = _fraction(value)
     size = abs(exact)
@@ -265,8 +321,12 @@ def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> 
 
 
 def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
-    """A value with this many digits, without trailing zeros of the fraction: 0.012,
-    1.2, 41.25, 812.3, 1204."""
+    """Write a value with some significant digits, without zeros at the end of a
+    fraction.
+
+    >>> significant(0.012), significant(41.25), significant(812.34), significant(12041)
+    ('0.012', '41.25', '812.3', '12041')
+    """
     size = abs(_fraction(value))
     decimals = digits
     if size >= 1:
@@ -281,10 +341,15 @@ def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
 
 
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
-    """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank if the whole is 0.
+    """Write a share in percent; "" if the whole is 0.
 
     `100 %` means exactly all, `0 %` exactly nothing. Shares below 10 % and close to
-    100 % have one decimal; with `fine` all have, as `71.3 %`.
+    100 % have one decimal; with `fine` all have.
+
+    >>> percent(712, 1000), percent(4, 1000), percent(712, 1000, fine=True)
+    ('71 %', '0.4 %', '71.2 %')
+    >>> percent(1, 10**6), percent(999_999, 10**6), percent(1, 0)
+    ('<0.1 %', '>99.9 %', '')
     """
     if whole <= 0:
         return ""
@@ -308,8 +373,13 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
 
 
 def signed_percent(part: float, whole: float) -> str:
-    """With one decimal and a sign, as `+1.5 %` or `-0.2 %`; nearly none is `<+0.1 %` or
-    `>-0.1 %`, none `0 %`. Blank if the whole is 0."""
+    """Write a change in percent, with one decimal and a sign; "" if the whole is 0.
+
+    >>> signed_percent(15, 1000), signed_percent(-2, 1000), signed_percent(0, 1000)
+    ('+1.5 %', '-0.2 %', '0 %')
+    >>> signed_percent(1, 10**6), signed_percent(-1, 10**6)
+    ('<+0.1 %', '>-0.1 %')
+    """
     share = percent(part, whole, fine=True)
     if part > 0 and share:
         return _signed(share, "+")
@@ -317,8 +387,10 @@ def signed_percent(part: float, whole: float) -> str:
 
 
 def _signed(share: str, sign: str) -> str:
-    """A share of a positive part with a sign before its number. A bound turns around
-    below zero: `<0.1 %` becomes `>-0.1 %`."""
+    """Put a sign before the number of a share: "1.5 %" becomes "-1.5 %".
+
+    A bound turns around below zero: "<0.1 %" becomes ">-0.1 %".
+    """
     if not share.startswith(("<", ">")):
         return sign + share
     bound, number = share[0], share[1:]
@@ -331,11 +403,13 @@ MIN_MULTIPLE = 10  # from so many times on, no percentage says how much longer i
 
 
 def multiple(before: float, after: float) -> str:
-    """`12.5 times` or `2,432 times`: how many times as much it is; "" below 10 times,
-    which a percentage says, and where there was nothing before.
+    """Say how many times as much something is as before.
 
-    >>> multiple(0.02, 48.641)
-    '2,432 times'
+    It is "" below 10 times, which a percentage says better, and if there was nothing
+    before.
+
+    >>> multiple(0.02, 48.641), multiple(2, 25), multiple(2, 3)
+    ('2,432 times', '12.5 times', '')
     """
     if before <= 0 or after < MIN_MULTIPLE * before:
         return ""
@@ -346,8 +420,11 @@ def multiple(before: float, after: float) -> str:
 
 
 def pace(before: float, after: float) -> str:
-    """How long something takes, beside the time before: `3.0 % faster`, `16.5 %
-    slower`, `2,432 times as long`, or `as fast`. `before` is above 0."""
+    """Say how long something takes compared with before, which is above 0.
+
+    >>> pace(100, 97), pace(1000, 1165), pace(0.02, 48.641), pace(5, 5)
+    ('3.0 % faster', '16.5 % slower', '2,432 times as long', 'as fast')
+    """
     if before == after:
         return "as fast"
     if times := multiple(before, after):
@@ -357,8 +434,13 @@ def pace(before: float, after: float) -> str:
 
 
 def change(before: int, after: int) -> str:
-    """`11.8 % less`, `3.0 % more`, `12 times as much`, or `as much`; `more` for a
-    change from 0, which has no share."""
+    """Say how much something is compared with before.
+
+    >>> change(1000, 882), change(100, 103), change(2, 25), change(5, 5)
+    ('11.8 % less', '3.0 % more', '12.5 times as much', 'as much')
+    >>> change(0, 5)  # of nothing there is no share
+    'more'
+    """
     if before == after:
         return "as much"
     if times := multiple(before, after):
@@ -374,7 +456,11 @@ def count(number: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`, `2 launches`."""
+    """Write a number with a noun, in the plural unless it is 1.
+
+    >>> plural(1, "kernel"), plural(2000, "kernel"), plural(0, "launch")
+    ('1 kernel', '2,000 kernels', '0 launches')
+    """
     if number == 1:
         return f"{count(number)} {noun}"
     ending = "es" if noun.endswith(("ch", "sh", "ss", "x")) else "s"
@@ -382,7 +468,11 @@ def plural(number: int, noun: str) -> str:
 
 
 def several(names: Sequence[str], most: int) -> str:
-    """The first `most` names, and how many there are beyond: `a, b and 3 more`."""
+    """List the first names, and count the others.
+
+    >>> several(["a", "b", "c", "d", "e"], most=2), several(["a", "b"], most=2)
+    ('a, b and 3 more', 'a, b')
+    """
     shown = ", ".join(names[:most])
     if len(names) <= most:
         return shown
@@ -390,8 +480,9 @@ def several(names: Sequence[str], most: int) -> str:
 
 
 def amount(text: str) -> float | None:
-    """The number in the value of an environment variable; None if it is no number, not
-    finite or negative.
+    """Read the value of an environment variable as a number.
+
+    It is None if the text is no number, not finite, or negative.
 
     >>> amount("0.5"), amount("-1"), amount("")
     (0.5, None, None)
@@ -414,8 +505,17 @@ def _fraction(value: float) -> Fraction:
 def _in_units(
     value: Number, units: Sequence[Scale], digits: int = SIGNIFICANT_DIGITS
 ) -> str:
-    """A value in the largest unit that the rounded number reaches, or the smallest unit
-    below that. The first of the units has the factor 1."""
+    """Write a value in the largest unit of which it has at least 1 after rounding.
+
+    >>> _in_units(41_200, TIME_UNITS), _in_units(999_999, TIME_UNITS)
+    ('41.2 us', '1 ms')
+
+    Args:
+        value: The value in the first unit.
+        units: The units, ascending; the first has the factor 1, and is used for what is
+            less than 1 of it.
+        digits: How many significant digits there are at most.
+    """
     size = value if value >= 0 else -value
     sign = "-" if value < 0 else ""
     for unit in reversed(units):
@@ -430,12 +530,20 @@ def _in_units(
 
 
 def _rounded(value: Number, scale: Number) -> int:
-    """value / scale rounded to the nearest integer, half up; neither is negative."""
+    """Return value / scale, rounded half up; neither is negative.
+
+    >>> _rounded(5, 2), _rounded(4, 3)
+    (3, 1)
+    """
     return int((2 * value + scale) // (2 * scale))
 
 
 def _trimmed(number: int, decimals: int) -> str:
-    """number / 10**decimals without trailing zeros of the fraction."""
+    """Write number / 10**decimals without zeros at the end of its fraction.
+
+    >>> _trimmed(41200, 3), _trimmed(5000, 3), _trimmed(500, 0)
+    ('41.2', '5', '500')
+    """
     text = _decimal(number, decimals)
     if not decimals:
         return text
@@ -443,8 +551,11 @@ def _trimmed(number: int, decimals: int) -> str:
 
 
 def _decimal(number: int, decimals: int, thousands: str = "") -> str:
-    """number / 10**decimals, written out; `thousands` stands between groups of three
-    digits: "," or nothing."""
+    """Write number / 10**decimals.
+
+    >>> _decimal(14373, 1), _decimal(14373, 1, thousands=",")
+    ('1437.3', '1,437.3')
+    """
     whole, fraction = divmod(number, 10**decimals)
     text = f"{whole:{thousands}}"
     if decimals:

@@ -28,11 +28,10 @@ URL_QUERY = r"(?i)(https?://[^\s?#]{1,4096}\?)[^\s]+"
 
 
 def is_printable(text: str) -> bool:
-    """Whether a terminal shows every character of the text and interprets none.
+    """Tell whether a terminal shows every character of a text and interprets none.
 
-    `str.isprintable` is false for controls (C0, DEL, C1), lone surrogates, line
-    separators, and format characters that change the writing direction or have no
-    width.
+    Control characters, lone surrogates, line ends, and characters without width or that
+    change the direction of writing make it false.
     """
     if not text.isprintable():
         return False
@@ -40,8 +39,11 @@ def is_printable(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text with everything that a terminal would interpret or hide escaped, as
-    `\\x1b`."""
+    r"""Escape everything in a text that a terminal would interpret or hide.
+
+    >>> printable("\x1b[31mred"), printable("naïve")
+    ('\\x1b[31mred', 'naïve')
+    """
     if is_printable(text):
         return text
     return "".join(
@@ -56,11 +58,15 @@ def printable_lines(text: str) -> str:
 
 
 def json_lines(text: str) -> str:
-    """A JSON document in which the same characters are escaped as in JSON: `\\u001b`.
+    r"""Escape in a JSON document what a terminal would interpret or hide, as JSON does:
+    `\u009b`.
 
-    It decodes to the same document: outside strings, JSON contains none of them except
-    line ends. The document must have escaped characters below 32 already, as any JSON
-    has.
+    The result decodes to the same document, since outside of strings JSON has no such
+    characters but line ends.
+
+    Args:
+        text: A JSON document. It must have escaped characters below 32 in its strings
+            already, as valid JSON has.
     """
     if text.isascii() and "\x7f" not in text:
         return text
@@ -72,8 +78,13 @@ def json_lines(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """The text, shown by Markdown as it is: no mark-up, table cells, HTML or
-    mentions."""
+    r"""Escape a text so that Markdown shows it as it is.
+
+    It makes no mark-up, table cells, HTML or mentions of users.
+
+    >>> markdown("a*b | <c> & d")
+    'a\\*b \\| \\<c\\> &amp; d'
+    """
     escaped = "".join(
         f"\\{char}" if char in MARKDOWN_SYNTAX else char for char in printable(text)
     )
@@ -83,14 +94,22 @@ def markdown(text: str) -> str:
 def markdown_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()
 ) -> list[str]:
-    """The lines of a table; the cells are already Markdown. `left`: the numbers of the
-    columns that hold text; the others are aligned right."""
+    """Return the lines of a Markdown table.
+
+    >>> markdown_table(["name", "count"], [["gemm", "3"]], left=[0])
+    ['| name | count |', '| --- | ---: |', '| gemm | 3 |']
+
+    Args:
+        titles: The titles of the columns, already Markdown.
+        rows: The cells of each row, already Markdown.
+        left: The numbers of the columns that are aligned left, as texts are.
+    """
     ruler = ["---" if column in left else "---:" for column in range(len(titles))]
     return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]
 
 
 def without_credentials(text: str) -> str:
-    """The text, in its URLs neither users and passwords nor queries, which may hold
+    """Remove users, passwords and queries from the URLs in a text. Queries may hold
     signatures.
 
     >>> without_credentials("https://me:secret@host/a.json?sig=x cannot be read.")
@@ -103,7 +122,10 @@ def without_credentials(text: str) -> str:
 
 
 def _json_escaped(char: str) -> str:
-    """JSON writes characters beyond 16 bits as a pair of surrogates."""
+    r"""Return a character as JSON escapes it, if a terminal would not show it.
+
+    Characters beyond 16 bits become a pair of surrogates: `\udb40\udd00`.
+    """
     if is_printable(char):
         return char
     digits = char.encode("utf-16-be", "surrogatepass").hex()

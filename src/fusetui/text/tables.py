@@ -31,18 +31,22 @@ class UncutWidth(int):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`spare`: 0 if the column is never dropped; else it is dropped where space is
-    short, the highest number first. `cell`: its text for a record of `record_table`."""
+    """A column of a printed table."""
 
     title: str
-    left: bool = False
+    left: bool = False  # aligned left, as texts are; figures are aligned right
     spare: int = 0
+    """If not 0, the column is dropped where space is short, the highest number first."""
     cell: Callable[[Any], str] = str
+    """Makes its text of a record of `record_table`."""
 
 
 def times(**spares: int) -> list[Column]:
-    """A column of times for each name: that of the field `{name}_ns`, titled with the
-    name; the value is its `spare`."""
+    """Make columns of times.
+
+    `times(total=0, median=2)` makes the columns `total` and `median`, which show the
+    fields `total_ns` and `median_ns` of a record. The numbers are their `spare`.
+    """
 
     def duration_of(name: str) -> Callable[[Any], str]:
         return lambda record: duration(getattr(record, f"{name}_ns"))
@@ -59,14 +63,21 @@ def table(
     max_cells: int | None = None,
     min_last_cells: int = MIN_LAST_COLUMN_CELLS,
 ) -> str:
-    """The titles and the rows as lines of at most `max_cells` cells. The last column is
-    cut to fit, unless `max_cells` is an UncutWidth; the others never are.
+    """Lay out a table as text: a line of titles, and a line for each row.
 
-    Spare columns are dropped if the last column would get fewer than `min_last_cells`
-    cells.
+        total     name
+        1.204 ms  ampere_sgemm_128x64_tn
+        812 us    vectorized_elementwi...
+
+    Args:
+        columns: The columns; at least one.
+        rows: The cells of each row, as texts.
+        max_cells: How wide a line may be; None for any width. Only the last column is
+            cut to fit, and not even that if it is an UncutWidth.
+        min_last_cells: Spare columns are dropped as long as the last column would get
+            fewer cells than this, and fewer than it needs.
     """
-    titles = [column.title for column in columns]
-    lines = [titles, *rows]
+    lines = [[column.title for column in columns], *rows]
     widths = [
         max(width(line[number]) for line in lines) for number in range(len(columns))
     ]
@@ -93,8 +104,17 @@ def _fitting_columns(
     max_cells: int,
     min_last_cells: int,
 ) -> list[int]:
-    """The numbers of the columns that are shown: all but as many spare ones as have to
-    be dropped until the last column gets `min_last_cells` cells, or all that it needs."""
+    """Choose the columns of a table that are shown, by their numbers.
+
+    Spare columns are dropped, the highest `spare` first, until the last column gets
+    `min_last_cells` cells, or all that it needs.
+
+    Args:
+        columns: The columns.
+        widths: How many cells each needs.
+        max_cells: How wide a line may be.
+        min_last_cells: How many cells the last column should get.
+    """
     shown = list(range(len(columns)))
     # sorted() keeps the order of columns that are equally spare
     for number in sorted(shown, key=lambda n: -columns[n].spare):
@@ -117,8 +137,15 @@ def record_table(
     min_last_cells: int = MIN_LAST_COLUMN_CELLS,
     blank: str | None = None,
 ) -> str:
-    """A `table` with a row for each record, without columns whose cells are `blank` in
-    every row."""
+    """Lay out a `table` with a row for each record.
+
+    Args:
+        columns: The columns, whose `cell` makes a text of a record.
+        records: The records.
+        max_cells: As for `table`.
+        min_last_cells: As for `table`.
+        blank: A column is left out if all of its cells are this text.
+    """
     rows = [[column.cell(record) for column in columns] for record in records]
     kept = list(range(len(columns)))
     if blank is not None:
@@ -142,8 +169,19 @@ def top_table(
     blank: str | None = None,
     share: str = "",
 ) -> str:
-    """The `record_table` of the first `top` records (0: all), and the `omitted_line`
-    for the others, which have this `share`."""
+    """Lay out the first records as a table, with a line that counts the others.
+
+    Args:
+        columns: As for `record_table`.
+        records: All records.
+        top: How many are shown; 0 shows all.
+        max_cells: As for `table`.
+        noun: What a record is, for `omitted_line`: "name".
+        hint: How to see all, for `omitted_line`.
+        min_last_cells: As for `table`.
+        blank: As for `record_table`.
+        share: How much the others are together, for `omitted_line`: "20 %".
+    """
     shown = records[:top] if top else records
     lines = [record_table(columns, shown, max_cells, min_last_cells, blank)]
     lines += omitted_line(len(records) - len(shown), noun, hint, share)
@@ -151,7 +189,14 @@ def top_table(
 
 
 def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
-    """A paragraph in lines that are read well, of at most `max_cells` cells."""
+    """Break a paragraph into lines of at most `max_cells` cells, and of no more than
+    MAX_SENTENCE_CELLS, as longer ones are hard to read.
+
+    Args:
+        text: The paragraph.
+        max_cells: How wide a line may be.
+        indent: Stands before each line but the first.
+    """
     return wrap(text, min(max_cells, MAX_SENTENCE_CELLS), subsequent_indent=indent)
 
 
@@ -168,18 +213,26 @@ def count_or_blank(number: int) -> str:
 def text_or_dash(
     value: T | None, text: Callable[[T], str], otherwise: str = "-"
 ) -> str:
-    """The text of a value, or what stands for None."""
+    """Return the text of a value; what stands for nothing, if it is None.
+
+    `text_or_dash(None, duration)` is "-", `text_or_dash(512, duration)` is "512 ns".
+    """
     return otherwise if value is None else text(value)
 
 
 def cut_line(line: str, max_cells: int) -> str:
-    """A line of at most `max_cells` cells, unless `max_cells` is an UncutWidth."""
+    """Cut a line to `max_cells` cells; not if that is an UncutWidth."""
     return line if isinstance(max_cells, UncutWidth) else clip(line, max_cells, CUT)
 
 
 def omitted_line(number: int, noun: str, hint: str, share: str = "") -> list[str]:
-    """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`;
-    none for 0. Without a hint nothing stands in parentheses."""
+    """Return the line below a table that counts what it does not show; none for 0.
+
+    >>> omitted_line(3, "name", "--top 0 shows all", share="20 %")
+    ['... and 3 more names with 20 % (--top 0 shows all)']
+    >>> omitted_line(1, "name", hint=""), omitted_line(0, "name", hint="")
+    (['... and 1 more name'], [])
+    """
     if number <= 0:
         return []
     more = plural(number, f"more {noun}")

@@ -18,11 +18,11 @@ import numpy as np
 
 from fusetui.trace.convert import document, in_utf8
 from fusetui.trace.layout.steps import CLIPPED, clipped_before
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, last_at_or_before
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, TraceError
-from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.model.events import Stretch, Text, first_elements
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text, micros
@@ -39,7 +39,7 @@ X)."""
 
 
 class Excerpt(msgspec.Struct, frozen=True, eq=False):
-    """Times in ns of the file."""
+    """What is kept of a trace. Times are ns of the file."""
 
     begin_ns: int  # of the window
     end_ns: int
@@ -61,7 +61,17 @@ decode_heads = msgspec.json.Decoder(list[Head]).decode
 
 
 def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
-    """The part between two times (ns of the file)."""
+    """Choose the slices that a part of a trace has.
+
+    These are the GPU events that run in the window; the last one before it and the
+    first one after it on each device; CPU slices that run in the time up to these; the
+    launch calls of all these GPU events, and everything around these calls.
+
+    Args:
+        trace: The trace.
+        begin_ns: The begin of the window in ns of the file.
+        end_ns: Its end.
+    """
     recorded = trace.recorded()
     start = trace.start[:recorded]
     end = trace.end[:recorded]
@@ -71,7 +81,7 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
     is_kept = is_on_gpu & _runs_in(start, end, begin_ns, end_ns)
     neighbors = _neighbors(trace, begin_ns, end_ns)
     is_kept[neighbors] = True
-    # other slices up to the neighbors, which tell why the GPU was idle
+    # CPU slices up to the neighbors tell why the GPU was idle there.
     since_ns = min([begin_ns, *end[neighbors].tolist()])
     until_ns = max([end_ns, *start[neighbors].tolist()])
     is_kept |= ~is_on_gpu & _runs_in(start, end, since_ns, until_ns)
@@ -79,6 +89,7 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
     launching = _launching_rows(trace, kept_on_gpu)
     _keep_enclosing(trace, launching[~is_kept[launching]], is_kept)
 
+    # Launches and GPU events stay whole, so the part is as long as they reach.
     gpu_starts = start[kept_on_gpu].tolist()
     first_ns = min([since_ns, *start[launching].tolist(), *gpu_starts])
     last_ns = max([until_ns, *end[kept_on_gpu].tolist()])
@@ -95,30 +106,42 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
 
 
 def _runs_in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
-    """Whether each slice runs between two times. One without a duration belongs to the
-    time that it begins, not to the one that it ends."""
+    """Tell of each slice whether it runs between two times.
+
+    Between 10 and 20, the slices [5, 11] and [19, 30] run, [5, 10] and [20, 30] do not.
+    One without a duration runs at 10, but not at 20.
+    """
     is_instant = (start == end) & (start >= begin_ns)
     runs: Flags = (start < end_ns) & ((end > begin_ns) | is_instant)
     return runs
 
 
 def _launching_rows(trace: Trace, gpu: Rows) -> Rows:
-    """The distinct launch calls of GPU events or, where those are unknown, the CPU
-    ops."""
+    """Return the distinct launch calls of GPU events, ascending; the CPU op of an event
+    whose launch call was not recorded."""
     calls = trace.launch[gpu]
     rows = np.unique(np.where(calls >= 0, calls, trace.op[gpu]))
     return rows[rows >= 0].astype(np.intp)
 
 
 def farthest(begin_ns: int, end_ns: int) -> int:
-    """How far from a window (ns) its neighbors are looked for."""
+    """Return how far from a window its neighbors may be, in ns: ten times the length of
+    the window, but at least a second."""
     return max(MAX_DISTANCE_IN_WINDOWS * (end_ns - begin_ns), MIN_DISTANCE_NS)
 
 
 def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
-    """The rows of the last event before the window and the first after it, of each
-    device: they tell why it was idle at the borders. Those further away than `farthest`
-    are left out."""
+    """Return the last GPU event before a window and the first one after it, of each
+    device.
+
+    They tell how long a device was idle at the borders. Events that are further away
+    than `farthest` are left out.
+
+    Args:
+        trace: The trace.
+        begin_ns: The begin of the window in ns of the file.
+        end_ns: Its end.
+    """
     max_distance_ns = farthest(begin_ns, end_ns)
     gpu = trace.gpu_rows
     device = trace.process_of_track[trace.track[gpu]]
@@ -139,27 +162,36 @@ def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
 
 
 def _keep_enclosing(trace: Trace, rows: Rows, is_kept: Flags) -> None:
-    """Marks these rows, and what encloses them on any track of their threads."""
+    """Mark rows as kept, and all slices of their threads that contain them.
+
+    Args:
+        trace: The trace.
+        rows: Rows of CPU threads.
+        is_kept: A flag for each row of the trace, which is changed.
+    """
     thread = trace.thread_of_track[trace.track[rows]]
     for number, track in enumerate(trace.tracks):
         of_thread = rows[thread == trace.thread_of_track[number]]
         if not len(of_thread) or not len(track):
             continue
-        # The last slice of the track that begins no later than each row, and then what
-        # that is in.
-        starts = trace.start[track.rows]
-        begun = np.searchsorted(starts, trace.start[of_thread], side="right")
-        row = np.where(begun > 0, track.first_row + begun - 1, -1)
-        while (row >= 0).any():
-            encloses = (row >= 0) & (trace.end[row] >= trace.end[of_thread])
-            is_kept[row[encloses]] = True
-            row = np.where(row >= 0, trace.parent[row], -1)
+        # The slice of the track that has begun last, and its ancestors, are all that
+        # can contain a row.
+        begun = last_at_or_before(trace.start[track.rows], trace.start[of_thread])
+        candidate = np.where(begun >= 0, track.first_row + begun, -1)
+        while (candidate >= 0).any():
+            encloses = trace.end[candidate] >= trace.end[of_thread]
+            encloses &= candidate >= 0
+            is_kept[candidate[encloses]] = True
+            candidate = np.where(candidate >= 0, trace.parent[candidate], -1)
     is_kept[rows] = True
 
 
 def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
-    """When those begin and end in the part, and those that were clipped before:
-    steps.CLIPPED. Times are ns, as texts."""
+    """Return the begin and the end, in the part, of the annotations that it cuts.
+
+    Those that an earlier cut has listed come first. The part lists them under its key
+    CLIPPED (see layout/steps.py), as texts in ns: [("1000", "5000")].
+    """
     rows = part.rows[part.clipped]
     rows = rows[trace.role[rows] == Role.ANNOTATION]
     start = trace.start[rows].clip(part.first_ns)
@@ -181,37 +213,45 @@ def texts_of(
 
 
 def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
-    """The text of what is kept of each stretch. Raises CannotReadError if the file has
-    changed."""
+    """Yield the text of what is kept of each stretch of the file.
+
+    A stretch of which everything is kept unchanged is copied as it is; one of which
+    nothing can be kept is not read.
+
+    Raises CannotReadError if the file has changed since the trace was read.
+    """
     events = trace.elements.own
-    event_counts = [stretch.events for stretch in events.stretches]
-    first_events = np.cumsum([0, *event_counts])
-    # The slices of the part by the stretch that holds them.
+    firsts = first_elements(events.stretches)
+    # The slices of the part, sorted by their place in the file.
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
-    bounds = np.searchsorted(order[by_order], first_events)
-    slice_counts = _slices_of_stretches(trace, first_events)
+    bounds = np.searchsorted(order[by_order], firsts)
+    slice_counts = _slices_of_stretches(trace, firsts)
     for number, stretch in enumerate(events.stretches):
-        places = by_order[bounds[number] : bounds[number + 1]]
-        has_all_slices = len(places) == slice_counts[number]
-        is_unchanged = has_all_slices and not part.clipped[places].any()
+        indices = by_order[bounds[number] : bounds[number + 1]]
+        has_all_slices = len(indices) == slice_counts[number]
+        is_unchanged = has_all_slices and not part.clipped[indices].any()
         has_others = slice_counts[number] < stretch.events
         if is_unchanged and _has_all_others(part, stretch):
             yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
-        elif len(places) or (has_others and _may_have_others(part, stretch)):
-            first = int(first_events[number])
-            yield _of_stretch(trace, part, stretch, first, places)
-        progress(number + 1, len(event_counts))
+        elif len(indices) or (has_others and _may_have_others(part, stretch)):
+            first = int(firsts[number])
+            yield _of_stretch(trace, part, stretch, first, indices)
+        progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
         raise CannotReadError(f"{problem}.")
 
 
-def _slices_of_stretches(trace: Trace, first_events: Int64s) -> Int64s:
-    """How many slices each stretch has in the whole trace. `first_events` has the first
-    event of each stretch, then the number of events."""
+def _slices_of_stretches(trace: Trace, firsts: Int64s) -> Int64s:
+    """Count the slices that each stretch has in the whole trace.
+
+    Args:
+        trace: The trace.
+        firsts: What `first_elements` returns for its stretches.
+    """
     orders = trace.order[: trace.recorded()]
-    stretch_of_slice = np.searchsorted(first_events, orders, side="right") - 1
-    return np.bincount(stretch_of_slice, minlength=len(first_events) - 1)
+    stretch_of_slice = last_at_or_before(firsts, orders)
+    return np.bincount(stretch_of_slice, minlength=len(firsts) - 1)
 
 
 def _has_all_others(part: Excerpt, stretch: Stretch) -> bool:
@@ -227,14 +267,21 @@ def _may_have_others(part: Excerpt, stretch: Stretch) -> bool:
 
 
 def _of_stretch(
-    trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, indices: Rows
 ) -> bytes:
-    """The texts of what is kept of a stretch, in file order, with commas between them.
+    """Return the texts of what is kept of a stretch, with commas between them.
 
-    `first`: the index of its first element in traceEvents; `places`: of its slices in
-    `part`.
+    They are in the order of the file. Slices that are clipped or were written as two
+    events are written anew, everything else is copied.
+
+    Args:
+        trace: The trace.
+        part: What is kept of it.
+        stretch: The stretch.
+        first: The index in traceEvents of its first element.
+        indices: The kept slices that it holds, by their place in `part.rows`.
     """
-    rows = part.rows[places]
+    rows = part.rows[indices]
     numbers = trace.order[rows] - first  # of the elements of the stretch
     listed = _read(trace.elements.own.text, stretch)
     heads: list[Head] = []
@@ -247,7 +294,7 @@ def _of_stretch(
 
     phases = [phase_of(head.ph, head.cat) for head in heads]
     is_pair = np.array([phases[number] != "X" for number in numbers.tolist()], np.bool_)
-    is_rewritten = part.clipped[places] | is_pair
+    is_rewritten = part.clipped[indices] | is_pair
     unchanged_slices = numbers[~is_rewritten].tolist()
     unchanged = [*unchanged_slices, *_kept_others(part, heads, phases)]
     texts = {}
@@ -261,8 +308,17 @@ def _of_stretch(
 def _kept_others(
     part: Excerpt, heads: Sequence[Head], phases: Sequence[str]
 ) -> list[int]:
-    """The numbers of the elements that are no slices and are in the part: labels, and
-    what happens within its times."""
+    """Return the elements of a stretch that are kept and are no slices, by their
+    number.
+
+    These are names of processes and threads (phase M), and counters, flows and instant
+    events whose time is in the part.
+
+    Args:
+        part: What is kept of the trace.
+        heads: The beginning of each element.
+        phases: The phase of each element.
+    """
     kept = []
     for number, (phase, head) in enumerate(zip(phases, heads, strict=True)):
         if phase == "X" or phase in PAIRED:
@@ -305,8 +361,21 @@ def _is_inside(time: bytes, part: Excerpt) -> bool:
 def _others_one_by_one(
     trace: Trace, part: Excerpt, stretch: Stretch, first: int, slices: dict[int, bytes]
 ) -> dict[int, bytes]:
-    """Of a damaged stretch, or one of unusual types: what is no slice, as it can be
-    read."""
+    """Return the texts of what is kept of a damaged stretch, slices aside.
+
+    Each element is read by itself; what cannot be read is left out. The stretch may
+    also be one with fields of unusual types.
+
+    Args:
+        trace: The trace.
+        part: What is kept of it.
+        stretch: The stretch.
+        first: The index in traceEvents of its first element.
+        slices: The elements that are slices, by their number in the stretch.
+
+    Returns:
+        Texts by the number of the element in the stretch.
+    """
     texts = {}
     for number in range(stretch.events):
         if number in slices:
@@ -325,7 +394,10 @@ def _others_one_by_one(
 
 
 def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
-    """A slice as one event; what is no GPU event is clipped."""
+    """Return a slice as the text of one event (ph X), clipped to the part.
+
+    GPU events are not clipped. The event keeps all fields that it has in the file.
+    """
     start = int(trace.start[row])
     end = int(trace.end[row])
     if trace.role[row] not in GPU_ROLES:
@@ -342,4 +414,5 @@ def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
 
 
 def _digits(ns: int) -> Digits:
+    """Return a time as JSON has it: 1500 ns as 1.500, in microseconds."""
     return Digits(micros(ns).decode())

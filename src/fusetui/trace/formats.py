@@ -73,8 +73,11 @@ def read(path: str, callbacks: Callbacks) -> Raw:
 
 
 def processes_in(path: str) -> list[str]:
-    """What `read` takes for each process, FILE#PID, where several share a file whose
-    format tells them apart; else the path itself."""
+    """Return a path for each process in a file: ["a.sqlite#7", "a.sqlite#9"].
+
+    `read` takes such paths. It is the path itself, alone, if the format does not tell
+    processes apart, if there is only one, and if the file cannot be read.
+    """
     processes: list[int] = []
     with suppress(OSError, TraceError):
         if os.path.isfile(path):
@@ -87,7 +90,12 @@ def processes_in(path: str) -> list[str]:
 
 
 def _file_and_process(path: str) -> tuple[str, int | None]:
-    """The file, and the process of it that is meant."""
+    """Divide FILE#PID into a file and the process of it that is meant.
+
+    "a.sqlite#7" is ("a.sqlite", 7) if a.sqlite is of a format whose files several
+    processes share. Anything else is a path, with None; so is a file whose own name
+    ends so.
+    """
     file, mark, pid = path.rpartition("#")
     is_number = pid.isdecimal() and len(pid) <= MAX_PROCESS_DIGITS
     if mark and is_number and not os.path.exists(path):

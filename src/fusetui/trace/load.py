@@ -19,7 +19,7 @@ from fusetui.trace.layout.links import (
 )
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import Layout, lay_out
-from fusetui.trace.model.arrays import each
+from fusetui.trace.model.arrays import Int32s, Int64s, each
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.raw import Raw, converted_from, with_directions
@@ -40,15 +40,20 @@ def open_trace(
     cached: bool = True,
     alone: bool = False,
 ) -> Trace:
-    """Reads a trace of any supported form, or takes it from the cache (see
-    trace/cache).
+    """Read a trace of any supported form, or take it from the cache.
 
-    `preview` is called with growing parts of a large trace while the rest is read. Once
-    `stop` returns True, the result is the part that was read (see Report.prefix), which
-    is not written to the cache. With `cached` False the cache is neither read nor
-    written; with `alone` this thread decodes it all, as others are busy with other
-    files. Raises TraceError with one plain sentence, or NothingReadError when stopped too
-    early.
+    Args:
+        path: A path or a URL; "-" is standard input.
+        progress: Is called with the bytes that were read, and those there are.
+        stop: Is asked repeatedly. Once it returns True, the result is the part that was
+            read by then (see Report.prefix), which is not put into the cache.
+        preview: Is called with growing parts of a large trace while the rest is read.
+        cached: Whether the cache may be used (see trace/cache).
+        alone: Whether this thread decodes everything, because others are busy with
+            other files.
+
+    Raises TraceError with one plain sentence, or NothingReadError if it was stopped
+    before anything was read.
     """
     entry = entry_for(path) if cached else None
     kept = entry.trace(text_of) if entry else None
@@ -82,7 +87,14 @@ def open_trace(
 
 
 def build(raw: Raw) -> Trace:
-    """Builds the sorted, nested, linked Trace from raw columns in file order."""
+    """Make a Trace of the slices of a file: sorted by track, nested, and linked.
+
+    Each GPU event is linked with its launch call, and each slice with the CPU op around
+    it or around its launch.
+
+    Args:
+        raw: The slices as columns, in the order of the file.
+    """
     is_large = len(raw.start) > MIN_LARGE_SLICES
     if is_large:
         give_back()
@@ -99,10 +111,8 @@ def build(raw: Raw) -> Trace:
     cpu_op = enclosing_ops(layout.role, layout.track, tree.parent, tree.depth)
     adopt_overlapping(layout.tracks, start, end, tree.parent, cpu_op)
     op = gpu_ops(layout.role, launch, cpu_op, correlation, in_order["external_id"])
-    has_launch = launch >= 0
-    starts_before_launch = start[has_launch] < start[launch[has_launch]]
     return Trace(
-        report=_report(raw, negative_delays=int(starts_before_launch.sum())),
+        report=_report(raw, negative_delays=_started_before_launch(start, launch)),
         keys=raw.keys,
         names=raw.names,
         categories=raw.categories,
@@ -119,9 +129,24 @@ def build(raw: Raw) -> Trace:
     )
 
 
+def _started_before_launch(start: Int64s, launch: Int32s) -> int:
+    """Count the GPU events that start before their launch call, because the clocks of
+    CPU and GPU differ.
+
+    Args:
+        start: The start of each slice in ns.
+        launch: The row of the launch call of each slice; -1 for none.
+    """
+    has_launch = launch >= 0
+    return int((start[has_launch] < start[launch[has_launch]]).sum())
+
+
 def _columns_in_order(raw: Raw, layout: Layout) -> dict[str, NDArray[Any]]:
-    """The columns of the file that a trace has as they are, by their names in the
-    trace, in the order of the layout."""
+    """Bring columns of the file into the order of the layout.
+
+    Returns:
+        The columns that a trace has just as the file has them, by their names in Trace.
+    """
 
     def in_order(column: NDArray[Any]) -> Callable[[], NDArray[Any]]:
         return lambda: column.take(layout.order)
@@ -139,10 +164,18 @@ def _columns_in_order(raw: Raw, layout: Layout) -> dict[str, NDArray[Any]]:
 
 
 def _report(raw: Raw, negative_delays: int) -> Report:
-    """The report of the reading, with what the whole trace tells beside it."""
+    """Complete the report of the reading by what the whole trace tells.
+
+    That is the names of processes, and what JSON that was converted from another format
+    says about the original file.
+
+    Args:
+        raw: The slices, with the report so far.
+        negative_delays: How many GPU events start before their launch call.
+    """
     report = raw.report
     origin = converted_from(raw.keys)
-    process_names: dict[str, None] = {}  # each once, in order
+    process_names: dict[str, None] = {}  # an ordered set
     for label in raw.labels:
         is_of_process = label.kind in ("process_name", "process_labels")
         if is_of_process and isinstance(label.value, str):

@@ -31,7 +31,7 @@ from fusetui.trace.model.arrays import (
     distinct,
     first_with,
     last_at_or_before,
-    last_flagged,
+    last_marked_of_group,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -246,7 +246,7 @@ def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
         ns of the file per item.
     """
     has_launch = launches.cut >= 0
-    last_with_launch = last_flagged(has_launch, bounds)
+    last_with_launch = last_marked_of_group(has_launch, bounds)
     call_began = trace.start[launches.row[last_with_launch]]
     return np.where(last_with_launch >= 0, call_began, trace.begin_ns)
 
@@ -768,7 +768,7 @@ def waits_for_earlier_communication(
         pairs: What waits (calls or items), with the items that it waits for.
     """
     is_communication = communicates(trace, items.rows)
-    last_so_far = last_flagged(is_communication, items.bounds)
+    last_so_far = last_marked_of_group(is_communication, items.bounds)
 
     # What waits for a communication itself is known to wait for it already.
     before_awaited = np.where(is_communication, NONE, last_so_far)[pairs.awaited]

@@ -96,7 +96,8 @@ class StoredStretch(NamedTuple):
 
 @lru_cache
 def columns_of(record: type) -> tuple[str, ...]:
-    """The fields of a record that are arrays, however their type is spelled."""
+    """Return the names of the fields of a record that are arrays: ("start", "dur", ...)
+    for Trace."""
     hints = get_type_hints(record)
     return tuple(name for name, hint in hints.items() if _is_array(hint))
 
@@ -110,7 +111,10 @@ def _is_array(hint: Any) -> bool:
 
 @lru_cache
 def rest_of(record: type) -> type[msgspec.Struct]:
-    """A record of the fields that the header holds."""
+    """Make the type of the other fields of a record, which the header holds.
+
+    The events of a trace are stored as the places of their stretches.
+    """
     columns = columns_of(record)
     fields: list[tuple[str, Any]] = []
     for name, hint in get_type_hints(record).items():
@@ -120,8 +124,17 @@ def rest_of(record: type) -> type[msgspec.Struct]:
 
 
 def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
-    """Writes an entry: MAGIC, the checksum of what follows, the size of the header, the
-    header, and the columns. Raises OSError, or ValueError for what cannot be stored."""
+    """Write an entry of the cache.
+
+    It is MAGIC, a checksum of what follows, the size of the header, the header, and the
+    columns, each at a multiple of COLUMN_ALIGNMENT bytes so that it can be mapped.
+
+    Args:
+        record: What is kept: a record with columns. Raises ValueError for what cannot
+            be stored.
+        origin: The file that it was made of.
+        out: Where to write. Raises OSError.
+    """
     columns = {
         name: np.ascontiguousarray(getattr(record, name))
         for name in columns_of(type(record))
@@ -256,8 +269,17 @@ class CacheRecord(msgspec.Struct, frozen=True):
         return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
     def _load(self, make: Callable[[IO[bytes]], T]) -> T | None:
-        """What `make` gives of the file; None for whatever is wrong with it, as it can
-        be read or worked out again."""
+        """Read the file of the cache.
+
+        Whatever is wrong with it, reading goes on without the cache, as everything in
+        it can be worked out again; the debug log says what it was.
+
+        Args:
+            make: Makes a record of the open file.
+
+        Returns:
+            The record; None if there is no file, or `make` raises anything.
+        """
         try:
             with open_own(self.place) as file:
                 record = make(file)

@@ -118,7 +118,11 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Removes entries, least recently used first, down to the limit. Raises OSError."""
+    """Remove files of the cache until it is within its limit.
+
+    The least recently used go first. An unfinished file goes once it is older than
+    ABANDONED_SECONDS: the process that was writing it has ended. Raises OSError.
+    """
     megabytes = amount(os.environ.get(MAX_MEGABYTES_VARIABLE, ""))
     if megabytes is None:
         megabytes = DEFAULT_MAX_MEGABYTES
@@ -151,7 +155,11 @@ def opened(folder: Path) -> Iterator[Folder]:
 
 
 def own_files(folder: Folder) -> Iterator[OwnFile]:
-    """All files of ours in an open folder. Raises OSError if it cannot be listed."""
+    """Yield the files in a folder that fusetui wrote, finished or not.
+
+    A file is one if it is a regular file of this user with a name and a signature that
+    fusetui gives. Raises OSError if the folder cannot be listed.
+    """
     with os.scandir(folder) as items:
         for item in items:
             finished = _ENTRY.fullmatch(item.name) is not None
@@ -164,8 +172,11 @@ def own_files(folder: Folder) -> Iterator[OwnFile]:
 
 
 def remove(folder: Folder, file: OwnFile) -> bool:
-    """Removes a file, unless another file has its name by now. Returns whether it is
-    gone."""
+    """Remove a file, unless another file has its name by now.
+
+    Returns:
+        Whether it is gone; also if another process removed it.
+    """
     try:
         is_same = os.path.samestat(_stat(folder, file.name), file.state)
         if is_same:

@@ -335,8 +335,12 @@ def code_of(log: CompileLog, graph: CompiledGraph) -> str:
 def stacks_of(
     log: CompileLog, graph: CompiledGraph
 ) -> dict[str, tuple[tuple[CodeLine, ...], ...]]:
-    """The stacks behind each kernel of a graph, by its handle (`cpp_fused_add_0:3`);
-    each is outermost frame first. {} without provenance."""
+    """Return the Python stacks that each kernel of a graph comes from.
+
+    A kernel that was fused of several ops has several. They are by the handle of the
+    kernel, such as `cpp_fused_add_0:3`; each has its outermost frame first. {} if torch
+    did not log them.
+    """
     stacks: dict[str, tuple[tuple[CodeLine, ...], ...]] = {}
     for handle, texts in _table(_text_or_blank(log, graph.stack_traces)).items():
         if isinstance(texts, list):
@@ -364,7 +368,16 @@ def dynamo_nodes_of(
 def _mapping(
     log: CompileLog, graph: CompiledGraph, name: str
 ) -> dict[str, tuple[str, ...]]:
-    """One of the mappings of nodes; what is no list of texts is left out."""
+    """Return one of the mappings between nodes that torch logged for a graph.
+
+    {"postToPre": {"mul": ["gelu", 7]}} gives {"mul": ("gelu",)} for the name
+    "postToPre": what is no text is left out, and what is no list too.
+
+    Args:
+        log: The log.
+        graph: The graph.
+        name: The name of the mapping; {} if there is none of this name.
+    """
     mappings = _table(_text_or_blank(log, graph.node_mappings))
     return {
         key: tuple(text for text in texts if isinstance(text, str))
@@ -375,8 +388,16 @@ def _mapping(
 
 @memo(WRAPPERS_KEPT)
 def lines_of_dynamo_nodes(log: CompileLog, graph: CompiledGraph) -> dict[str, CodeLine]:
-    """The line of Python of each node of Dynamo's graph, by the comment above it. {} if
-    the log does not hold that graph."""
+    """Return the line of Python of each node of Dynamo's graph, by the node's name.
+
+    In the text of the graph, a comment with the line stands above the nodes that came
+    from it:
+
+        # File: m.py:10 in forward, code: h = gelu(x)
+        h: "f32[8]" = torch._C._nn.gelu(x)
+
+    {} if the log does not hold that graph.
+    """
     lines: dict[str, CodeLine] = {}
     line: CodeLine | None = None
     for text in _text_or_blank(log, graph.dynamo_graph).split("\n"):

@@ -183,8 +183,10 @@ def is_compile_log(head: bytes) -> bool:
 
 
 def read_records(path: str) -> LogRecords:
-    """The records of a log, compressed or not. Raises CannotReadError, or NotATraceError
-    for a file that is no such log."""
+    """Read the records of a log of TORCH_TRACE, which may be compressed.
+
+    Raises CannotReadError, or NotATraceError for a file that is no such log.
+    """
     stored = open_stored(path)
     try:
         with closing(stored.file):
@@ -210,7 +212,8 @@ def _scanned(path: str, document: Document, cut: str) -> LogRecords:
 
 
 def _record_lines(document: Document) -> Iterator[_Line]:
-    """The lines that begin a record: all that do not begin with a tab."""
+    """Yield the lines that begin a record: those that are not empty and do not begin
+    with a tab, as the lines of a payload do."""
     size = len(document)
     start = 0  # of the chunk, always the start of a line
     while start < size:
@@ -218,16 +221,15 @@ def _record_lines(document: Document) -> Iterator[_Line]:
         if not chunk:  # the file has shrunk
             return
         is_last = start + len(chunk) >= size
-        ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == NEWLINE)
+        chunk_bytes = np.frombuffer(chunk, dtype=np.uint8)
+        ends = np.flatnonzero(chunk_bytes == NEWLINE)
         if is_last and (not len(ends) or ends[-1] != len(chunk) - 1):
             ends = np.append(ends, len(chunk))
         if not len(ends):  # a line longer than a chunk
             start = _end_of_line(document, start + len(chunk))
             continue
         starts = np.concatenate(([0], ends[:-1] + 1))
-        first_bytes = np.frombuffer(chunk, dtype=np.uint8)[
-            np.minimum(starts, len(chunk) - 1)
-        ]
+        first_bytes = chunk_bytes[np.minimum(starts, len(chunk) - 1)]
         of_records = np.flatnonzero(first_bytes != TAB)
         for place in of_records.tolist():
             first, last = int(starts[place]), int(ends[place])
@@ -237,7 +239,8 @@ def _record_lines(document: Document) -> Iterator[_Line]:
 
 
 def _end_of_line(document: Document, start: int) -> int:
-    """Where the line after the one that `start` lies in begins."""
+    """Return where the next line begins, after the line in which byte `start` is; the
+    size of the document if there is none."""
     while start < len(document):
         chunk = document[start : start + CHUNK_BYTES]
         if not chunk:
@@ -274,8 +277,12 @@ class _Columns:
             self._end.append(byte)
 
     def add(self, line: _Line) -> None:
-        """Adds the record that a line begins, without its payload, which follows; what
-        is no record is counted."""
+        """Add the record that a line begins. Its payload is what follows, up to the
+        next record.
+
+        Lines that are no record, or cannot be read, are counted. Records that only give
+        a number to a path, or that nothing here needs, add no row.
+        """
         brace = line.bytes.find(HEADER_END)
         if brace < 0:
             self._leave_out(line, "it is not a line of a record")
@@ -295,16 +302,24 @@ class _Columns:
             text, number = header.interned
             self._paths[number] = text
             return
-        kind = header.kind
-        if not kind:
+        if not header.kind:
             self._unused += 1
             return
         if self._rank == UNKNOWN and header.rank is not None:
             self._rank = header.rank
         if self._process == UNKNOWN:
             self._process = _process_of(line.bytes[:brace])
+        self._add_row(line, header)
+
+    def _add_row(self, line: _Line, header: RecordHeader) -> None:
+        """Add a row to the columns.
+
+        Args:
+            line: The first line of the record.
+            header: What its JSON says; it has a kind.
+        """
         row = {
-            "kind": self._kinds.setdefault(kind, len(self._kinds)),
+            "kind": self._kinds.setdefault(header.kind, len(self._kinds)),
             "frame": _column_number(header.frame_id),
             "compile": _column_number(header.frame_compile_id),
             "attempt": _column_number(header.attempt),
@@ -321,6 +336,13 @@ class _Columns:
             self._unread.append(UnreadRecord(line.start, why))
 
     def records(self, path: str, document: Document, cut: str) -> LogRecords:
+        """Return all records that were added.
+
+        Args:
+            path: The file.
+            document: Its content, which the records point into.
+            cut: How the file ends too early; "" if it does not.
+        """
         columns = {
             name: np.frombuffer(column, dtype=np.int64)
             for name, column in self._numbers.items()
@@ -348,15 +370,16 @@ class _Columns:
 
 
 def _column_number(number: int | None) -> int:
-    """The number, UNKNOWN where there is none or where it is not one torch writes."""
+    """Return a number as a column has it; UNKNOWN for None, and for one that torch does
+    not write: negative, or more than 31 bits."""
     if number is None or not 0 <= number < 1 << 31:
         return UNKNOWN
     return number
 
 
 def _process_of(prefix: bytes) -> int:
-    """The process id in `V1128 17:05:01.123456 5539 torch/x.py:12`; UNKNOWN without
-    one."""
+    """Return the process id in the prefix of a line: 5539 in `V1128 17:05:01.123456
+    5539 torch/x.py:12`; UNKNOWN without one."""
     words = prefix.split(b" ", 3)
     if len(words) < 3 or not words[2].isdigit() or len(words[2]) > 10:
         return UNKNOWN

@@ -7,6 +7,8 @@ Sources: torch/_inductor/codegen/wrapper.py (`write_provenance_debug_handle`,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -84,32 +86,26 @@ def wrapper_of(text: str) -> Wrapper:
 
 
 def _calls(lines: list[str]) -> tuple[KernelCall, ...]:
-    """The calls in the functions `call` and `partition_N`."""
+    """Find the calls of kernels in the functions of the wrapper, MAX_CALLS at most.
+
+    These lines are one call, on line 4, with its handle and its nodes:
+
+        def call(args):
+            # Topologically Sorted Source Nodes: [h], Original ATen: [aten.add]
+            # [Provenance debug handles] triton_poi_fused_add_0:1
+            triton_poi_fused_add_0.run(buf0, 1024, stream=stream0)
+    """
     calls: list[KernelCall] = []
     pending = _Comments()
-    indent_of_function = -1  # outside of one
-    for number, line in enumerate(lines, start=1):
+    for number, line in _lines_of_functions(lines):
         if FUNCTION.match(line):
-            indent_of_function = _indent(line)
             pending = _Comments()
-            continue
-        if indent_of_function < 0 or not line.strip():
-            continue
-        if _indent(line) <= indent_of_function and not line.lstrip().startswith("#"):
-            indent_of_function = -1
             continue
         if pending.take(line):
             continue
-        match = CALL.match(line)
-        if pending.handle:
-            name = pending.handle.rpartition(SEPARATOR)[0]
-            # what lies between the comment and the call: allocations of its output
-            if name.rpartition(".")[2] not in line and match is None:
-                continue
-        elif match is None:
+        name = _called_kernel(line, pending.handle)
+        if not name:
             continue
-        else:
-            name = match["name"].removesuffix(".run")
         calls.append(
             KernelCall(
                 name=name,
@@ -125,6 +121,47 @@ def _calls(lines: list[str]) -> tuple[KernelCall, ...]:
     return tuple(calls)
 
 
+def _lines_of_functions(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of the functions that call kernels, each with its number.
+
+    Numbers count from 1. The line with `def` is the first of a function; it ends before
+    the first line that is indented no more than that and is no comment. Blank lines are
+    left out.
+    """
+    indent_of_function = -1  # outside of one
+    for number, line in enumerate(lines, start=1):
+        if FUNCTION.match(line):
+            indent_of_function = _indent(line)
+            yield number, line
+            continue
+        if indent_of_function < 0 or not line.strip():
+            continue
+        if _indent(line) <= indent_of_function and not line.lstrip().startswith("#"):
+            indent_of_function = -1
+            continue
+        yield number, line
+
+
+def _called_kernel(line: str, handle: str) -> str:
+    """Return the name of the kernel that a line calls; "" if it calls none.
+
+    `buf1 = extern_kernels.mm(a, b)` calls extern_kernels.mm. Below a comment with a
+    handle, which has the name of the kernel, there may be lines that allocate its
+    output; the call is the first line with that name, or with any call.
+
+    Args:
+        line: A line of the wrapper.
+        handle: The handle in the comment above it: "triton_poi_fused_add_0:1"; "" for
+            none.
+    """
+    call = CALL.match(line)
+    if not handle:
+        return call["name"].removesuffix(".run") if call else ""
+    name = handle.rpartition(SEPARATOR)[0]
+    is_named = name.rpartition(".")[2] in line
+    return name if call or is_named else ""
+
+
 class _Comments:
     """The comments above the next call."""
 
@@ -134,7 +171,7 @@ class _Comments:
         self.aten: tuple[str, ...] = ()
 
     def take(self, line: str) -> bool:
-        """Whether a line is one of these comments; then what it says is kept."""
+        """Keep what a line says if it is a comment; tell whether it is one."""
         handle = HANDLE.match(line)
         if handle:
             self.handle = handle["handle"]
@@ -147,25 +184,43 @@ class _Comments:
         return line.lstrip().startswith("#")
 
 
+class _KernelPath(NamedTuple):
+    """A comment `# kernel path: PATH` and its line, counted from 1."""
+
+    path: str
+    line: int
+
+
+NO_KERNEL_PATH = _KernelPath(path="", line=0)
+
+
 def _definitions(lines: list[str]) -> tuple[KernelDefinition, ...]:
-    """The kernels that the wrapper compiles; one ends at the line with its closing
-    quotes."""
+    """Find the kernels that the wrapper compiles.
+
+    Their code is a string that begins on the line with `async_compile` and ends on the
+    line that begins with its closing quotes. The path is in a comment above:
+
+        # kernel path: /tmp/torchinductor_me/ab/cab.py
+        triton_poi_fused_add_0 = async_compile.triton('triton_poi_fused_add_0', '''
+        ...
+        ''', device_str='cuda')
+    """
     definitions: list[KernelDefinition] = []
-    path, path_line = "", 0
-    number = 0
+    above = NO_KERNEL_PATH
+    number = 0  # of lines that were looked at
     while number < len(lines):
         line = lines[number]
         number += 1
         named = KERNEL_PATH.match(line)
         if named:
-            path, path_line = named["path"], number
+            above = _KernelPath(path=named["path"], line=number)
             continue
         match = DEFINITION.match(line)
         if match is None:
             if line.strip() and not line.startswith("#"):
-                path, path_line = "", 0
+                above = NO_KERNEL_PATH
             continue
-        first_line = path_line or number
+        first_line = above.line or number
         while number < len(lines) and not lines[number].startswith("'''"):
             number += 1
         definitions.append(
@@ -174,10 +229,10 @@ def _definitions(lines: list[str]) -> tuple[KernelDefinition, ...]:
                 language=match["language"],
                 first_line=first_line,
                 end_line=min(number + 2, len(lines) + 1),
-                path=path,
+                path=above.path,
             )
         )
-        path, path_line = "", 0
+        above = NO_KERNEL_PATH
         number += 1
     return tuple(definitions)
 

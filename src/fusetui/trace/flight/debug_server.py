@@ -109,8 +109,11 @@ def dumps_in(html: bytes, stacks: Mapping[int, str] = NO_STACKS) -> list[TakenDu
 
 
 def _parts_of_ranks(html: bytes) -> dict[int, bytes]:
-    """What follows the heading of each rank on a page, in ascending order of the ranks;
-    of two headings of one rank, the first counts."""
+    """Divide a page into the parts of the ranks, in ascending order of the ranks.
+
+    The part of a rank is what follows its heading, up to the next heading. If a rank
+    has two headings, the first counts.
+    """
     parts: dict[int, bytes] = {}
     end = len(html)
     for heading in reversed(list(_HEADING.finditer(html))):

@@ -78,8 +78,15 @@ class DumpTables:
         self._tensors_of_lists: dict[tuple[int, int], int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
-        """Adds the dump of a rank. Raises MalformedError, with the end of a sentence,
-        for what torch does not write; then nothing of it was added."""
+        """Add the dump of a rank; its entries are sorted by their number.
+
+        Args:
+            value: The value that the dump holds. Raises MalformedError, with the end of
+                a sentence, if torch does not write such a value; then nothing of it was
+                added.
+            rank: The rank. Ranks are added in ascending order.
+            path: The file.
+        """
         if not isinstance(value, dict) or not is_dump(value):
             raise MalformedError("it contains neither entries nor groups")
         # the ids of the lists of another value may be the same
@@ -150,7 +157,12 @@ class DumpTables:
         }
 
     def _tensors_at(self, entry: dict[str, Any], side: str) -> int:
-        """The number of the tensors of a side, `input` or `output`."""
+        """Return the number of the tensors of an entry.
+
+        Args:
+            entry: The entry.
+            side: "input" or "output".
+        """
         lists = id(entry.get(f"{side}_sizes")), id(entry.get(f"{side}_dtypes"))
         known = self._tensors_of_lists.get(lists)
         if known is None:
@@ -159,7 +171,12 @@ class DumpTables:
         return known
 
     def _stack(self, frames: Any) -> int:
-        """The number of the stack with these frames; UNKNOWN without any."""
+        """Return the number of a stack; UNKNOWN if there are no frames.
+
+        Args:
+            frames: The list of frames of an entry, or None. Raises MalformedError for
+                anything else, and for more than MAX_FRAMES.
+        """
         if not frames:
             return UNKNOWN
         known = self._stack_of_list.get(id(frames))
@@ -174,8 +191,11 @@ class DumpTables:
         return stack
 
     def _group_ids(self, value: dict[str, Any]) -> dict[str, GroupName]:
-        """The groups by the number that this rank gives them. That of all ranks is made
-        first, so it has 0 everywhere, also where the ring lost its entries."""
+        """Return the process groups by the number that this rank gives them, as text.
+
+        The entries say both: {"0": default_pg, "3": tensor_parallel}. The group of all
+        ranks is made first, so it has number 0 even if no entry of it is left.
+        """
         groups = {"0": ALL_RANKS}
         for entry in _list(value, "entries"):
             if type(entry.get("pg_id")) is int:
@@ -189,12 +209,13 @@ def is_dump(value: Mapping[str, Any]) -> bool:
 
 
 def _index(table: dict[Key, int], key: Key) -> int:
-    """The place of a key in a table, at its end if it is new."""
+    """Return the number of a key in a table; a new key gets the next number."""
     return table.setdefault(key, len(table))
 
 
 def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
-    """A list, empty where there is none. Raises MalformedError for anything else."""
+    """Return the list with this key, [] if there is none. Raises MalformedError if it
+    is anything but a list."""
     items = fields.get(key)
     if items is None:
         return []
@@ -211,7 +232,14 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 
 def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> int:
-    """A whole number; `missing` where there is none, if that is allowed."""
+    """Return the whole number with this key.
+
+    Args:
+        fields: The values of an entry.
+        key: The key.
+        missing: What to return if there is none; without it that raises MalformedError,
+            as anything but a number from -1 to MAX_NUMBER does.
+    """
     number = fields.get(key)
     if number is None and missing is not None:
         return missing
@@ -221,15 +249,22 @@ def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> 
 
 
 def _sequence(entry: Mapping[str, Any], *, is_p2p: bool) -> int:
-    """The number among the collectives, or sends and receives, of the group; versions
-    1.x have one for both."""
+    """Return the number of a call within its group.
+
+    Collectives are counted, and sends and receives (`is_p2p`) separately. Dumps of the
+    versions 1.x have one count for both.
+    """
     if "seq_id" in entry:
         return _number(entry, "seq_id")
     return _number(entry, "p2p_seq_id" if is_p2p else "collective_seq_id")
 
 
 def _group(entry: Mapping[str, Any]) -> GroupName:
-    """The process group of an entry."""
+    """Return the process group of an entry, from ["0", "default_pg"].
+
+    Dumps before version 1.5 have only a number, `pg_id`. Raises MalformedError if there
+    is neither.
+    """
     names = entry.get("process_group")
     if isinstance(names, list | tuple) and len(names) == 2:
         name, description = names
@@ -243,7 +278,12 @@ def _group(entry: Mapping[str, Any]) -> GroupName:
 
 
 def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
-    """The tensors of a side of an entry, `input` or `output`."""
+    """Return the tensors of an entry, from sizes [[2, 3]] and dtypes ["Float"].
+
+    Args:
+        entry: The entry. Raises MalformedError if these have another form.
+        side: "input" or "output".
+    """
     sizes = []
     for dimensions in _list(entry, f"{side}_sizes"):
         if not isinstance(dimensions, list | tuple):
@@ -279,7 +319,11 @@ def _stack_now(value: Mapping[str, Any]) -> tuple[Frame, ...]:
 
 
 def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
-    """The ranks of the groups for which they are listed."""
+    """Return the ranks of each process group, from the key `pg_config` of a dump.
+
+    {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}} gives ranks 0 and 1.
+    Groups whose ranks are not listed are left out.
+    """
     config = value.get("pg_config")
     if not isinstance(config, dict):
         return {}
@@ -297,7 +341,9 @@ def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
 
 
 def _ranks_listed(listed: Any) -> tuple[int, ...]:
-    """The distinct ranks in ascending order: torch writes them as text, "[0, 1]"."""
+    """Return the ranks in a list, or in a text such as "[1, 0]", as torch writes it:
+    (0, 1). They are distinct and ascend; what is no rank below MAX_RANKS is left
+    out."""
     numbers: list[int] = []
     if isinstance(listed, str):
         numbers = [int(number) for number in RANK_NUMBER.findall(listed)]
@@ -310,7 +356,13 @@ def _ranks_listed(listed: Any) -> tuple[int, ...]:
 def _status(
     value: Mapping[str, Any], group_of_id: Mapping[str, GroupName]
 ) -> dict[GroupName, GroupStatus]:
-    """What the rank says of its place in the groups that its entries name."""
+    """Return how far a rank says that it is in each group, from the key `pg_status`.
+
+    Args:
+        value: The dump.
+        group_of_id: The groups by the number that the rank gives them. Others are left
+            out.
+    """
     reported = value.get("pg_status")
     if not isinstance(reported, dict):
         return {}
@@ -333,8 +385,15 @@ def _reported(fields: Mapping[str, Any], key: str) -> int:
 
 
 def joined(parts: Sequence[FlightDumps]) -> FlightDumps:
-    """The dumps of several parts as one, in their order; each part has its own ranks,
-    and tables of its own."""
+    """Combine the dumps of several parts of a job.
+
+    Args:
+        parts: Dumps of different ranks, in the order of the ranks. Each part numbers
+            its groups, operations, tensors and stacks itself.
+
+    Returns:
+        All dumps, with one numbering of these.
+    """
     tables = _JoinedTables()
     columns: dict[str, list[Any]] = {name: [] for name in COLUMN_TYPES}
     dump_count = 0

@@ -42,20 +42,25 @@ class PlainMachine(PickleMachine):
     def __init__(self, data: bytes) -> None:
         super().__init__(data, SnapshotTables())
         self._things: list[Any] = []  # by the number of their PUT
+        self._list_of_bytes: dict[bytes, list[Any]] = {}  # those that are REPEATED
+        # the bytes of REPEATED lists that are being read, by the place after them
+        self._bytes_until: dict[int, bytes] = {}
         self.steps[LONG_BINGET] = self._long_get
         self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
 
     def run(self) -> Any:  # noqa: C901
-        """The value of the pickle. Raises MalformedError with what is wrong, as the end of a
-        sentence. The opcodes that are nearly all of a dump are carried out
-        here, the others by their method: a job has thousands of dumps, and a call for
-        each opcode takes three times as long."""
+        """Return the value of the pickle.
+
+        Raises MalformedError with what is wrong, as the end of a sentence: "it is cut
+        short".
+        """
         data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
         things = self._things
-        known: dict[bytes, list[Any]] = {}  # lists by their bytes
-        awaited: dict[int, bytes] = {}  # the bytes of lists by the place of their end
         at = 0
         try:
+            # The opcodes that are nearly all of a dump are carried out here, the others
+            # by their method: a job has thousands of dumps, and a call for each opcode
+            # would take three times as long.
             while (code := data[at]) != STOP:
                 at += 1
                 if code == BINGET:
@@ -69,23 +74,9 @@ class PlainMachine(PickleMachine):
                 elif code == BINPUT:
                     at = self._put(data[at], at + 1)
                 elif code == EMPTY_LIST:
-                    if repeated := REPEATED.match(data, at - 1):
-                        raw = repeated.group()
-                        if raw in known:
-                            stack.append(known[raw])
-                            at = repeated.end()
-                            continue
-                        awaited[repeated.end()] = raw
-                    stack.append([])
-                    self.memo.take(CONTAINER_BYTES)
+                    at = self._begin_list(at)
                 elif code == APPENDS:
-                    values = self._since_mark()
-                    items = stack[-1]
-                    if type(items) is not list:
-                        raise MalformedError("its opcodes do not fit together")
-                    items += values
-                    if at in awaited:
-                        known[awaited.pop(at)] = items
+                    self._end_list(at)
                 elif code == NONE:
                     stack.append(None)
                 elif code == SETITEMS:
@@ -108,12 +99,53 @@ class PlainMachine(PickleMachine):
                 raise MalformedError("it is truncated") from None
             raise MalformedError("its opcodes do not fit together") from None
 
+    def _begin_list(self, at: int) -> int:
+        """Put a list on the stack: an empty one, or one whose bytes were read before.
+
+        The frames of an entry stand in a dump as often as the line was called. Equal
+        bytes are read once, and are one list.
+
+        Args:
+            at: The place after the opcode EMPTY_LIST.
+
+        Returns:
+            The place to go on at: that, or the place after the known list.
+        """
+        repeated = REPEATED.match(self.data, at - 1)
+        if repeated:
+            list_bytes = repeated.group()
+            known = self._list_of_bytes.get(list_bytes)
+            if known is not None:
+                self.stack.append(known)
+                return repeated.end()
+            self._bytes_until[repeated.end()] = list_bytes
+        self.stack.append([])
+        self.memo.take(CONTAINER_BYTES)
+        return at
+
+    def _end_list(self, at: int) -> None:
+        """Append the values since the last mark to the list below them.
+
+        Args:
+            at: The place after the opcode APPENDS. If a REPEATED list ends there, its
+                bytes are known from now on.
+        """
+        values = self._since_mark()
+        items = self.stack[-1]
+        if type(items) is not list:
+            raise MalformedError("its opcodes do not fit together")
+        items += values
+        if at in self._bytes_until:
+            self._list_of_bytes[self._bytes_until.pop(at)] = items
+
     def _long_get(self, at: int) -> int:
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
-        """Gives the value on top of the stack the next number, which the file must
-        say."""
+        """Number the value on top of the stack, so that later opcodes can refer to it.
+
+        Raises MalformedError unless the number, which the file gives, is the next one.
+        """
         if number != len(self._things):
             raise MalformedError("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
@@ -130,7 +162,13 @@ class PlainMachine(PickleMachine):
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
-        """Adds to the dict on top of the stack. `pairs`: keys and values in turn."""
+        """Add keys and values to the dict on top of the stack.
+
+        Args:
+            pairs: Keys and values in turn: ["version", "2.9", "rank", 3]. Raises
+                MalformedError if a key is no text.
+            at: The place after the opcode, which is returned.
+        """
         fields = self.stack[-1]
         keys = pairs[::2]
         values = pairs[1::2]

@@ -17,10 +17,17 @@ FRAME = lazy_pattern(
 
 
 def main_thread(text: str) -> tuple[Frame, ...]:
-    """The frames of the main thread, innermost first; () if the text shows none.
+    """Return the frames of the main thread, innermost first.
 
-    faulthandler writes the newest thread first, so that the main thread is the last
-    that has frames.
+    faulthandler writes a line `Thread 0x7f... (most recent call first):` and then the
+    frames, `  File "train.py", line 42 in step`, for one thread after the other. The
+    newest thread is the first, so the main thread is the last that has frames.
+
+    Args:
+        text: What faulthandler wrote.
+
+    Returns:
+        The frames, MAX_FRAMES at most; () if the text has none.
     """
     threads: list[list[Frame]] = [[]]
     for line in text[:MAX_TEXT_CHARS].splitlines():

@@ -46,10 +46,14 @@ class JobFiles(msgspec.Struct, frozen=True):
 
 
 def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps:
-    """Reads the dumps of a job, one file for each rank, compressed or not.
+    """Read the dumps of a job, in several processes if there are many.
 
-    What cannot be read is in `unread` with the reason. `progress` is called with the
-    number of files read and of all.
+    Args:
+        paths: A file for each rank, which may be compressed (see `files_of_job`).
+        progress: Is called with how many files were read, and how many there are.
+
+    Returns:
+        The dumps by rank. What cannot be read is in `unread`, with the reason.
     """
     job = files_of_job(paths)
     parts: list[Sequence[PlannedDump]] = []
@@ -89,8 +93,11 @@ def read_part(planned: Sequence[PlannedDump]) -> FlightDumps:
 def _read_parts(
     parts: Sequence[Sequence[PlannedDump]],
 ) -> Iterator[tuple[int, FlightDumps]]:
-    """Each part with its number, as soon as it is there: by processes of this machine
-    if there are several, and here what they leave."""
+    """Read groups of dumps, and yield each with its number as soon as it is there.
+
+    Other processes of this machine read them if there are several groups and cores.
+    What these leave, because they failed or could not be started, is read here.
+    """
     left = set(range(len(parts)))
     process_count = min(core_count(), len(parts))
     if process_count > 1:
@@ -103,8 +110,13 @@ def _read_parts(
 
 
 def files_of_job(paths: Sequence[str]) -> JobFiles:
-    """The rank of each file: the number in its name, or where no name has a number, its
-    place in the order of the paths."""
+    """Find out the rank of each file of a job.
+
+    It is the number in the name: rank_3 and dump-3.json.gz are of rank 3. If no name
+    has a number, the files are the ranks 0, 1, ... in the order of the paths. A file
+    without a number beside others that have one is left out; so is the second file of a
+    rank.
+    """
     rank_of_name = {path: rank_in_name(path) for path in paths}
     from_order = all(rank == UNKNOWN for rank in rank_of_name.values())
     planned: dict[int, PlannedDump] = {}
@@ -128,7 +140,8 @@ def files_of_job(paths: Sequence[str]) -> JobFiles:
 
 
 def rank_in_name(path: str) -> int:
-    """The rank that a file's name has, UNKNOWN if it has none."""
+    """Return the rank in the name of a file: 3 for logs/rank_3.json and dump3; UNKNOWN
+    without a number, or with one that no rank has."""
     name = _without_endings(os.path.basename(path))
     after_word = RANK_IN_NAME.findall(name)
     at_end = LAST_NUMBER.search(name)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, reduce_groups
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
@@ -73,14 +73,18 @@ class Samples(NamedTuple):
 
 
 class SeriesGroup:
-    """The samples of several series; those of MAX_SERIES at most are kept."""
+    """Collects the samples of several series; keeps the first MAX_SERIES of them."""
 
     def __init__(self) -> None:
         self.samples: dict[Key, Samples] = {}
         self._left_out: set[Key] = set()
 
     def add(self, key: Key, time: int, value: object) -> None:
-        """Adds a value, unless it is not a finite number."""
+        """Add a sample to its series.
+
+        What is not a finite number is ignored. Of series beyond the first MAX_SERIES
+        nothing is kept; they are only counted, up to MAX_COUNTED_SERIES.
+        """
         number = finite(value)
         if number is None:
             return
@@ -95,7 +99,15 @@ class SeriesGroup:
     def counters(
         self, group: str, unit: str, labels: dict[Key, str]
     ) -> Iterator[Counter]:
-        """Those with a label, which names the process too where two have the same."""
+        """Yield a Counter for each series in `labels`, its samples sorted by time.
+
+        Two series labelled "queue" become "queue of 7" and "queue of 8", by their pids.
+
+        Args:
+            group: The heading above them: "memory" or "counters".
+            unit: "bytes" or "".
+            labels: The label of each series, in the order of the result.
+        """
         series_of_label = Counts(labels.values())
         for key, label in labels.items():
             time = np.array(self.samples[key].times)
@@ -112,7 +124,8 @@ class SeriesGroup:
             )
 
     def _left_out_text(self) -> str:
-        """How many series are not shown, as the end of a heading; "" if all are."""
+        """Return what a heading says about series that are not kept: ", 12 more not
+        shown"; "" if all are."""
         count = len(self._left_out)
         if not count:
             return ""
@@ -121,10 +134,15 @@ class SeriesGroup:
 
 
 def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
-    """Every series of the trace: memory, GPUs first, then counters in file order.
+    """Read every series of a trace from its file: memory, then counters.
 
-    Reads the relevant parts of the file again, leaving out what cannot be read any
-    more. Ends early with what was found once `stop` returns True.
+    Of memory, GPUs come first; counters are in the order of the file. What of the file
+    cannot be read any more is left out.
+
+    Args:
+        trace: The trace. The result is kept with it, for the next call.
+        stop: Is asked between parts of the file. Once it returns True, the result is
+            what was read by then, and is not kept.
     """
     known: tuple[Counter, ...] | None = kept_result(trace, counters)
     if known:
@@ -148,14 +166,22 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
 
 
 def _add_values(of_counters: SeriesGroup, sample: Sample, time: int) -> None:
-    """All values of a sample of a counter."""
+    """Add the values of a counter event (phase C), each to its series.
+
+    The args {"reads": 3, "writes": 5} are a value of two series.
+    """
     for arg, value in sample.args.items():
         key = Key(pid=sample.pid, name=sample.name, id=sample.id, series=arg)
         of_counters.add(key, time, value)
 
 
 def _add_memory(of_memory: SeriesGroup, sample: Sample, time: int) -> None:
-    """Both totals of the device, which traces from 2021 do not have."""
+    """Add the totals of a [memory] event to the series of its device.
+
+    The args {"Device Type": 1, "Device Id": 0, "Total Allocated": 512, "Total
+    Reserved": 2048} are the value 512 of `GPU 0 allocated` and 2048 of `GPU 0
+    reserved`. Traces from 2021 lack the totals; a missing one adds nothing.
+    """
     device_type = sample.args.get("Device Type")
     device_id = sample.args.get("Device Id")
     if type(device_type) is not int or type(device_id) is not int:
@@ -169,7 +195,8 @@ def _add_memory(of_memory: SeriesGroup, sample: Sample, time: int) -> None:
 
 
 def finite(value: object) -> float | None:
-    """The number; None for what is not a finite number."""
+    """Return a number as a float; None for infinity, NaN, True, "5" and whatever else
+    is not a finite number."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
     try:
@@ -180,16 +207,23 @@ def finite(value: object) -> float | None:
 
 
 def _memory_counters(of_memory: SeriesGroup) -> Iterator[Counter]:
-    """The CPU last; without series that are always zero, as the CPU's allocator has no
-    reserved memory."""
+    """Return the series of memory in order of the devices, the CPU last.
+
+    Series of zeros only are left out: the allocator of the CPU has no reserved memory.
+    """
     used = [key for key, samples in of_memory.samples.items() if any(samples.values)]
+    # GPU 2 before GPU 10: the shorter name first
     used.sort(key=lambda key: (key.id == CPU_TYPE, key.id, len(key.name), key.name))
     labels = {key: f"{key.name} {key.series}" for key in used}
     return of_memory.counters("memory", "bytes", labels)
 
 
 def _plain_counters(of_counters: SeriesGroup) -> Iterator[Counter]:
-    """The counters of a group. Labels name the series where a counter has several."""
+    """Return the series of counters, in the order of the file.
+
+    A counter `disk` with the series `reads` and `writes` has the labels `disk reads`
+    and `disk writes`; with a single series, `disk`.
+    """
     series_of_counter = Counts(key._replace(series="") for key in of_counters.samples)
     labels: dict[Key, str] = {}
     for key in of_counters.samples:
@@ -216,7 +250,11 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
 
 def curve_of(counter: Counter) -> Curve:
-    """The levels of a counter."""
+    """Prepare a counter for fast searches of the largest value in a range.
+
+    The values [3, 9, 4, 1, 7] have the levels [3, 9, 4, 1, 7], [9, 4] and [9]: a value
+    without a neighbor has no part in the next level.
+    """
     levels = [counter.value]
     while len(levels[-1]) > 1:
         even_length = len(levels[-1]) // 2 * 2
@@ -230,12 +268,18 @@ def curve_of(counter: Counter) -> Curve:
 def values(
     curve: Curve, borders: Int64s, max_scanned: int = MAX_SCANNED_SAMPLES
 ) -> Floats:
-    """The largest value in each cell, else the last one before it; nan before the
-    first.
+    """Return what a counter shows in each cell of a line on the screen.
 
-    `borders` are the W + 1 edges of the cells in ns of the file (see cells.edges); the
-    result has shape [W]. Levels are climbed until at most `max_scanned` values are left
-    between the first and the last border.
+    It is the largest value in the cell; in a cell without samples the last value before
+    it; nan before the first sample. For samples of 5 at 10 and 8 at 12 ns, the borders
+    [0, 10, 20, 30] give [nan, 8, 8].
+
+    Args:
+        curve: The counter.
+        borders: The edges of the cells in ns of the file, ascending; one more than
+            there are cells.
+        max_scanned: If the cells have more samples than this, coarser levels of the
+            curve are used instead of looking at each sample.
     """
     value = curve.counter.value
     sample_at_border = np.searchsorted(curve.counter.time, borders, side="left")
@@ -250,11 +294,19 @@ def values(
 def _largest_in_ranges(
     levels: tuple[Floats, ...], first: Int64s, end: Int64s, max_scanned: int
 ) -> Floats:
-    """The largest value in each [first, end) of level 0; -inf if that is empty.
+    """Return the largest value in each range [first, end) of the first level.
 
-    `first` and `end` ascend. Of each level only the two ends of a range are looked at,
-    where half a pair of the next level lies in it; the rest is left to the levels
-    above, until few enough values are left to look at each.
+    Each range ends where the next one begins. For the values [3, 9, 4, 1, 7] and the
+    ranges [0, 3), [3, 3), [3, 5), the result is [9, -inf, 7].
+
+    Of each level only the values at the two ends of a range are looked at that share
+    their pair with a value outside; all other pairs are one value of the next level.
+
+    Args:
+        levels: Those of `Curve`.
+        first: The first index of each range; ascending, at least one.
+        end: The index after the last of each range.
+        max_scanned: Once all ranges have no more values than this, each is looked at.
     """
     largest = np.full(len(first), -np.inf)
     for level in levels:
@@ -272,18 +324,28 @@ def _largest_in_ranges(
 
 
 def _include_all(largest: Floats, level: Floats, first: Int64s, end: Int64s) -> None:
-    """Raises each of `largest` to the largest value in its [first, end)."""
+    """Raise in place each of `largest` to the largest value in its range [first, end).
+
+    Args:
+        largest: The largest value of each range so far.
+        level: The values.
+        first: The first index of each range, ascending.
+        end: The index after the last of each range. Ranges do not overlap.
+    """
     ranges = np.flatnonzero(first < end)
     if not len(ranges):
         return
-    # reduceat gives what is in [first, end), and in [end, next first)
-    cuts = np.stack([first[ranges], end[ranges]], axis=1).ravel()
-    in_and_between = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])
+    # Every second group is a range, the others are what lies between two ranges.
+    starts_and_ends = np.stack([first[ranges], end[ranges]], axis=1).ravel()
+    last_end = starts_and_ends[-1]
+    in_and_between = reduce_groups(
+        np.maximum, level[:last_end], first=starts_and_ends[:-1]
+    )
     in_ranges = in_and_between[::2]
     largest[ranges] = np.maximum(largest[ranges], in_ranges)
 
 
 def _include(largest: Floats, level: Floats, index: Int64s, which: Flags) -> None:
-    """Raises `largest` to the value of a level at `index`, where `which` is set."""
+    """Raise in place those of `largest` that `which` marks to `level[index]`."""
     ranges = np.flatnonzero(which)
     largest[ranges] = np.maximum(largest[ranges], level[index[ranges]])

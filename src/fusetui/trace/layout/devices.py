@@ -25,13 +25,20 @@ WORK = (Layer.STREAM, Layer.DEVICE)
 def device_numbers(
     layers: Sequence[Layer], lanes: Sequence[tuple[Id, Id, int | None]]
 ) -> Callable[[Id, int | None], Id]:
-    """From the pid of GPU work, and the device that it names if any, to the number of
-    its device.
+    """Return a function that tells the number of the device of GPU work.
 
-    `lanes` are (pid, tid, `args.device`). Work that names none is on the one device
-    that other work of its pid names, else its pid is the number. So it is for all where
-    two pids name the same device: those are ranks in one file, each of which counts
-    from 0.
+    Usually work says its device in `args.device`. Work that does not is on the one
+    device that other work of its pid names; else its pid is the number.
+
+    Traces of several ranks that were merged into one file all say device 0. So if two
+    pids would have the same number, the pid is the number for all work.
+
+    Args:
+        layers: The layer of each lane.
+        lanes: The (pid, tid, `args.device` or None) of each lane.
+
+    Returns:
+        A function of a pid and of a device, which may be None.
     """
     work_lanes: set[tuple[Id, int | None]] = set()
     for layer, (pid, _, device) in zip(layers, lanes, strict=True):
@@ -54,7 +61,10 @@ def device_numbers(
 
 
 def _only_devices(work_lanes: Iterable[tuple[Id, int | None]]) -> dict[Id, Id]:
-    """The device of each pid whose work names one and no other."""
+    """Return the device of each pid whose work names exactly one.
+
+    (7, 0), (7, None), (8, 1), (8, 2) give {7: 0}: the work of pid 8 names two.
+    """
     named_devices: dict[Id, set[int]] = {}
     for pid, device in work_lanes:
         if device is not None:
@@ -68,26 +78,28 @@ def _only_devices(work_lanes: Iterable[tuple[Id, int | None]]) -> dict[Id, Id]:
 
 @memo()
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
-    """Properties of each device that has events, {} if unknown.
+    """Return what the file says about each device that has work, by its number.
 
-    ROCm writes agent numbers, and from 0 on the ids of deviceProperties only if a
-    device is 0, as agent 0 is a CPU. An unknown id is resolved only if all listed
-    devices are of the same model.
+    It is the entry of `deviceProperties` with that number: name, memory, SMs. On ROCm,
+    events may have numbers of agents instead, among which CPUs count; they are numbers
+    of devices only if work is on device 0, since agent 0 is a CPU. A device whose entry
+    is not known has that of any other device if all are of one model, else {}.
     """
     listed: list[dict[str, Any]] = []
     for properties in _list(trace.keys.get("deviceProperties")):
         if isinstance(properties, dict):
             listed.append(properties)
     models = {str(properties.get("name")) for properties in listed}
-    of_unknown_id = listed[0] if len(models) == 1 else {}
+    if_unknown = listed[0] if len(models) == 1 else {}
     used = device_ids(trace)
-    if is_rocm(trace) and 0 not in used:  # the numbers are those of agents
-        return dict.fromkeys(used, of_unknown_id)
+    numbers_are_agents = is_rocm(trace) and 0 not in used
+    if numbers_are_agents:
+        return dict.fromkeys(used, if_unknown)
     by_id: dict[Id, dict[str, Any]] = {}
     for properties in listed:
         if isinstance(properties.get("id"), int | str):
             by_id[properties["id"]] = properties
-    return {device: by_id.get(device, of_unknown_id) for device in used}
+    return {device: by_id.get(device, if_unknown) for device in used}
 
 
 def is_rocm(trace: Trace) -> bool:
@@ -96,7 +108,7 @@ def is_rocm(trace: Trace) -> bool:
 
 
 def device_ids(trace: Trace) -> list[Id]:
-    """The numbers of devices with work, in lane order."""
+    """Return the numbers of the devices with work, in the order of their tracks."""
     ids: dict[Id, None] = {}  # an ordered set
     for track in trace.tracks:
         if track.layer in GPU_LAYERS and track.layer is not Layer.SYNC:
@@ -105,8 +117,10 @@ def device_ids(trace: Trace) -> list[Id]:
 
 
 def device_names(trace: Trace) -> list[str]:
-    """One name per device used, in order; devices without a name in the file are left
-    out."""
+    """Return the name of each device with work: ["NVIDIA H100", "NVIDIA H100"].
+
+    Devices that the file does not name are left out.
+    """
     names = []
     for properties in device_properties(trace).values():
         name = properties.get("name")
@@ -116,10 +130,11 @@ def device_names(trace: Trace) -> list[str]:
 
 
 def other_accelerator(trace: Trace) -> tuple[str, int]:
-    """What an accelerator that is no GPU is called, and the number of its events.
+    """Return the name of an accelerator that is no GPU, and the number of its events.
 
-    `("", n)` if none was used: the n device events are then the ranges of CUPTI's
-    counters, which are of a GPU.
+    A chip of Meta gives ("MTIA", 120), from the category `mtia_ccp_events` if the file
+    names no device. If there is none, the name is "", and the number counts the device
+    events that GPUs have too: ranges of CUPTI's counters.
     """
     rows = trace.rows_of(Role.DEVICE)
     is_cuda = [bool(CUDA.match(category)) for category in trace.categories]
@@ -131,15 +146,17 @@ def other_accelerator(trace: Trace) -> tuple[str, int]:
     device = trace.track_of(first_row).pid
     name = device_properties(trace).get(device, {}).get("name")
     if not isinstance(name, str) or not name:
-        # mtia_ccp_events: MTIA
-        beginning, _, _ = trace.category_of(first_row).partition("_")
-        name = beginning.upper()
+        category_prefix, _, _ = trace.category_of(first_row).partition("_")
+        name = category_prefix.upper()
     return name, len(rows_of_others)
 
 
 def gpu_activity(trace: Trace) -> str:
-    """The activity that records GPU events and their launches, "" where nothing shows a
-    GPU."""
+    """Return what has to be passed to torch's profiler to record the GPU.
+
+    It is "ProfilerActivity.XPU" for a GPU of Intel and "ProfilerActivity.CUDA" for
+    others; "" if nothing in the file shows a GPU.
+    """
     if any(XPU.match(name) for name in trace.categories):
         return "ProfilerActivity.XPU"
     if len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories):

@@ -59,9 +59,12 @@ CLIPPED = "clipped_annotations"
 """The top-level key of a part of a trace: begin and end (ns of the file, as texts) of
 annotations that go on beyond it. What is left of them is no step."""
 
-MAX_GROUPS = 50  # of annotations that recur: those with the most time are considered
+MAX_GROUPS = 50
+"""So many groups of annotations that recur are considered, those with the most time."""
 MAX_STEM_CHARS = 1000
-MAX_NUMBER_DIGITS = 18  # more do not fit into 64 bits
+"""So much of a name counts when names without their numbers are compared."""
+MAX_NUMBER_DIGITS = 18
+"""More digits do not fit into 64 bits."""
 DIGITS = "0123456789"
 ROUNDING_NS = 1000
 """By how much times are off at most that were rounded to whole microseconds."""
@@ -104,26 +107,35 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return f"the steps {min(self.numbers)} to {max(self.numbers)}"
 
     def place(self, number: int) -> int:
-        """The index of the step with this number, -1 for none."""
+        """Return the index of the step with this number, -1 for none: if the steps are
+        6, 7 and 8, that of 7 is 1."""
         return self.numbers.index(number) if number in self.numbers else -1
 
-    def only(self, places: Rows) -> Steps:
-        """The steps with these indices, in the order of the indices."""
+    def only(self, indices: Rows) -> Steps:
+        """Return the steps with these indices, in the order of the indices."""
         return msgspec.structs.replace(
             self,
-            rows=self.rows[places],
-            names=tuple(self.names[place] for place in places),
-            start=self.start[places],
-            end=self.end[places],
-            numbers=tuple(self.numbers[place] for place in places),
+            rows=self.rows[indices],
+            names=tuple(self.names[index] for index in indices),
+            start=self.start[indices],
+            end=self.end[indices],
+            numbers=tuple(self.numbers[index] for index in indices),
         )
 
     def at(self, times: Int64s) -> Rows:
-        """The index of the step during which each time lies, -1 for none."""
+        """Return the index of the step in which each time (ns) lies, -1 for none.
+
+        With steps from 0 to 10 and from 20 to 30, the times 5, 10 and 20 give 0, -1 and
+        1: the end of a step does not belong to it.
+        """
         return Cover(self.start, self.end).place_of(times)
 
     def slices_of(self, times: Int64s) -> tuple[slice, ...]:
-        """For each step the slice of these sorted times (ns) that lie in it."""
+        """Return for each step which of some ascending times (ns) lie in it.
+
+        With steps from 0 to 10 and from 20 to 30, the times [5, 12, 20, 25] give
+        slice(0, 1) and slice(2, 4).
+        """
         first = np.searchsorted(times, self.start).tolist()
         end = np.searchsorted(times, self.end).tolist()
         return tuple(slice(a, b) for a, b in zip(first, end, strict=True))
@@ -131,19 +143,24 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
 @memo(max_results=4)
 def steps_of(trace: Trace, by: str | None = None) -> Steps:
-    """The steps of a trace: those of the profiler, else of a server, else annotations
-    that recur around most of the work, else iterations, each up to the end of an
-    optimizer's step.
+    """Find the steps of a trace.
 
-    `by` asks for the annotations whose names match: a regular expression, or plain
-    text.
+    They are the first of these that there are any of: the annotations ProfilerStep#N of
+    torch's profiler; those of an inference server, or others that recur, if they
+    contain most of the work; iterations, each from the end of one optimizer step to the
+    end of the next.
+
+    Args:
+        trace: The trace.
+        by: If given, steps are the annotations whose names match this regular
+            expression. What is no valid one is searched for as it is: "step[".
     """
     if by is not None:
         return _annotated(trace, _outermost(trace, _like(by)), f"annotations like {by}")
     steps_of_profiler = _outermost(trace, lambda name: name.startswith(STEP_PREFIX))
     if len(steps_of_profiler):
         return _annotated(trace, steps_of_profiler, PROFILED)
-    around_work = _around_the_work(trace)
+    around_work = _around_most_work(trace)
     if len(around_work):
         return _annotated(trace, around_work, trace.name_of(int(around_work[0])))
     return _iterations(trace)
@@ -174,28 +191,43 @@ class StepLength(StrEnum):
 
 
 def step_wall(start: Int64s, end: Int64s) -> Int64s:
-    """The wall time of steps: `end - start`. Both as in `Steps`, shape [steps]."""
+    """Return the wall time of each step: `end - start`, both from `Steps`."""
     return end - start
 
 
 def step_wall_of_job(start: Int64s, end: Int64s) -> float:
-    """The same of one step of a job: from when the first rank begins it to its end, the
-    mean over the ranks. That a late rank begins late makes the step longer, not shorter.
-    `start` and `end`: of each rank, on a common clock; shape [ranks]."""
+    """Return the wall time of one step of a job with several ranks, in ns.
+
+    It is from when the first rank begins the step to its end, the mean over the ranks:
+    if ranks begin at 0 and 20 and both end at 100, it is 100. So a rank that begins
+    late makes the step longer, not shorter.
+
+    Args:
+        start: When each rank begins the step, on a clock common to the ranks.
+        end: When each rank ends it.
+    """
     return float((end - start.min()).mean())
 
 
 def launched_bounds(
     wall_bounds: Int64s, work_end: Int64s, step_of_work: Rows
 ) -> Int64s:
-    """When the first step begins, then when each step has ended; shape [steps + 1].
+    """Return when steps begin and end if a step lasts until its GPU work is done.
 
     A step ends at the latest of three times: when its thread ends it, when the last GPU
     work that it launched ends, and when the step before it ends.
 
-    `wall_bounds`: when the thread begins the first step, then when it ends each step;
-    shape [steps + 1]. `work_end`: when each GPU event ends that a step launched, and
-    `step_of_work`: the index of that step; shape [events].
+    For wall_bounds [0, 10, 20], and work of step 0 that ends at 14, the result is
+    [0, 14, 20]; if that work ends at 25, it is [0, 25, 25].
+
+    Args:
+        wall_bounds: When the thread begins the first step, then when it ends each step;
+            ascending, in ns.
+        work_end: When each GPU event ends that some step launched, in any order.
+        step_of_work: The index of the step that launched each GPU event.
+
+    Returns:
+        When the first step begins, then when each step has ended.
     """
     bounds = wall_bounds.copy()
     np.maximum.at(bounds, step_of_work + 1, work_end)
@@ -203,16 +235,26 @@ def launched_bounds(
 
 
 def launched_bounds_of_job(bounds_of_ranks: Sequence[Int64s]) -> Int64s:
-    """The same of a job, from those of each of its ranks on a common clock: the first
-    step begins with the first rank that begins it, and a step ends with the last rank
-    that ends it."""
+    """Combine what `launched_bounds` returns for each rank of a job.
+
+    The first step begins with the first rank that begins it, and a step ends with the
+    last rank that ends it: [0, 14, 20] and [2, 11, 26] give [0, 14, 26].
+
+    Args:
+        bounds_of_ranks: The bounds of each rank, on a clock common to the ranks; at
+            least one rank, all with the same number of steps.
+    """
     bounds = np.stack(bounds_of_ranks)
-    return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
+    first_begin = bounds[:, 0].min()
+    last_ends = bounds[:, 1:].max(axis=0)
+    return np.append(first_begin, last_ends)
 
 
 def step_launched(bounds: Int64s) -> Int64s:
-    """From the end of each step's predecessor to its own: `bounds[1:] - bounds[:-1]`.
-    `bounds`: see `launched_bounds`; shape [steps]."""
+    """Return how long each step is, from the end of the one before to its own end.
+
+    The bounds [0, 14, 20] of `launched_bounds` give [14, 6].
+    """
     return np.diff(bounds)
 
 
@@ -228,9 +270,16 @@ class ModelPass(NamedTuple):
 
 
 def model_pass(trace: Trace, model_rows: Rows) -> ModelPass:
-    """From the first start to the last end of the GPU events of the model in one step:
-    `max(end) - min(start)`. Both are 0 without events. Which events are the model's,
-    `serving.passes.Pass.model` says."""
+    """Return from when to when the GPU works on the model in one step of a server.
+
+    Args:
+        trace: The trace.
+        model_rows: The GPU events of the model in that step, in any order (see
+            `serving.passes.Pass.model`).
+
+    Returns:
+        Their first start and their last end; both 0 if there are none.
+    """
     if not len(model_rows):
         return ModelPass(begin_ns=0, end_ns=0)
     return ModelPass(
@@ -241,15 +290,23 @@ def model_pass(trace: Trace, model_rows: Rows) -> ModelPass:
 
 @memo()
 def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
-    """The GPU rows that each step launched, in order of their launch calls."""
+    """Return for each step the GPU events that it launched, by the time of the launch.
+
+    A kernel belongs to the step during which its launch call started, whenever the GPU
+    ran it.
+    """
     rows, launched_ns = by_launch_time(trace)
-    return tuple(rows[places] for places in steps_of(trace).slices_of(launched_ns))
+    return tuple(rows[entries] for entries in steps_of(trace).slices_of(launched_ns))
 
 
 def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
-    """The numbers at the ends of the names, if they number the steps: those of the
-    profiler, or names that differ only in a number that grows. () if they do not, or
-    if a name has no number."""
+    """Read the numbers of steps from their names.
+
+    ("train 5", "train 8") gives (5, 8). The result is () if the names do not number the
+    steps: if they differ in more than a number at the end, a name has none, the numbers
+    do not grow, there is only one name, or it is of a server, whose numbers are sizes.
+    Names of the profiler (ProfilerStep#3) always number the steps.
+    """
     stems = {name.rstrip(DIGITS) for name in names}
     if len(stems) != 1:
         return ()
@@ -267,15 +324,23 @@ def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def labels_of(names: Sequence[str]) -> Sequence[str]:
-    """The names of all steps of a trace, after `#k` where they do not number them."""
+    """Return names of steps that tell them apart.
+
+    ["ProfilerStep#3", "ProfilerStep#4"] do so already; ["decode", "decode"] become
+    ["#1 decode", "#2 decode"].
+    """
     if numbers_in(names):
         return names
-    return [f"#{k} {name}" for k, name in enumerate(names, 1)]
+    return [f"#{number} {name}" for number, name in enumerate(names, 1)]
 
 
 def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
-    """The linked GPU rows in order of their launch calls, and the starts of those calls
-    (ns); both of shape [linked GPU rows]."""
+    """Sort the GPU events with a known launch call by the start of that call.
+
+    Returns:
+        Their rows, those of one launch call by their own start; and for each of them
+        the start of its launch call in ns, which ascends.
+    """
     rows = trace.gpu_rows
     rows = rows[trace.launch[rows] >= 0]
     launched_ns = trace.start[trace.launch[rows]]
@@ -284,22 +349,33 @@ def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
 
 
 def main_thread(trace: Trace, rows: Rows) -> Rows:
-    """Of one row or more those on the thread that has most of them. Sub-rows count as
-    their thread; of several threads with as many, the one of the earliest row."""
+    """Keep only the rows on the thread that has most of them.
+
+    Of several threads with equally many, it is that of the earliest row.
+
+    Args:
+        trace: The trace.
+        rows: At least one row, on any threads.
+    """
     thread = trace.thread_of_track[trace.track[rows]]
-    rows_on_thread = np.bincount(thread)[thread]  # of each row's thread
-    busiest = thread[int(np.argmax(rows_on_thread))]
+    rows_on_same_thread = np.bincount(thread)[thread]
+    busiest = thread[int(np.argmax(rows_on_same_thread))]
     on_busiest: Rows = rows[thread == busiest]
     return on_busiest
 
 
 def is_of_server(name: str) -> bool:
+    """Tell whether an annotation is a step of an inference server: "step[DECODE bs=8]"
+    of SGLang is one."""
     return re.match(SERVER, name) is not None
 
 
 def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
-    """Annotations with such names on the thread that has most of them, in order of
-    time, outer ones first."""
+    """Return the annotations whose name passes a test, on one thread only.
+
+    It is the thread that has most of them. They are in order of their starts, and those
+    that start together in order of descending duration.
+    """
     rows = trace.rows_of(Role.ANNOTATION)
     is_wanted = np.zeros(len(trace.names), dtype=np.bool_)
     for number in distinct(trace.name[rows]).tolist():
@@ -312,7 +388,10 @@ def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
 
 
 def _like(by: str) -> Callable[[str], bool]:
-    """A test of names. An invalid regular expression is taken literally: `step[`."""
+    """Return a test of whether a regular expression matches somewhere in a name.
+
+    What is no valid expression, such as "step[", is searched for as it is.
+    """
     try:
         search = re.compile(by).search
     except re.error:
@@ -321,8 +400,11 @@ def _like(by: str) -> Callable[[str], bool]:
 
 
 def clipped_before(trace: Trace) -> list[tuple[str, str]]:
-    """Begin and end (ns of the file, as texts) of the annotations that the file lists
-    under CLIPPED; none where that is malformed."""
+    """Return begin and end of the annotations that were cut when this file was made.
+
+    `fusetui cut` lists them under CLIPPED, as texts in ns: [("1000", "5000")]. The
+    result is empty if the file has no such list, or a malformed one.
+    """
     try:
         return msgspec.convert(trace.keys.get(CLIPPED, ()), list[tuple[str, str]])
     except msgspec.ValidationError:
@@ -330,8 +412,10 @@ def clipped_before(trace: Trace) -> list[tuple[str, str]]:
 
 
 def is_clipped(trace: Trace, rows: Rows) -> Flags:
-    """Of which of these annotations the file holds only a part, as it says under
-    CLIPPED; of shape [rows]."""
+    """Tell of each annotation whether the file holds only a part of it.
+
+    It does if the list that `clipped_before` returns has its begin and end.
+    """
     clipped = set(clipped_before(trace))
     if not clipped:
         return np.zeros(len(rows), dtype=np.bool_)
@@ -342,13 +426,25 @@ def is_clipped(trace: Trace, rows: Rows) -> Flags:
 
 
 def _complete(trace: Trace, rows: Rows) -> Rows:
-    """Those annotations of which all is in the trace."""
+    """Leave out the annotations of which the file holds only a part."""
     return rows[~is_clipped(trace, rows)]
 
 
 def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
-    """Such annotations, except those that begin inside another one. One that follows
-    another seems to begin inside it where start and duration were rounded."""
+    """Return the annotations with wanted names that are not inside each other.
+
+    Of [0, 10], [2, 8] and [10, 20] us these are the first and the third. Some files
+    round times to whole microseconds, after which a step can seem to begin up to
+    ROUNDING_NS before the one before it ends. Such a step is kept too.
+
+    Args:
+        trace: The trace.
+        wanted: The test of names.
+
+    Returns:
+        The rows in order of time, all on one thread. Annotations that were cut (see
+        `is_clipped`) are left out.
+    """
     rows = _complete(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
@@ -356,14 +452,21 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     end_before = np.maximum.accumulate(trace.end[rows])[:-1]  # of all rows before
     overlap_ns = end_before - trace.start[later]
     goes_on = trace.end[later] > end_before + ROUNDING_NS
-    seems_inside = (overlap_ns <= ROUNDING_NS) & goes_on
-    follows = (overlap_ns <= 0) | seems_inside
+    overlaps_by_rounding = (overlap_ns <= ROUNDING_NS) & goes_on
+    follows = (overlap_ns <= 0) | overlaps_by_rounding
     return rows[np.concatenate(([True], follows))]
 
 
 def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
-    """The starts of slices in order of time; of one that begins before the end of the
-    one before by no more than rounding explains, that end."""
+    """Move starts of steps so that rounding makes no two steps overlap.
+
+    With ends at [10_000, 20_000], the starts [0, 9_500] become [0, 10_000]: the overlap
+    of 500 ns is within ROUNDING_NS. A start at 5_000 would stay.
+
+    Args:
+        start: The start of each step in ns, ascending.
+        end: The end of each step.
+    """
     end_before = end[:-1]
     overlap_ns = end_before - start[1:]
     is_rounding = (overlap_ns > 0) & (overlap_ns <= ROUNDING_NS)
@@ -372,16 +475,19 @@ def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
     return starts
 
 
-def _around_the_work(trace: Trace) -> Rows:
-    """Annotations that contain at least MIN_SHARE_OF_WORK: those of a server, else of
-    the groups that recur the one with most; in order of time. Empty if there are
-    none."""
+def _around_most_work(trace: Trace) -> Rows:
+    """Return the annotations that contain most of the work, in order of time.
+
+    These are the steps of a server if they contain at least MIN_SHARE_OF_WORK. Else it
+    is, of the groups that `_recurring` finds, the one with the largest share, which has
+    to be at least as large. Empty if there is none.
+    """
     work = _work(trace)
-    of_server = _outermost(trace, is_of_server)
-    if _share_inside(trace, of_server, work) >= MIN_SHARE_OF_WORK:
-        return of_server
+    server_steps = _outermost(trace, is_of_server)
+    if _share_inside(trace, server_steps, work) >= MIN_SHARE_OF_WORK:
+        return server_steps
     best_share = 0.0
-    best_group = of_server[:0]
+    best_group = server_steps[:0]
     for group in _recurring(trace)[:MAX_GROUPS]:
         share = _share_inside(trace, group, work)
         if share >= MIN_SHARE_OF_WORK and share > best_share:
@@ -391,25 +497,41 @@ def _around_the_work(trace: Trace) -> Rows:
 
 
 def _recurring(trace: Trace) -> list[Rows]:
-    """Outermost annotations in groups with equal names except for numbers, those with
-    the most time first. The rows of a group are in order of time."""
+    """Group the annotations that are in no other one by their names without numbers.
+
+    Two annotations "batch 1" and "batch 2" make a group; a single "setup" makes none.
+
+    Returns:
+        The rows of each group with at least two, in order of time; the groups by their
+        total time, the largest first.
+    """
     annotations = _complete(trace, trace.rows_of(Role.ANNOTATION))
     outermost = annotations[trace.parent[annotations] < 0]
     group_of_outermost = _groups_of_names(trace, outermost)[trace.name[outermost]]
     is_in_group = group_of_outermost >= 0
     rows = outermost[is_in_group]
     group = group_of_outermost[is_in_group]
-    in_order = np.lexsort((trace.start[rows], group))
-    is_next_group = np.diff(group[in_order]) != 0
-    groups = np.split(rows[in_order], np.flatnonzero(is_next_group) + 1)
+
+    by_group_and_time = np.lexsort((trace.start[rows], group))
+    is_next_group = np.diff(group[by_group_and_time]) != 0
+    first_of_next = np.flatnonzero(is_next_group) + 1
+    groups = np.split(rows[by_group_and_time], first_of_next)
     recurring = [group for group in groups if len(group) > 1]
     return sorted(recurring, key=lambda rows: -int(trace.dur[rows].sum()))
 
 
 def _groups_of_names(trace: Trace, rows: Rows) -> Int64s:
-    """The group of each name of these rows: names that differ only in numbers are in
-    one. -1 for names of the compiler, of parts of a step, and of other rows. Shape
-    [names]."""
+    """Number the names of some annotations so that "batch 1" and "batch 2" share one.
+
+    Args:
+        trace: The trace.
+        rows: The annotations.
+
+    Returns:
+        For each name of the trace the number of its group; -1 if no row has the name,
+        and for names that cannot be of a step: those of the compiler and those in
+        PARTS.
+    """
     group_of_stem: dict[str, int] = {}
     group_of_name = np.full(len(trace.names), -1)
     for number in distinct(trace.name[rows]).tolist():
@@ -422,15 +544,18 @@ def _groups_of_names(trace: Trace, rows: Rows) -> Int64s:
 
 
 class _Work(NamedTuple):
-    """Pieces of work; arrays of shape [pieces], in ns."""
+    """Columns with a row for each GPU event, or for each op if there are none."""
 
-    # ns of the file: the launch of a GPU event, the start of an op
-    requested_ns: Int64s
-    dur: Int64s
+    requested_ns: Int64s  # ns of the file: start of the launch call, or of the op
+    dur: Int64s  # ns
 
 
 def _work(trace: Trace) -> _Work:
-    """The linked GPU events; without GPU events, the outermost ops."""
+    """Return the work of which steps should contain most.
+
+    That is all GPU events with a known launch call. In a trace without GPU events it is
+    the CPU ops that are in no other slice.
+    """
     gpu_rows = trace.gpu_rows
     if len(gpu_rows):
         linked = gpu_rows[trace.launch[gpu_rows] >= 0]
@@ -442,25 +567,35 @@ def _work(trace: Trace) -> _Work:
 
 
 def _share_inside(trace: Trace, group: Rows, work: _Work) -> float:
-    """The share of the time of the work that was requested within these slices; 0 if
-    the slices overlap."""
+    """Return how much of the work was requested during some annotations, from 0 to 1.
+
+    If they last from 0 to 10 and a kernel of 30 ns was launched at 5, one of 10 ns at
+    12, it is 0.75. It is 0 if two annotations overlap, since steps do not.
+
+    Args:
+        trace: The trace.
+        group: The annotations, in order of time.
+        work: The work.
+    """
     end = trace.end[group]
     start = _starts_after_ends(trace.start[group], end)
     overlap = bool((start[1:] < end[:-1]).any())
     total_ns = int(work.dur.sum())
     if not total_ns or overlap:
         return 0.0
-    slice_of_work = Cover(start, end).place_of(work.requested_ns)
-    inside_ns = work.dur[slice_of_work >= 0].sum()
+    is_inside = Cover(start, end).place_of(work.requested_ns) >= 0
+    inside_ns = work.dur[is_inside].sum()
     return float(inside_ns) / total_ns
 
 
 def _iterations(trace: Trace) -> Steps:
-    """From the end of one step of an optimizer to the end of the next. The first one
-    begins where the recording of that thread begins; it is left out if that is in the
-    middle of it, which the key CLIPPED tells. Of several optimizers, the one that steps
-    most often, and last, ends an iteration."""
-    rows = _steps_of_last_optimizer(trace)
+    """Return steps that each end where a step of the optimizer ends.
+
+    The first one begins where the recording of the thread begins. In a file that is a
+    part of another one (it has the key CLIPPED) that is in the middle of an iteration,
+    which is then left out. A single optimizer step makes no iterations.
+    """
+    rows = _steps_of_main_optimizer(trace)
     if len(rows) < 2:
         return _annotated(trace, rows[:0], "")
     first_start = _recording_begins(trace, int(rows[0]))
@@ -477,9 +612,12 @@ def _iterations(trace: Trace) -> Steps:
     return steps
 
 
-def _steps_of_last_optimizer(trace: Trace) -> Rows:
-    """The annotations of the optimizer that steps most often, and last of those; in
-    order of time."""
+def _steps_of_main_optimizer(trace: Trace) -> Rows:
+    """Return the annotations Optimizer.step#... that end iterations, in order of time.
+
+    Of several optimizers (a GAN has two) it is the one that steps most often; of those
+    that step equally often, the one that steps last. Empty if there is none.
+    """
     rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
     if not len(rows):
         return rows
@@ -492,7 +630,7 @@ def _steps_of_last_optimizer(trace: Trace) -> Rows:
 
 
 def _recording_begins(trace: Trace, row: int) -> int:
-    """When the first slice of the thread of a row starts (ns)."""
+    """Return when the first slice starts on the thread of a row, in ns."""
     thread_of_track = trace.thread_of_track
     thread = thread_of_track[trace.track[row]]
     tracks = np.flatnonzero(thread_of_track == thread).tolist()
@@ -501,7 +639,13 @@ def _recording_begins(trace: Trace, row: int) -> int:
 
 
 def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
-    """Steps that are the annotations of these rows, which are in order of time."""
+    """Return steps that are annotations.
+
+    Args:
+        trace: The trace.
+        rows: The annotations in order of time. May be empty.
+        by: What the steps are, for users; "ProfilerStep".
+    """
     names = tuple(map(trace.name_of, rows.tolist()))
     printed_numbers = numbers_in(names)
     return Steps(

@@ -27,7 +27,10 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Kinds,
     Rows,
+    begins_runs,
     each,
+    ends_runs,
+    group_numbers,
     in_threads,
 )
 from fusetui.trace.model.categories import (
@@ -65,49 +68,58 @@ LAST_NESTING_RANK = 9  # of all other roles
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """Where every slice is. Arrays have shape [slices], in the order of the Trace, by
-    (track, start, -duration)."""
+    """The tracks, and columns with a row for each slice, sorted by track, then start,
+    then descending duration."""
 
-    order: Rows  # the index of each row in the raw columns
-    start: Int64s
-    dur: Int64s
+    order: Rows  # the index of the slice in the file
+    start: Int64s  # ns
+    dur: Int64s  # ns
     track: Int32s
     role: Kinds
     tracks: tuple[Track, ...]
-    bounds: Rows  # where the rows of each track begin, then their number
+    bounds: Rows  # track n has the rows [bounds[n], bounds[n + 1])
 
 
 class SortedSlices(NamedTuple):
-    """Slices by (group, start, -duration); arrays of shape [slices]. A group is the
-    number of a track before it is divided into sub-rows."""
+    """Columns with a row for each slice, sorted by group, then start, then descending
+    duration. A group is a track before it is divided into sub-rows."""
 
-    order: Rows  # the index of each in the raw columns
-    group: Int32s
+    order: Rows  # the index of the slice in the file
+    group: Int32s  # the number of its group
     role: Kinds
-    start: Int64s
-    dur: Int64s
+    start: Int64s  # ns
+    dur: Int64s  # ns
 
-    def reordered(self, places: Rows) -> SortedSlices:
-        """The slices at these places, in this order."""
+    def reordered(self, rows: Rows) -> SortedSlices:
+        """Return these rows in this order."""
         return SortedSlices(
-            order=self.order[places],
-            group=self.group[places],
-            role=self.role[places],
-            start=self.start[places],
-            dur=self.dur[places],
+            order=self.order[rows],
+            group=self.group[rows],
+            role=self.role[rows],
+            start=self.start[rows],
+            dur=self.dur[rows],
         )
 
 
 def lay_out(raw: Raw) -> Layout:
-    """Assigns every slice to a track and sorts the rows."""
+    """Assign every slice to a track, and sort the slices by track.
+
+    A track holds slices of one layer of one thread or stream that nest perfectly. What
+    overlaps without nesting gets a further track of that layer, with a sub-row above 0.
+
+    Args:
+        raw: The slices as columns, in the order of the file.
+    """
     roles = _roles(raw)
     groups, group = _groups(raw, roles)
-    slices = _sorted(raw, roles, groups, group)
+    slices = _sorted(raw, roles, len(groups), group)
     subrow = _subrows(groups, slices)
     if subrow.any():
         by_track = np.lexsort((subrow, slices.group))
         slices = slices.reordered(by_track)
         subrow = subrow[by_track]
+
+    # One number for group and sub-row: a track is each number that occurs.
     subrows_of_group = int(subrow.max(initial=0)) + 1
     if subrows_of_group == 1:
         track_key = slices.group
@@ -129,9 +141,16 @@ def lay_out(raw: Raw) -> Layout:
 def _tracks(
     groups: Sequence[Track], track_keys: Rows, subrows_of_group: int, bounds: Rows
 ) -> tuple[Track, ...]:
-    """The tracks with their sub-rows and rows. The key of a track is the number of its
-    group times `subrows_of_group`, plus its sub-row; track n has the rows
-    [bounds[n], bounds[n + 1])."""
+    """Make the tracks from their groups, with sub-rows and rows filled in.
+
+    With 3 sub-rows per group, the key 7 is sub-row 1 of group 2.
+
+    Args:
+        groups: The tracks before they were divided into sub-rows.
+        track_keys: For each track: number of its group * subrows_of_group + sub-row.
+        subrows_of_group: The largest number of sub-rows that a group has.
+        bounds: Track n has the rows [bounds[n], bounds[n + 1]).
+    """
     tracks = []
     row_ranges = pairwise(bounds.tolist())
     for key, (first_row, end_row) in zip(track_keys.tolist(), row_ranges, strict=True):
@@ -143,14 +162,16 @@ def _tracks(
     return tuple(tracks)
 
 
-def _sorted(
-    raw: Raw, roles: Kinds, groups: Sequence[Track], group: Int32s
-) -> SortedSlices:
-    """The slices by (group, start, -duration, nesting rank, External id, file order).
+def _sorted(raw: Raw, roles: Kinds, group_count: int, group: Int32s) -> SortedSlices:
+    """Bring the slices into the order of the Trace, sub-rows aside.
 
-    `roles` and `group` have the order of the file.
+    Args:
+        raw: The slices in the order of the file.
+        roles: The role of each of them.
+        group_count: How many groups there are.
+        group: The number of the group of each slice.
     """
-    if len(groups) < MAX_TRACKS_IN_16_BITS:
+    if group_count < MAX_TRACKS_IN_16_BITS:
         order = _order(raw, roles, group.astype(np.int16))
     else:
         order = _order(raw, roles, group)
@@ -167,44 +188,56 @@ def _sorted(
 
 
 def _order(raw: Raw, roles: Kinds, group: NDArray[np.int16] | Int32s) -> Rows:
-    """The indices that sort the slices; see `_sorted`.
+    """Return the indices that sort slices so that outer ones come before inner ones.
 
-    Files are nearly sorted by start, but not by duration, so durations are compared
-    only among equal starts. Of two ops with equal starts and durations, the outer one
-    was entered first and has the smaller External id, wherever it is in the file.
+    The first of these that differs decides: the group, the start, the duration (longer
+    ones first), the role (`NESTING_RANKS`), the External id, the place in the file. The
+    profiler counts External ids up when it enters an op, so of two ops with the same
+    times the outer one has the smaller id.
+
+    Args:
+        raw: The slices in the order of the file.
+        roles: The role of each of them.
+        group: The number of the group of each of them.
     """
+    # Files are nearly sorted by start, which makes the first sort fast, but not by
+    # duration. So the rest is only compared among slices that start together.
     order = np.lexsort((raw.start, group))
-    start = raw.start[order]
-    group = group[order]
-    is_as_before = (start[1:] == start[:-1]) & (group[1:] == group[:-1])
-    if not is_as_before.any():
+    sorted_groups = group[order]
+    sorted_starts = raw.start[order]
+    begins_tie = begins_runs(sorted_groups, sorted_starts)
+    ends_tie = ends_runs(sorted_groups, sorted_starts)
+    is_tied = ~(begins_tie & ends_tie)  # with at least one other slice
+    if not is_tied.any():
         return order
-    is_like_last = np.concatenate(([False], is_as_before))
-    is_like_next = np.concatenate((is_as_before, [False]))
-    run = np.cumsum(~is_like_last)  # of slices with equal group and start
-    tied_places = np.flatnonzero(is_like_last | is_like_next)
-    tied = order[tied_places]
-    by_rank = np.lexsort(
+
+    tie = group_numbers(begins_tie)
+    tied = order[is_tied]
+    outer_first = np.lexsort(  # the last key counts most
         (
             raw.external_id[tied],
             _nesting_ranks()[roles[tied]],
             -raw.dur[tied],
-            run[tied_places],  # the first key of the order, as lexsort has it
+            tie[is_tied],
         )
     )
-    order[tied_places] = tied[by_rank]
+    order[is_tied] = tied[outer_first]
     return order
 
 
 def _nesting_ranks() -> NDArray[np.int8]:
-    """The nesting rank of each role; shape [roles]."""
+    """Return NESTING_RANKS as an array that a Role indexes."""
     ranks = [NESTING_RANKS.get(role, LAST_NESTING_RANK) for role in Role]
     return np.array(ranks, np.int8)
 
 
 def _roles(raw: Raw) -> Kinds:
-    """The role of each slice in file order, by its category; except that some files
-    record annotations as operators (see NO_OPS)."""
+    """Return the role of each slice (kernel, op, annotation, ...), in file order.
+
+    The category of a slice decides it: `kernel` is a KERNEL, `cpu_op` an OP. Two kinds
+    of files need more: those without categories (`_add_legacy_roles`), and those that
+    write annotations such as ProfilerStep#1 as ops (the names in NO_OPS).
+    """
     role_of_category = [role(category) for category in raw.categories]
     roles = np.array(role_of_category, dtype=np.uint8)[raw.category]
     _add_legacy_roles(raw, roles)
@@ -216,8 +249,12 @@ def _roles(raw: Raw) -> Kinds:
 
 
 def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
-    """Sets the roles of slices without a category where the process tells them; see
-    LEGACY_CPU. On the GPU, a slice with the name of an op is the time of that op."""
+    """Set in place the roles of slices without a category, by their process.
+
+    The old profiler of torch wrote no categories, but two processes: what is in
+    LEGACY_CPU are ops. What is in LEGACY_GPU are kernels, except for slices with the
+    name of an op, which say how long the GPU worked for it: GPU annotations.
+    """
     names_no_category = _flags([not category for category in raw.categories])
     is_cpu_lane = _flags([pid == LEGACY_CPU for pid, _, _ in raw.threads])
     is_gpu_lane = _flags([pid == LEGACY_GPU for pid, _, _ in raw.threads])
@@ -232,14 +269,25 @@ def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
 
 
 def _flags(values: list[bool]) -> Flags:
-    """An array of flags, also of an empty list."""
+    """Return an array of flags. np.array alone makes floats of an empty list."""
     return np.array(values, dtype=np.bool_)
 
 
 def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
-    """Tracks without sub-rows, in screen order, their rows unknown; and the index among
-    them of each slice, in file order. Lanes that differ only in whether an event says
-    its device are one track."""
+    """Divide the slices into tracks, without regard to overlaps.
+
+    A lane of the file (pid, tid, device) has a track for each layer in which it has
+    slices: a CPU thread with Python frames and ops has two. Lanes that differ only in
+    whether their events say the device are one track.
+
+    Args:
+        raw: The slices in the order of the file.
+        roles: The role of each of them, which decides its layer.
+
+    Returns:
+        The tracks in the order of the screen, not yet with rows; and for each slice, in
+        the order of the file, the index of its track.
+    """
     layer_numbers = [LAYER_ORDER.index(LAYERS[role]) for role in Role]
     layer_of_role = np.array(layer_numbers, np.int32)
     # one number for the lane and the layer of a slice
@@ -260,8 +308,19 @@ def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
 def _in_screen_order(
     tracks: Sequence[Track], first_start: Int64s
 ) -> tuple[list[Track], Int32s]:
-    """The distinct tracks in screen order, and the index among them of each track.
-    `first_start` (ns) has shape [tracks]; of equal tracks the last one counts."""
+    """Merge equal tracks, and sort them as the screen shows them.
+
+    If track A starts at 20, B at 10 and A once more at 30, all on the CPU, the result
+    is [B, A] and the indices [1, 0, 1].
+
+    Args:
+        tracks: The tracks, of which some may be equal.
+        first_start: The start of the first slice of each in ns. Of equal tracks that of
+            the last one counts.
+
+    Returns:
+        The distinct tracks in order, and the index among them of each given track.
+    """
     sort_keys: dict[Track, tuple[object, ...]] = {}
     for track, start in zip(tracks, first_start.tolist(), strict=True):
         sort_keys[track] = _sort_key(track, start)
@@ -274,7 +333,16 @@ def _in_screen_order(
 def _tracks_of_lanes(
     raw: Raw, lanes: Sequence[Lane], layers: Sequence[Layer]
 ) -> list[Track]:
-    """The track of each pair of a lane and a layer; equal ones are one track."""
+    """Make the track of each pair of a lane and a layer, not yet with rows.
+
+    The pid of a track on a GPU is the number of the device, not the pid of the file.
+    That can make the tracks of several pairs equal.
+
+    Args:
+        raw: The file, which has the names of processes and threads.
+        lanes: The lane (pid, tid, device) of each pair.
+        layers: The layer of each pair.
+    """
     device_number = device_numbers(layers, lanes)
     naming = Naming(raw.labels)
     tracks: list[Track] = []
@@ -294,8 +362,12 @@ def _tracks_of_lanes(
 
 
 def _sort_key(track: Track, first_start: int) -> tuple[object, ...]:
-    """What the screen order sorts tracks by: CPU threads by their first start (ns),
-    then GPUs by device and stream, then the rest by their first start."""
+    """Return what the order of the screen compares of a track.
+
+    CPU threads come first, by the start of their first slice (ns). Then come GPUs by
+    device and stream, so that stream 7 is before stream 13; then everything else by its
+    first start.
+    """
     layer = LAYER_ORDER.index(track.layer)
     pid_text = str(track.pid)
     tid_text = str(track.tid)
@@ -308,26 +380,32 @@ def _sort_key(track: Track, first_start: int) -> tuple[object, ...]:
 
 
 def _number_in(value: Id) -> int:
-    """The first number of an id; -1 if it has none."""
+    """Return the first number in an id: 7 for 7, 12 for "stream 12 (3)"; -1 for none."""
     digits = re.search(r"-?[0-9]{1,18}", str(value))
     return int(digits[0]) if digits else -1
 
 
 def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
-    """The sub-row of each slice; shape [slices].
+    """Return the sub-row of each slice, 0 wherever the slices of a group nest.
 
-    Groups without overlapping slices have one sub-row. Of the others, the small ones
-    are arranged together, as if they were one track; then each large one in a thread.
+    On a stream, kernels may not even nest: they run side by side, not in each other.
+
+    Args:
+        groups: The tracks before they are divided into sub-rows.
+        slices: The slices, sorted by group.
     """
     end = slices.start + slices.dur
     subrow = np.zeros(len(end), dtype=np.int32)
     bounds = np.searchsorted(slices.group, np.arange(len(groups) + 1))
     overlapping = overlapping_tracks(bounds, slices.start, end)
     is_stream = _flags([group.layer is Layer.STREAM for group in groups])
+
+    # Many small groups are arranged in one call, as if they were one track.
     small_streams = small_tracks(bounds, overlapping[is_stream[overlapping]])
     small_others = small_tracks(bounds, overlapping[~is_stream[overlapping]])
     _arrange_small(subrow, slices, bounds, small_streams, flat=True)
     _arrange_small(subrow, slices, bounds, small_others, flat=False)
+
     small = np.concatenate((small_streams, small_others))
     large = np.setdiff1d(overlapping, small, assume_unique=True)
     _arrange_large(subrow, slices, bounds, large, is_stream)
@@ -337,8 +415,15 @@ def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
 def _arrange_small(
     subrow: Int32s, slices: SortedSlices, bounds: Rows, groups: Rows, flat: bool
 ) -> None:
-    """Sets the sub-rows of the slices of these groups, all at once; `flat`: see
-    `arrange`. Group n has the slices [bounds[n], bounds[n + 1])."""
+    """Set in place the sub-rows of the slices of some groups, in one call of `arrange`.
+
+    Args:
+        subrow: The sub-row of every slice, which is changed.
+        slices: All slices.
+        bounds: Group n has the slices [bounds[n], bounds[n + 1]).
+        groups: The numbers of the groups. May be empty.
+        flat: Whether slices of a sub-row may not nest.
+    """
     if not len(groups):
         return
     rows, bounds_in_rows = rows_of_tracks(bounds, groups)
@@ -356,12 +441,19 @@ def _arrange_large(
     groups: Rows,
     is_stream: Flags,
 ) -> None:
-    """Sets the sub-rows of the slices of these groups, each in a thread of its own.
-    `is_stream` has shape [all groups]."""
+    """Set in place the sub-rows of the slices of some groups, with several threads.
+
+    Args:
+        subrow: The sub-row of every slice, which is changed.
+        slices: All slices.
+        bounds: Group n has the slices [bounds[n], bounds[n + 1]).
+        groups: The numbers of the groups. May be empty.
+        is_stream: Whether each of all groups is a stream, whose slices may not nest.
+    """
     row_ranges = [slice(int(bounds[n]), int(bounds[n + 1])) for n in groups]
 
     def arranged(number: int) -> Int32s:
-        """The sub-rows of the slices of one group."""
+        """Return the sub-rows of the slices of the group `groups[number]`."""
         rows = row_ranges[number]
         start = slices.start[rows]
         end = start + slices.dur[rows]
@@ -375,9 +467,18 @@ def _arrange_large(
 
 
 def small_unique(keys: Int64s | Int32s) -> tuple[Rows, Int32s]:
-    """The distinct keys, sorted, and the index of each key among them. Keys are not
-    negative; time and memory grow with the largest."""
-    occurrences = np.bincount(keys)  # up to the largest key
+    """Find the distinct keys without sorting, where keys are small numbers.
+
+    >>> small_unique(np.array([7, 2, 7]))
+    (array([2, 7]), array([1, 0, 1], dtype=int32))
+
+    Args:
+        keys: Numbers from 0 on. Time and memory grow with the largest of them.
+
+    Returns:
+        The distinct keys, ascending; and the index among them of each key.
+    """
+    occurrences = np.bincount(keys)
     distinct_keys = np.flatnonzero(occurrences)
     index_of_key = np.empty(len(occurrences), dtype=np.int32)
     index_of_key[distinct_keys] = np.arange(len(distinct_keys), dtype=np.int32)
@@ -388,7 +489,13 @@ class Naming:
     """The labels of a file, looked up one track at a time."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
-        """The first label of a process counts; of a thread, see `_name_thread`."""
+        """Collect the names.
+
+        Args:
+            labels: The metadata events of the file. Those of kind `thread_name` name a
+                thread, `process_labels` a process; of several, `_name_thread` chooses,
+                and the first of a process counts.
+        """
         self._threads: dict[Thread, str] = {}
         self._processes: dict[Id, str] = {}
         for label in labels:
@@ -401,8 +508,12 @@ class Naming:
                 self._processes.setdefault(label.pid, text)
 
     def _name_thread(self, thread: Thread, name: str) -> None:
-        """Keeps the name that says most: `thread 7 (pt_autograd_0)` says more than
-        `thread 7 (python3)`, and that more than `thread 7`. Else the first."""
+        """Take a name of a thread, unless a known one says as much or more.
+
+        `thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, one of
+        GENERIC_NAMES, and that says more than its own beginning, `thread 7`. Else the
+        first name stays.
+        """
         known = self._threads.get(thread, "")
         if not known:
             self._threads[thread] = name
@@ -413,10 +524,17 @@ class Naming:
             self._threads[thread] = name
 
     def label(self, layer: Layer, pid: Id, tid: Id, device: Id) -> str:
-        """What a track is called: `pt_autograd_0 7` of a thread, `GPU 0 stream 7`.
+        """Return what a track is called.
 
-        `pid` and `tid` are those of the file; `device` is the number of the device, of
-        GPU layers.
+        A CPU thread that the file names `thread 7 (pt_autograd_0)` is `pt_autograd_0
+        7`; without a name it is `thread 7`. A stream without a name is `GPU 0 stream
+        7`.
+
+        Args:
+            layer: The layer of the track.
+            pid: The process as the file has it.
+            tid: The thread or stream as the file has it.
+            device: The number of the device; it counts for GPU layers only.
         """
         name = self._threads.get((pid, tid), "").strip()
         if layer in GPU_LAYERS:
@@ -429,10 +547,13 @@ class Naming:
         return f"thread {tid}" if isinstance(tid, int) else str(tid or "events")
 
     def _device_name(self, pid: Id, device: Id) -> str:
-        """The name of the process; but where that is `GPU 1`, as Kineto calls pid 1,
-        and the device is another one, the device."""
-        of_process = self._processes.get(pid, "")
-        is_of_other_device = device != pid and of_process == device_label(pid)
-        if not of_process or is_of_other_device:
+        """Return the name of a device: that of its process in the file, else `GPU 0`.
+
+        Kineto calls the process 1 `GPU 1`, even if its work says that it is of device
+        0. Such a name is not used.
+        """
+        name_of_process = self._processes.get(pid, "")
+        is_of_other_device = device != pid and name_of_process == device_label(pid)
+        if not name_of_process or is_of_other_device:
             return device_label(device)
-        return of_process
+        return name_of_process

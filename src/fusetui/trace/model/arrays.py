@@ -7,7 +7,7 @@ long columns in several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,11 @@ def begins_runs(*columns: NDArray[Any]) -> Flags:
 
 
 def ends_runs(*columns: NDArray[Any]) -> Flags:
-    """Mark the rows that differ from the row after them, and the last row."""
+    """Mark the rows that differ from the row after them, and the last row.
+
+    >>> ends_runs(np.array([7, 7, 5, 7])).tolist()
+    [False, True, True, True]
+    """
     ends = np.ones(len(columns[0]), dtype=np.bool_)
     ends[:-1] = begins_runs(*columns)[1:]
     return ends
@@ -133,8 +137,8 @@ def reduce_groups(
     Args:
         operation: np.maximum, np.minimum, np.add, np.logical_or or the like.
         values: The values; those of a group are neighbors.
-        first: The index at which each group begins. A group ends where the next one
-            begins, and the last one with the values. None is empty.
+        first: The index at which each group begins, ascending and without repeats. A
+            group ends where the next one begins, and the last one with the values.
 
     Returns:
         One value per group; none if there are no groups.
@@ -188,22 +192,37 @@ def value_before(
     return np.asarray(np.where(begins_group, missing, np.roll(values, 1)))
 
 
-def last_flagged(flags: Flags, bounds: Rows) -> Rows:
-    """Find for each row the last flagged row up to it, within its own group.
+def last_marked(flags: Flags) -> Rows:
+    """Find for each entry the last marked one up to it.
+
+    >>> last_marked(np.array([False, True, False, True])).tolist()
+    [-1, 1, 1, 3]
+
+    Args:
+        flags: Which entries are marked.
+
+    Returns:
+        An index for each entry; -1 if neither it nor any before it is marked.
+    """
+    indices = np.where(flags, np.arange(len(flags)), -1)
+    return np.maximum.accumulate(indices)
+
+
+def last_marked_of_group(flags: Flags, bounds: Rows) -> Rows:
+    """Find for each row the last marked row up to it, within its own group.
 
     >>> flags = np.array([False, True, False, False, True])
-    >>> last_flagged(flags, bounds=np.array([0, 3, 5])).tolist()
+    >>> last_marked_of_group(flags, bounds=np.array([0, 3, 5])).tolist()
     [-1, 1, 1, -1, 4]
 
     Args:
-        flags: A flag per row; rows of a group are neighbors.
+        flags: Which rows are marked; rows of a group are neighbors.
         bounds: Where groups begin: group n has the rows [bounds[n], bounds[n + 1]).
 
     Returns:
         A row for each row, which may be itself; -1 for none.
     """
-    rows = np.arange(len(flags))
-    last_of_any_group = np.maximum.accumulate(np.where(flags, rows, -1))
+    last_of_any_group = last_marked(flags)
     first_of_group = np.repeat(bounds[:-1], np.diff(bounds))
     is_of_own_group = last_of_any_group >= first_of_group
     return np.asarray(np.where(is_of_own_group, last_of_any_group, -1))
@@ -270,6 +289,10 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
 
     It is much faster than np.unique along an axis.
 
+    >>> first, number = distinct_rows([np.array([7, 5, 7]), np.array([1, 2, 1])])
+    >>> first.tolist(), number.tolist()
+    ([1, 0], [1, 0, 1])
+
     Args:
         columns: The columns of the table, all of one length.
 
@@ -281,7 +304,7 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
     is_first = begins_runs(*[column[order] for column in columns])
 
     number_of_row = np.empty(len(order), dtype=np.intp)
-    number_of_row[order] = np.cumsum(is_first) - 1
+    number_of_row[order] = group_numbers(is_first)
     return order[is_first], number_of_row
 
 
@@ -289,6 +312,9 @@ def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s
     """Add each amount to the element of a new array that its index names.
 
     The sums are exact; np.bincount would go through floats.
+
+    >>> summed(np.array([2, 0, 2]), np.array([5, 1, 7]), shape=3).tolist()
+    [1, 0, 12]
 
     Args:
         places: For each amount an index into the new array.
@@ -303,6 +329,9 @@ def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
     """Find the first row that has each of the wanted keys.
 
+    >>> first_with(np.array([7, 5, 7]), np.array([10, 20, 30]), np.array([7, 6])).tolist()
+    [10, -1]
+
     Args:
         keys: The key of each row.
         rows: The rows, ascending.
@@ -312,16 +341,39 @@ def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
         One of `rows` for each wanted key, -1 where no row has it.
     """
     order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    rows = rows[order]
+    ascending = keys[order]
+    index = np.searchsorted(ascending, wanted)
+    has_key = index < len(keys)
+    has_key[has_key] = ascending[index[has_key]] == wanted[has_key]
 
     first_rows = np.full(len(wanted), -1, dtype=np.int32)
-    index = np.searchsorted(keys, wanted)
-    is_in_range = np.flatnonzero(index < len(keys))
-    has_key = keys[index[is_in_range]] == wanted[is_in_range]
-    matches = is_in_range[has_key]
-    first_rows[matches] = rows[index[matches]]
+    first_rows[has_key] = rows[order[index[has_key]]]
     return first_rows
+
+
+class EqualRanges(NamedTuple):
+    """For each of some values the entries [first, end) of a sorted column that equal
+    it. Both arrays have the shape of the values; first == end where none does."""
+
+    first: Rows
+    end: Rows
+
+
+def equal_ranges(ascending: NDArray[Any], values: NDArray[Any]) -> EqualRanges:
+    """Find the entries of a sorted column that equal each value.
+
+    >>> found = equal_ranges(np.array([3, 7, 7, 9]), np.array([7, 8]))
+    >>> found.first.tolist(), found.end.tolist()
+    ([1, 3], [3, 3])
+
+    Args:
+        ascending: The column, sorted.
+        values: The values to look for, in any order.
+    """
+    return EqualRanges(
+        first=np.searchsorted(ascending, values, side="left"),
+        end=np.searchsorted(ascending, values, side="right"),
+    )
 
 
 Result = TypeVar("Result")

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import MAX_SEARCHED_CHARS
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Kinds,
+    Rows,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
@@ -91,15 +98,15 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def launch_index(self) -> LaunchIndex:
-        """The GPU events in order of `launch_rows`."""
+        """The GPU events in order of `launch_rows`, with prefix sums of their time."""
         order = np.argsort(self.launch_rows, kind="stable")
         rows = self.gpu_rows[order]
         is_kernel = self.role[rows] == Role.KERNEL
         return LaunchIndex(
             launch=self.launch_rows[order],
             rows=rows,
-            ns=np.append(0, np.cumsum(self.dur[rows])),
-            kernels=np.append(0, np.cumsum(is_kernel)).astype(np.int32),
+            ns=prefix_sums(self.dur[rows]),
+            kernels=prefix_sums(is_kernel).astype(np.int32),
         )
 
     @cached_property
@@ -128,7 +135,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def process_of_track(self) -> Int32s:
-        """For each track the number of its process or device."""
+        """For each track a number of its process or device, counted from 0 in the order
+        of the tracks: tracks of the pids 7, 7 and 9 have 0, 0 and 1."""
         number_of_process: dict[Id, int] = {}
         numbers = []
         for track in self.tracks:
@@ -138,8 +146,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def thread_of_track(self) -> Int32s:
-        """For each track the number of its thread or stream, whose layers and sub-rows
-        share it."""
+        """For each track a number of its thread or stream, counted from 0 in the order
+        of the tracks. The tracks of all layers of a thread have the same number."""
         number_of_thread: dict[tuple[Id, Id], int] = {}
         numbers = []
         for track in self.tracks:
@@ -199,8 +207,12 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.flatnonzero(has_role)
 
     def rows_named(self, test: Callable[[str], object], *roles: Role) -> Rows:
-        """The rows of these roles whose names pass a test, in order; each name is
-        tested once."""
+        """Return the rows of some roles whose names pass a test, ascending.
+
+        Args:
+            test: The test. It sees each name once, however many rows have it.
+            roles: The roles: `Role.KERNEL`.
+        """
         is_used = self._names_of_roles[list(roles)].any(axis=0)
         passes = self._passing_names(np.flatnonzero(is_used), test)
         if not passes.any():
@@ -210,16 +222,21 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _names_of_roles(self) -> Flags:
-        """Which names the slices of each role have; shape [roles, names]."""
+        """Whether slices of a role have a name: a table with a row for each role and a
+        column for each name."""
         are_used = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
-        # one index into all of it, which is faster than two
-        place = self.role * np.intp(len(self.names)) + self.name
-        are_used.reshape(-1)[place] = True
+        # one index into the table laid out flat, which is faster than two
+        flat_index = self.role * np.intp(len(self.names)) + self.name
+        are_used.reshape(-1)[flat_index] = True
         return are_used
 
     def _passing_names(self, numbers: Rows, test: Callable[[str], object]) -> Flags:
-        """Which of the names with these numbers pass a test; others do not. Shape
-        [names]. The test sees no more than the first LONGEST_NAME characters."""
+        """Tell of each name of the trace whether it is one of some and passes a test.
+
+        Args:
+            numbers: The numbers of the names to test.
+            test: The test. It sees the first MAX_SEARCHED_CHARS characters of a name.
+        """
         passes = np.zeros(len(self.names), dtype=np.bool_)
         for number in numbers.tolist():
             passes[number] = bool(test(self.names[number][:MAX_SEARCHED_CHARS]))
@@ -228,15 +245,20 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     def matching(
         self, rows: NDArray[np.integer], test: Callable[[str], object]
     ) -> Flags:
-        """Which of these rows have a name that passes a test; each name is tested
-        once. Shape of `rows`."""
+        """Tell of each row whether its name passes a test.
+
+        Args:
+            rows: The rows.
+            test: The test. It sees each name once, however many rows have it.
+        """
         used_names = np.flatnonzero(np.bincount(self.name[rows]))
         passes = self._passing_names(used_names, test)
         are_matching: Flags = passes[self.name[rows]]
         return are_matching
 
     def named(self, test: Callable[[str], bool]) -> Flags:
-        """Which of all names pass a test, and False for none; shape [names + 1]."""
+        """Tell of each name of the trace whether it passes a test. There is one entry
+        more at the end, False, which the number -1 for no name finds."""
         return np.array([*map(test, self.names), False])
 
     def name_of(self, row: int) -> str:
@@ -246,7 +268,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.categories[int(self.cat[row])]
 
     def args_of(self, row: int) -> dict[str, Any]:
-        """The args of a slice, decoded from the file at each call."""
+        """Read the args of a slice from the file: {"grid": [8, 1, 1], ...}; {} if it has
+        none, or the file cannot be read any more."""
         args = self.elements.element(int(self.order[row])).get("args")
         return args if isinstance(args, dict) else {}
 
@@ -263,7 +286,10 @@ class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
     kernels: Int32s  # likewise, how many are kernels
 
     def within(self, first_row: int, end_row: int) -> slice:
-        """The entries that were launched by a range of rows."""
+        """Return the entries that were launched by the rows [first_row, end_row).
+
+        If `launch` is [3, 5, 5, 9], the rows 4 to before 9 launched slice(1, 3).
+        """
         rows = np.array([first_row, end_row], dtype=self.launch.dtype)
         first, end = self.launch.searchsorted(rows).tolist()
         return slice(first, end)

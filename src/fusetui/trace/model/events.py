@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int32s, Int64s, distinct
+from fusetui.trace.model.arrays import Int32s, Int64s, distinct, prefix_sums
 from fusetui.trace.model.ids import Id
 
 T = TypeVar("T")
@@ -144,12 +144,21 @@ class Arguments(msgspec.Struct, frozen=True, eq=False, dict=True):
 def arguments(
     events: Events, orders: Int64s, names: tuple[str, ...], keep_as: str = ""
 ) -> Arguments:
-    """The args with these names of the events at `orders` (indices in traceEvents),
-    shape [n].
+    """Read some args of many events from the file.
 
-    An event that cannot be read any more has none. Takes as long as decoding the
-    stretches of the file that contain the events, at about 500 MB/s; with `keep_as`, a
-    name for this question, only the first time.
+    Takes as long as decoding the parts of the file that contain the events, at about
+    500 MB/s.
+
+    Args:
+        events: The events of the file.
+        orders: The index in traceEvents of each event to read.
+        names: Which args: ("Input Dims", "Input type").
+        keep_as: A name for this question, under which the answer is kept beside the
+            trace, so that the same question takes no time again.
+
+    Returns:
+        The args in the order of `orders`. An event that cannot be read any more has
+        none.
     """
     if not keep_as:
         return _read_arguments(events, orders, names)
@@ -165,7 +174,11 @@ def arguments(
 def _read_arguments(
     events: Events, orders: Int64s, names: tuple[str, ...]
 ) -> Arguments:
-    """As `arguments`, from the file."""
+    """Read some args of many events from the file, stretch by stretch.
+
+    The arguments and the result are those of `arguments`. Stretches without any of the
+    events are not read.
+    """
     wanted = Wanted(events, orders, names)
 
     def args_of_stretch(number: int) -> Numbered:
@@ -176,7 +189,8 @@ def _read_arguments(
 
 
 def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
-    """A hash of a question; equal for equal questions only."""
+    """Return a hash of 16 bytes that tells whether a question to `arguments` is the
+    same as an earlier one."""
     from hashlib import blake2b  # not needed by most commands
 
     question = "\0".join(names).encode() + orders.tobytes()
@@ -188,7 +202,20 @@ NO_ARGS_OF_STRETCH: Numbered = np.empty(0, dtype=np.int32), ()
 
 
 def numbered(texts: Iterable[bytes], names: int) -> Numbered:
-    """From the texts of the args of each event: so many of each, joined by BETWEEN."""
+    r"""Number the distinct args of some events.
+
+    >>> numbered([b"1\0", b"\0", b"2\0", b"1\0"], names=2)
+    (array([ 0, -1,  1,  0], dtype=int32), (b'1\x00', b'2\x00'))
+
+    Args:
+        texts: The texts of the args of each event, joined by BETWEEN; a missing arg is
+            empty.
+        names: How many args were asked for.
+
+    Returns:
+        The number of each event's args, -1 for an event that has none of them; and the
+        distinct texts by these numbers.
+    """
     without_args = BETWEEN * (names - 1)
     number_of_text: dict[bytes, int] = {without_args: -1}
     numbers = []
@@ -199,28 +226,56 @@ def numbered(texts: Iterable[bytes], names: int) -> Numbered:
     return np.array(numbers, dtype=np.int32), tuple(distinct_texts)
 
 
+def first_elements(stretches: Iterable[Stretch]) -> Int64s:
+    """Return the index in traceEvents of the first element of each stretch.
+
+    At the end stands the number of all elements: stretches of 100, 80 and 90 elements
+    give [0, 100, 180, 270].
+    """
+    counts = [stretch.events for stretch in stretches]
+    return prefix_sums(np.array(counts, dtype=np.int64))
+
+
 class Wanted:
-    """The args with some names of some events, stretch by stretch."""
+    """Some events of which some args are to be read, divided by the stretches of the
+    file that hold them."""
 
     def __init__(self, events: Events, orders: Int64s, names: tuple[str, ...]) -> None:
-        """`orders`: the indices of the events in traceEvents."""
+        """Sort the events by their place in the file.
+
+        Args:
+            events: The events of the file.
+            orders: The index in traceEvents of each wanted event, in any order.
+            names: The names of the args.
+        """
         self.names = names
-        # the index in traceEvents of the first element of each stretch, then their
-        # number
-        self.firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+        self.firsts = first_elements(events.stretches)
         self._by_order = np.argsort(orders, kind="stable")
         self._ascending = orders[self._by_order]
         self._bounds = np.searchsorted(self._ascending, self.firsts)
 
     def places(self, stretch: int) -> list[int]:
-        """The wanted elements of a stretch; they count from its first one."""
+        """Return the wanted elements of a stretch, counted from its first one.
+
+        If the stretch begins with element 100, the orders 107 and 103 give [3, 7].
+
+        Args:
+            stretch: The number of the stretch.
+        """
         of_stretch = slice(self._bounds[stretch], self._bounds[stretch + 1])
         orders = self._ascending[of_stretch]
         places: list[int] = (orders - self.firsts[stretch]).tolist()
         return places
 
     def together(self, parts: Iterable[Numbered]) -> Arguments:
-        """The args of all events, from those of all stretches, in order."""
+        """Combine the args of the wanted elements of all stretches.
+
+        Args:
+            parts: For each stretch, in order, the args of its `places`.
+
+        Returns:
+            The args in the order in which events were asked for.
+        """
         number_of_event = np.full(len(self._ascending), -1, dtype=np.int32)
         number_of_text: dict[bytes, int] = {}
         for stretch, (number_in_stretch, texts) in enumerate(parts):
@@ -228,7 +283,7 @@ class Wanted:
             for text in texts:
                 new_number = len(number_of_text)
                 numbers.append(number_of_text.setdefault(text, new_number))
-            numbers.append(-1)  # of events without the args
+            numbers.append(-1)  # which -1, for events without the args, finds
             first = self._bounds[stretch]
             end = self._bounds[stretch + 1]
             events = self._by_order[first:end]
@@ -240,12 +295,29 @@ class Wanted:
 def arguments_of(
     events: Events, asked: Sequence[ArgsQuestion], keep_as: str = ""
 ) -> tuple[Arguments, ...]:
-    """Several such questions, answered by one pass over the file."""
+    """Answer several questions to `arguments` by one pass over the file.
+
+    Args:
+        events: The events of the file.
+        asked: The questions: which events, and which args of them. At least one.
+        keep_as: As for `arguments`.
+
+    Returns:
+        The answer to each question.
+    """
     return parted(arguments(events, *joined(asked), keep_as), asked)
 
 
 def parted(every: Arguments, asked: Sequence[ArgsQuestion]) -> tuple[Arguments, ...]:
-    """The answer to each of the questions that were `joined`."""
+    """Take the answers to several questions apart.
+
+    Args:
+        every: The answer to the question that `joined` made of them.
+        asked: The questions.
+
+    Returns:
+        The answer to each question.
+    """
     if len(asked) == 1:
         return (every,)
     _, all_names = joined(asked)
@@ -253,14 +325,18 @@ def parted(every: Arguments, asked: Sequence[ArgsQuestion]) -> tuple[Arguments, 
     first = 0
     for orders, names in asked:
         end = first + len(orders)
-        places = [all_names.index(name) for name in names]
-        answers.append(_only(every, slice(first, end), places))
+        indices = [all_names.index(name) for name in names]
+        answers.append(_only(every, slice(first, end), indices))
         first = end
     return tuple(answers)
 
 
 def joined(asked: Sequence[ArgsQuestion]) -> ArgsQuestion:
-    """Several questions as one: all orders one after the other, and each name once."""
+    """Make one question to `arguments` of several.
+
+    The questions ([3, 5], ("a", "b")) and ([9], ("b", "c")) become
+    ([3, 5, 9], ("a", "b", "c")).
+    """
     all_orders = np.concatenate([orders for orders, _ in asked])
     all_names: dict[str, None] = {}  # an ordered set
     for _, names in asked:
@@ -268,24 +344,30 @@ def joined(asked: Sequence[ArgsQuestion]) -> ArgsQuestion:
     return all_orders, tuple(all_names)
 
 
-def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
-    """The args of some slices, and of these only those at `places` of each of
-    `distinct`."""
+def _only(every: Arguments, which: slice, indices: Sequence[int]) -> Arguments:
+    """Return the args of some of the events, and only some of these args.
+
+    Args:
+        every: The args of all events.
+        which: The events, by their place in `every`.
+        indices: The args, by their place in each entry of `every.distinct`.
+    """
     number = every.number[which]
     used = distinct(number)
     used = used[used >= 0]
     texts_of_used = []
     for number_used in used.tolist():
         texts = every.distinct[number_used]
-        texts_of_used.append(BETWEEN.join(texts[place] for place in places))
-    numbers, texts_left = numbered(texts_of_used, len(places))
+        texts_of_used.append(BETWEEN.join(texts[index] for index in indices))
+    numbers, texts_left = numbered(texts_of_used, len(indices))
     new_number = np.full(len(every.texts) + 1, -1, dtype=np.int32)  # -1 stays -1
     new_number[used] = numbers
     return Arguments(number=new_number[number], texts=texts_left)
 
 
 def parsed(text: bytes) -> Any:
-    """The value of one arg; None if it is missing or cannot be read."""
+    """Return the value of one arg by its JSON text: b"[2, 3]" gives [2, 3]; None for
+    b"", a missing arg, and for what is no JSON."""
     if not text:
         return None
     # json reads integers beyond 64 bits, which msgspec does not

@@ -16,8 +16,11 @@ import numpy as np
 from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
+    begins_runs,
     distinct,
+    group_numbers,
     last_at_or_before,
+    numbers_of_sized_groups,
     prefix_sums,
 )
 
@@ -34,6 +37,10 @@ def overlapping_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
     """Find the tracks in which some slice starts before the previous one has ended.
 
     Only these tracks need nesting; in all others every slice is a root.
+
+    >>> start = np.array([0, 10, 0, 5])  # two tracks of two slices
+    >>> overlapping_tracks(np.array([0, 2, 4]), start, start + 10).tolist()
+    [1]
 
     Args:
         bounds: Where tracks begin: track n has the rows [bounds[n], bounds[n + 1]).
@@ -76,6 +83,10 @@ def small_tracks(bounds: Int64s, tracks: Rows) -> Rows:
 def rows_of_tracks(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
     """List the rows of some tracks, one track after the other.
 
+    >>> rows, bounds = rows_of_tracks(np.array([0, 2, 5, 9]), np.array([0, 2]))
+    >>> rows.tolist(), bounds.tolist()
+    ([0, 1, 5, 6, 7, 8], [0, 2, 6])
+
     Args:
         bounds: Where tracks begin: track n has the rows [bounds[n], bounds[n + 1]).
         tracks: The indices of the tracks.
@@ -85,8 +96,7 @@ def rows_of_tracks(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
         `bounds`.
     """
     sizes = np.diff(bounds)[tracks]
-    bounds_in_list = np.concatenate(([0], np.cumsum(sizes)))
-    return ranges(bounds[tracks], sizes), bounds_in_list
+    return ranges(bounds[tracks], sizes), prefix_sums(sizes)
 
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
@@ -99,9 +109,11 @@ def ranges(first: Rows, sizes: Rows) -> Rows:
         first: The first integer of each range.
         sizes: How many integers each range has.
     """
-    offset_in_result = np.cumsum(sizes) - sizes
-    shift = np.repeat(first - offset_in_result, sizes)
-    integers: Rows = np.arange(sizes.sum()) + shift
+    # In the result, range n begins at index sizes[0] + ... + sizes[n - 1]. What its
+    # integers exceed their index by is the same for all of them.
+    index_of_first = np.cumsum(sizes) - sizes
+    excess = np.repeat(first - index_of_first, sizes)
+    integers: Rows = np.arange(sizes.sum()) + excess
     return integers
 
 
@@ -112,29 +124,27 @@ def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int6
     track are larger than those of the track before it. So a function for one track can
     treat all of them in one call.
 
+    >>> start = np.array([100, 150, 120])  # two slices of one track, one of another
+    >>> starts, ends = as_one_track(np.array([0, 2, 3]), start, start + 50)
+    >>> starts.tolist(), ends.tolist()
+    ([0, 1, 3], [1, 2, 4])
+
     Args:
         bounds: Where tracks begin: track n has the slices [bounds[n], bounds[n + 1]).
-        start: The start of each slice.
+        start: The start of each slice; at least one.
         end: The end of each slice.
 
     Returns:
         An integer for each start, and one for each end.
     """
-    slices_of_track = np.diff(bounds)
-    track_of_slice = np.repeat(np.arange(len(bounds) - 1), slices_of_track)
-
-    # Sort all starts and ends by track, then by time.
-    times = np.concatenate((start, end))
+    track_of_slice = numbers_of_sized_groups(np.diff(bounds))
     track = np.concatenate((track_of_slice, track_of_slice))
-    order = np.lexsort((times, track))
-
-    # Count up wherever the track or the time changes; equal times share an integer.
-    is_new_time = np.diff(times[order]) != 0
-    is_new_track = np.diff(track[order]) != 0
-    sorted_integers = np.concatenate(([0], np.cumsum(is_new_time | is_new_track)))
+    times = np.concatenate((start, end))
+    by_track_and_time = np.lexsort((times, track))
+    is_new = begins_runs(track[by_track_and_time], times[by_track_and_time])
 
     integers = np.empty(len(times), dtype=np.int64)
-    integers[order] = sorted_integers
+    integers[by_track_and_time] = group_numbers(is_new)
     return integers[: len(start)], integers[len(start) :]
 
 
@@ -156,6 +166,8 @@ class Cover(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """Measure how much of this set lies in each of the windows [begin, end).
+
+        The set [10, 20), [30, 40) has 5 ns in the window [0, 15), and 15 in [15, 40).
 
         Args:
             begin: The begin of each window, in ns.
@@ -179,7 +191,10 @@ class Cover(NamedTuple):
         return pieces(self, cover)[0]
 
     def place_of(self, times: Int64s) -> Rows:
-        """Find the interval that contains each time; NO_INTERVAL where none does."""
+        """Find the interval that contains each time; NO_INTERVAL where none does.
+
+        In the set [10, 20), [30, 40), the times 10, 20 and 35 give 0, -1 and 1.
+        """
         if not len(self.start):
             return np.full(len(times), NO_INTERVAL, dtype=np.intp)
 
@@ -195,6 +210,10 @@ NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 def union(start: Int64s, end: Int64s) -> Cover:
     """Return the time that at least one of the intervals covers.
+
+    >>> covered = union(np.array([30, 0, 5]), np.array([40, 10, 20]))
+    >>> covered.start.tolist(), covered.end.tolist()
+    ([0, 30], [20, 40])
 
     Args:
         start: The start of each interval, in any order.
@@ -225,14 +244,14 @@ def union_length(start: Int64s, end: Int64s) -> int:
 def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
     """Add up the lengths of the unions of several lists of intervals.
 
+    If the first list has [0, 10) and [5, 20), and the second has [5, 10), the sum is
+    20 + 5 = 25: time that two lists cover counts twice.
+
     Args:
         begins: Where lists begin: list n has the intervals
             [begins[n], begins[n + 1]).
         start: The start of each interval.
         end: The end of each interval.
-
-    Returns:
-        The sum over all lists. Time that two lists cover counts twice.
     """
     if len(begins) - 1 > MIN_COMBINED_TRACKS:
         # Make one union of all lists, then turn its integers back into times.
@@ -257,6 +276,10 @@ def covered_until(
     starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | int = 1
 ) -> Int64s:
     """Measure how much of a set of intervals lies before each time.
+
+    >>> starts, ends = np.array([10, 30]), np.array([20, 40])
+    >>> covered_until(starts, ends, np.array([5, 12, 25, 99])).tolist()
+    [0, 2, 10, 20]
 
     Args:
         starts: The starts of sorted, disjoint intervals, as `union` returns them.
@@ -299,7 +322,10 @@ def joined(*covers: Cover) -> Cover:
 
 
 def outside(cover: Cover) -> Cover:
-    """Return the complement of a set: all time that it does not cover."""
+    """Return the complement of a set: all time that it does not cover.
+
+    That of [10, 20) is from -FOREVER to 10, and from 20 to FOREVER.
+    """
     return Cover(
         start=np.append(-FOREVER, cover.end),
         end=np.append(cover.start, FOREVER),
@@ -308,6 +334,10 @@ def outside(cover: Cover) -> Cover:
 
 def counted(start: Int64s, end: Int64s) -> Cover:
     """Return the time that intervals cover, with how many of them cover it.
+
+    >>> covered = counted(np.array([0, 5]), np.array([10, 20]))
+    >>> covered.start.tolist(), covered.end.tolist(), covered.number.tolist()
+    ([0, 5, 10], [5, 10, 20], [1, 2, 1])
 
     Args:
         start: The start of each interval, in any order.
@@ -338,6 +368,11 @@ def counted(start: Int64s, end: Int64s) -> Cover:
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     """Cut stretches of time to the parts that lie inside a set.
 
+    >>> stretches = Cover(np.array([0, 15]), np.array([18, 40]))
+    >>> parts, stretch = pieces(stretches, Cover(np.array([10, 30]), np.array([20, 35])))
+    >>> parts.start.tolist(), parts.end.tolist(), stretch.tolist()
+    ([10, 15, 30], [18, 20, 35], [0, 1, 1])
+
     Args:
         stretches: Intervals that may overlap, in any order.
         cover: The set to cut them to.
@@ -352,7 +387,7 @@ def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     parts_of_stretch = np.where(is_empty, 0, end_touched - first_touched)
 
     # One entry per part: the stretch and the interval that it is the overlap of.
-    stretch = np.repeat(np.arange(len(parts_of_stretch)), parts_of_stretch)
+    stretch = numbers_of_sized_groups(parts_of_stretch)
     interval = ranges(first_touched, parts_of_stretch)
 
     number = stretches.number
@@ -381,6 +416,10 @@ def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
 
     The innermost one is the interval that started last. Of several that started
     together it is the shortest.
+
+    >>> times, interval = innermost(np.array([0, 10]), np.array([50, 20]))
+    >>> times.tolist(), interval.tolist()
+    ([0, 10, 20, 50], [0, 1, 0, -1])
 
     Args:
         start: The start of each interval, ascending; of equal starts the longest
@@ -421,6 +460,9 @@ class EnclosingIndex:
 
     def last(self, until: Rows, times: Int64s) -> Rows:
         """Find the last interval up to an index that ends after a time.
+
+        If intervals 0 to 2 end at 90, 20 and 30, the last one up to index 2 that ends
+        after 25 is 2, and after 40 it is 0.
 
         Args:
             until: The indices up to which to search, inclusive; -1 finds nothing.

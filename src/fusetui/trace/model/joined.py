@@ -106,8 +106,8 @@ def is_joined(trace: Trace, row: int) -> bool:
 
 
 def without_times(trace: Trace, rows: Integers) -> Flags:
-    """Which rows stand for annotations of graphs: no times and no number were
-    recorded."""
+    """Tell of each row whether it stands for annotations of a CUDA graph, for which
+    neither times nor a number of calls were recorded."""
     is_annotation = [category == GRAPH_ANNOTATION for category in trace.categories]
     of_annotations = np.array(is_annotation, dtype=np.bool_)[trace.cat[rows]]
     is_captured = trace.role[rows] == Role.CAPTURED

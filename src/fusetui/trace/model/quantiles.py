@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows, begins_runs, ends_runs
 
 
 def lower_median(values: Int64s | Sequence[int]) -> int:
@@ -27,7 +27,11 @@ def lower_median(values: Int64s | Sequence[int]) -> int:
 
 
 def lower_median_index(values: Int64s | Sequence[int]) -> int:
-    """The index of the lower median; equal values count in their order."""
+    """Return the index of the lower median; equal values count in their order.
+
+    >>> lower_median_index([30, 10, 20, 40])
+    2
+    """
     order = np.argsort(values, kind="stable")
     return int(order[(len(order) - 1) // 2])
 
@@ -44,7 +48,14 @@ def median(values: Int64s | Sequence[int]) -> int:
 
 
 def medians(samples: Int64s) -> Int64s:
-    """The median of each column: of shape [samples, ...], along the first axis."""
+    """Return the median of each column, rounded down.
+
+    >>> medians(np.array([[1, 10], [4, 20]])).tolist()
+    [2, 15]
+
+    Args:
+        samples: The samples along the first axis; at least one.
+    """
     ordered = np.sort(samples, axis=0)
     lower = ordered[(len(samples) - 1) // 2]
     upper = ordered[len(samples) // 2]
@@ -52,13 +63,21 @@ def medians(samples: Int64s) -> Int64s:
 
 
 def medians_of_groups(values: Floats, group: Rows, groups: int) -> Floats:
-    """The median of the values of each group, not rounded; nan where it is empty.
-    `group`: the number of the group of each value, 0 <= group < groups."""
+    """Return the median of the values of each group, not rounded.
+
+    >>> medians_of_groups(np.array([1.0, 9.0, 2.0]), np.array([0, 2, 0]), groups=3)
+    array([1.5, nan, 9. ])
+
+    Args:
+        values: The values, in any order.
+        group: The number of the group of each value.
+        groups: How many groups there are. The median of one without values is nan.
+    """
     order = np.lexsort((values, group))
     ordered_values = values[order]
     ordered_groups = group[order]
-    first = np.flatnonzero(np.diff(ordered_groups, prepend=-1))
-    last = np.append(first[1:], len(order)) - 1
+    first = np.flatnonzero(begins_runs(ordered_groups))
+    last = np.flatnonzero(ends_runs(ordered_groups))
     # the two middle values, which are one if their number is odd
     lower = ordered_values[(first + last) // 2]
     upper = ordered_values[(first + last + 1) // 2]
@@ -68,7 +87,11 @@ def medians_of_groups(values: Floats, group: Rows, groups: int) -> Floats:
 
 
 def percentile(values: Int64s | Sequence[int], percent: int) -> int:
-    """Interpolated between the two nearest values, rounded down."""
+    """Return a percentile, interpolated between the two nearest values, rounded down.
+
+    >>> percentile([40, 10, 20, 30], 50), percentile([40, 10, 20, 30], 90)
+    (25, 37)
+    """
     firsts = np.array([0])
     counts = np.array([len(values)])
     return int(percentiles_of_runs(np.sort(values), firsts, counts, percent)[0])
@@ -77,8 +100,18 @@ def percentile(values: Int64s | Sequence[int], percent: int) -> int:
 def percentiles_of_runs(
     ascending: Int64s, firsts: Rows, counts: Rows, percent: int
 ) -> Int64s:
-    """The percentile of each run of values: `counts[n]` of them from `firsts[n]` on,
-    which ascend within the run. Shape [runs]; interpolated, rounded down."""
+    """Return the percentile of each of several runs of values, rounded down.
+
+    >>> values = np.array([10, 20, 7])
+    >>> percentiles_of_runs(values, np.array([0, 2]), np.array([2, 1]), 50).tolist()
+    [15, 7]
+
+    Args:
+        ascending: The values of all runs; ascending within each run.
+        firsts: The index at which each run begins.
+        counts: How many values each run has; at least one.
+        percent: Which percentile, from 0 to 100.
+    """
     if not len(counts):
         return np.empty(0, dtype=np.int64)
     places, hundredths = np.divmod((counts - 1) * percent, 100)
@@ -97,6 +130,10 @@ def lower_quantile(values: Floats | Int64s, share: float) -> float:
 
 
 def nearest_rank(values: Int64s | Sequence[int], percent: int) -> int:
-    """One of the values: the least that `percent` of all do not exceed."""
+    """Return the smallest value that at least `percent` of all do not exceed.
+
+    >>> nearest_rank([40, 10, 20, 30], 50), nearest_rank([40, 10, 20, 30], 51)
+    (20, 30)
+    """
     rank = -(-percent * len(values) // 100)  # rounded up; the first value has rank 1
     return int(np.sort(values)[max(rank, 1) - 1])

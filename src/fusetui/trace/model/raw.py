@@ -76,7 +76,8 @@ class ConvertedFrom(msgspec.Struct, frozen=True):
 
 
 def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
-    """What the keys of a trace tell of its origin; nothing where they mean nothing."""
+    """Return what the top-level keys of a trace say about the file that it was
+    converted from; a ConvertedFrom without content if they say nothing valid."""
     try:
         return msgspec.convert(keys.get(CONVERTED_FROM, {}), ConvertedFrom)
     except msgspec.ValidationError:
@@ -84,8 +85,11 @@ def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
 
 
 def origin_of(raw: Raw) -> dict[str, Any]:
-    """The key that a converted trace gets; none for JSON, whose keys have it
-    already."""
+    """Return the top-level key that a trace gets when it is converted to JSON.
+
+    For an export of Nsight Systems it is {"converted_from": {"format": "nsys", ...}};
+    {} for JSON, whose keys have it already if it was converted before.
+    """
     report = raw.report
     if report.format == "json":
         return {}
@@ -112,8 +116,12 @@ MEMORY_KINDS = {
 
 
 def with_directions(raw: Raw) -> Raw:
-    """The same slices; `Memcpy` becomes `Memcpy HtoD (Pinned -> Device)` where args say
-    that, and `Memset` becomes `Memset (Device)`."""
+    """Give copies and fills the names that Kineto would give them.
+
+    `Memcpy` becomes `Memcpy HtoD (Pinned -> Device)`, and `Memset` becomes `Memset
+    (Device)`, where the args of the event say that. All else stays. Reads the args of
+    these events from the file.
+    """
     bare = [number for number, name in enumerate(raw.names) if name in BARE_NAMES]
     if raw.copies_named or not bare:
         return raw
@@ -121,8 +129,10 @@ def with_directions(raw: Raw) -> Raw:
     if not len(rows):
         return raw
     args = arguments(raw.elements, raw.order[rows], MEMORY_ARGS)
+
+    # A table of full names: a line for each bare name, a column for each distinct set
+    # of args. The number -1 of events without the args finds the last column.
     number_of_name = {name: number for number, name in enumerate(raw.names)}
-    # the full name by the bare one and by the args; the last column is without args
     full = np.empty((len(bare), len(args.distinct) + 1), dtype=np.int32)
     full[:, -1] = bare
     for line, number in enumerate(bare):
@@ -130,6 +140,7 @@ def with_directions(raw: Raw) -> Raw:
             full_name = _full_name(raw.names[number], texts)
             new_number = len(number_of_name)
             full[line, column] = number_of_name.setdefault(full_name, new_number)
+
     line_of_row = np.searchsorted(bare, raw.name[rows])
     name = raw.name.copy()
     name[rows] = full[line_of_row, args.number]
@@ -137,7 +148,15 @@ def with_directions(raw: Raw) -> Raw:
 
 
 def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
-    """The name with what the args add to it; `texts`: those of MEMORY_ARGS."""
+    """Return the name of a copy or a fill with what its args say.
+
+    `Memcpy` with (b'"HtoD"', b'"pinned"', b'"device"', b"") is `Memcpy HtoD (Pinned ->
+    Device)`; `Memset` with (b"", b"", b"", b"3") is `Memset (Device)`.
+
+    Args:
+        bare_name: One of BARE_NAMES.
+        texts: The JSON texts of MEMORY_ARGS; b"" for those that are missing.
+    """
     direction, source, target, memory = map(parsed, texts)
     if bare_name == "Memset":
         is_known = type(memory) is int and memory in MEMORY_KINDS

@@ -105,8 +105,16 @@ class Export:
         rest: str = "",
         values: Sequence[int] = (),
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows as far as they can be read; `columns` are expressions, `rest` what
-        follows them."""
+        """Yield rows of a table, as far as the database is sound.
+
+        What stops it (damage, or too long a time) is noted in `damage`.
+
+        Args:
+            table: The table.
+            columns: SQL expressions, one for each value of a row.
+            rest: What follows them in the query: "where rowid > ?".
+            values: The values of the question marks.
+        """
         listed = ", ".join(columns)
         try:
             yield from self._connection.execute(
@@ -124,14 +132,20 @@ class Export:
         rest: str = "",
         values: Sequence[int] = (),
     ) -> NDArray[np.int64]:
-        """As `rows`, of integers only; shape [columns, rows]."""
+        """Return rows of integers as columns: an array with a row for each expression.
+
+        The arguments are those of `rows`.
+        """
         rows = self.rows(table, columns, rest, values)
         numbers = np.fromiter(chain.from_iterable(rows), np.int64)
         return numbers.reshape(-1, len(columns)).T
 
     def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Small tables: rows of integers and texts, None for what is missing; []
-        without them."""
+        """Return all rows of a small table: [(1, "GPU 0"), (2, None)].
+
+        A value is an integer or a text, None for anything else and where the table has
+        no such column. [] if there is no such table.
+        """
         if not self.has(table):
             return []
         expressions = [
@@ -140,7 +154,15 @@ class Export:
         return list(self.rows(table, expressions))
 
     def typed(self, table: str, column: str, types: str, missing: object) -> str:
-        """The expression of a column, `missing` where it is of none of these types."""
+        """Return an SQL expression for the values of a column that are of some types.
+
+        Args:
+            table: The table.
+            column: The column, which it need not have.
+            types: The types of SQLite: "'integer', 'text'".
+            missing: What the expression gives for values of other types, and for all
+                rows if there is no such column.
+        """
         if column not in self.tables[table]:
             return str(missing)
         return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
@@ -221,8 +243,16 @@ def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
 
 
 def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
-    """A database, held in memory if it is cut short: SQLite would take what is missing
-    of its last page for zeros. Raises OSError."""
+    """Describe where a database is.
+
+    One that is cut short is held in memory, without what is left of its last page:
+    SQLite would take the missing rest of that for zeros.
+
+    Args:
+        path: The file. Raises OSError if it cannot be read.
+        size: How many bytes the database has.
+        data: Its content, if that is in memory already.
+    """
     with Path(path).open("rb") if data is None else BytesIO(data) as file:
         header = file.read(HEADER_BYTES)
         whole_bytes = _whole_bytes_if_cut(header, size)
@@ -233,8 +263,16 @@ def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
 
 
 def _whole_bytes_if_cut(header: bytes, size: int) -> int | None:
-    """How many of the `size` bytes of a file are whole pages, if it has fewer pages
-    than its header says (sqlite.org/fileformat.html); else None."""
+    """Return how many bytes of a database that is cut short are whole pages.
+
+    A file of 10,000 bytes with pages of 4,096, of which its header says that there are
+    5, has 8,192. It is None if the file has all pages that its header says, or the
+    header does not say it (sqlite.org/fileformat.html).
+
+    Args:
+        header: The first HEADER_BYTES of the file.
+        size: How many bytes it has.
+    """
     page_bytes = int.from_bytes(header[16:18], "big")
     if page_bytes == 1:
         page_bytes = 1 << 16

@@ -106,8 +106,17 @@ class Processes:
     def unique(
         self, owner: NDArray[np.int64], value: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Numbers of a process as numbers of the trace, -1 for none; shape [n]. `owner`
-        has the globalPid or globalTid of each."""
+        """Make numbers that are unique in a process unique in the trace.
+
+        Correlation 7 of the process number 2 becomes 7 + 2 * NUMBERS_A_PROCESS.
+
+        Args:
+            owner: The globalPid or globalTid that each number is of.
+            value: The numbers.
+
+        Returns:
+            A number for each; -1 for one that is not positive, or too large.
+        """
         keys, key_of_row = np.unique(owner >> 24, return_inverse=True)
         numbers = [self.number(key) for key in keys.tolist()]
         number = np.array(numbers, np.int64)[key_of_row]
@@ -124,7 +133,17 @@ class Processes:
     def lane(
         self, source: EventTable, owner: int, device: int, stream: int, context: int
     ) -> Lane:
-        """The lane of an event with these fields."""
+        """Return the lane of an event: pid, tid, and of GPU work the device.
+
+        A call of the CPU is on its thread, a kernel on the stream of its device.
+
+        Args:
+            source: The table of the event.
+            owner: Its globalPid or globalTid; NONE if unknown, likewise the others.
+            device: Its device. Of synchronizations it follows from the context.
+            stream: Its stream.
+            context: Its CUDA context.
+        """
         key = owner >> 24
         if not source.on_gpu:
             tid = UNKNOWN if owner < 0 else owner & PID_MASK

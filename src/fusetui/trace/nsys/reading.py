@@ -83,11 +83,15 @@ NO_TEXT = -1
 
 
 def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
-    """Reads all tables of events, of all processes or of the one with this pid.
+    """Read all tables of events of an export.
 
-    Raises CannotReadError or NotATraceError with one plain sentence, and
-    NothingReadError if it is stopped: some of the tables would be launches without
-    their kernels."""
+    Args:
+        stored: The file. Raises CannotReadError or NotATraceError with one plain
+            sentence if it cannot be read.
+        callbacks: Raises NothingReadError if `stop` returns True: with only some of the
+            tables there would be launches without their kernels.
+        process: The pid of the process to read; all are read if left out.
+    """
     place, cut = _place(stored)
     place = with_owner(replace(place, process=process))
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
@@ -120,8 +124,11 @@ def processes(path: str) -> list[int]:
 def _read(
     db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
 ) -> Raw:
-    """The columns of all tables of events that `db` can read. Raises NotATraceError if
-    there are none, CannotReadError, and NothingReadError if it is stopped."""
+    """Read all tables of events of an open database into columns.
+
+    Raises NotATraceError if there are none, CannotReadError if memory does not suffice,
+    and NothingReadError if reading is stopped.
+    """
     sources = present_tables(db)
     if not sources:
         raise NotATraceError(
@@ -130,17 +137,17 @@ def _read(
         )
     plans = plan(db, sources)
     _check_memory(place, plans)
-    texts = Interner()  # of ranges
+    range_texts = Interner()
     tables: list[TableEvents] = []
     for number, batches in enumerate(plans):
         progress(stored.size * number // len(plans), stored.size)
-        tables.append(events_of(db, batches, texts))
+        tables.append(events_of(db, batches, range_texts))
         if db.stopped:
             raise NothingReadError
     words = words_of(db)
     processes = Processes(db, sources)
     labels = tuple(processes.labels(words.strings))
-    slices = slices_of(tables, len(labels), list(texts), words, processes)
+    slices = slices_of(tables, len(labels), list(range_texts), words, processes)
     check_durations(place.path, slices.dur)
     counts = _stretch_counts(len(labels), tables)
     # the report comes last, as each of these queries may find more damage
@@ -176,7 +183,11 @@ class _StretchCounts(NamedTuple):
 
 
 def _stretch_counts(label_count: int, tables: Sequence[TableEvents]) -> _StretchCounts:
-    """The counts of all stretches: one of the labels, then one of each batch."""
+    """Count the events of each stretch of the text that is written on demand.
+
+    The first stretch has the labels. Then there is one for each batch of each table:
+    with 4 labels and a table of two batches with 100 and 30 events, [4, 100, 30].
+    """
     counts = _StretchCounts(events=[label_count], values=[0])
     for table in tables:
         no_values = [0] * len(table.counts)
@@ -306,8 +317,12 @@ def _problem(path: str, state: State) -> str:
 
 
 def _left_out(db: Export) -> dict[str, int]:
-    """The rows of events that have no place in a trace, by table; only those of the
-    process that is read, where a table says whose its rows are."""
+    """Count the rows of events that have no place in a trace: {"SCHED_EVENTS": 812}.
+
+    Tables with a column of times hold events. Of NVTX, which is read, these are the
+    kinds of events that are not shown. If only one process is read, only its rows count
+    where a table says whose its rows are.
+    """
     read_tables = {source.table for source in present_tables(db)}
     counts: dict[str, int] = {}
     for table, columns in db.tables.items():
@@ -345,8 +360,12 @@ def _diagnostics(db: Export) -> Iterator[str]:
 
 
 def _times_of_diagnostics(db: Export) -> Counter[tuple[int, str]]:
-    """How often each text was recorded, by its severity and itself, in the order of the
-    table."""
+    """Count how often Nsight Systems recorded each warning and error.
+
+    Returns:
+        The count by severity (see SEVERITIES) and text, in the order of the table:
+        {(3, "Events were lost."): 2}.
+    """
     severity = db.integer(DIAGNOSTICS, "severity")
     text = db.typed(DIAGNOSTICS, "text", "'text'", "NULL")
     beginning = f"substr({text}, 1, {MAX_DIAGNOSTIC_CHARS})"
@@ -369,11 +388,15 @@ def _or_of_none(db: Export) -> str:
 
 
 def _is_of_process(db: Export, table: str) -> str:
-    """The condition for a row to be one of the process that is read; `1` if all are
-    read, or the table does not say whose its rows are."""
+    """Return an SQL condition for a row to be of the process that is read.
+
+    It is "1", which all rows meet, if all processes are read or the table does not say
+    whose its rows are.
+    """
     owner = next((column for column in OWNER_COLUMNS if db.has(table, column)), None)
     if db.process is None or owner is None:
         return "1"
+    # the pid is 24 bits of these ids
     return f"(({db.integer(table, owner)}) >> 24) & {PID_MASK} = {db.process}"
 
 
@@ -436,10 +459,15 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
 
 
 def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
-    """Reads the events of a table as far as that is possible.
+    """Read the events of a table, as far as the database is sound.
 
-    They are read batch by batch, as they are when their args are asked for: in a
-    damaged table a row that one query finds may be hidden from another.
+    They are read batch by batch, just as they are when their args are asked for: in a
+    damaged table, a row that one query finds may be hidden from another.
+
+    Args:
+        db: The database. Damage that is found is reported there.
+        batches: The table, divided by its rowids.
+        texts: The texts of ranges are added here.
     """
     damage_before = len(db.damage)
     columns_of_batches = [np.empty((len(FIELDS), 0), np.int64)]
@@ -474,7 +502,7 @@ class _RowCounts(NamedTuple):
 
 
 def _row_counts(db: Export, batches: Batches) -> _RowCounts:
-    """The rows of a table; 0 if it cannot be read."""
+    """Count the rows of a table; both counts are 0 if it cannot be read."""
     sums = db.rows(
         batches.source.table,
         (f"sum({batches.sound_condition})", "sum(1)"),
@@ -486,7 +514,11 @@ def _row_counts(db: Export, batches: Batches) -> _RowCounts:
 
 
 def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
-    """The batches that have rows, in ascending order: rowids may be far apart."""
+    """Yield the numbers of the batches that have rows, ascending.
+
+    Rowids may be far apart, so after each batch the next row is asked for instead of
+    trying all batches. The first batch is always yielded.
+    """
     number = 0
     while True:
         yield number
@@ -510,8 +542,16 @@ class _BatchEvents(NamedTuple):
 def _batch_of(
     db: Export, batches: Batches, number: int, texts: Interner
 ) -> _BatchEvents:
-    """The events of one batch, up to the first row that is out of order: nowhere in a
-    sound table."""
+    """Read the events of one batch, up to the first row whose rowid does not ascend.
+
+    In a sound table all rowids do; otherwise the table is reported as damaged.
+
+    Args:
+        db: The database.
+        batches: The table.
+        number: The number of the batch.
+        texts: The texts of ranges are added here.
+    """
     source = batches.source
     expressions = fields(db, source)
     bounds = batches.bounds(number)
@@ -533,7 +573,14 @@ def _batch_of(
 def _range_texts(
     db: Export, batches: Batches, bounds: tuple[int, int], texts: Interner
 ) -> NDArray[np.int32]:
-    """The number of the text of each range in `texts`, NO_TEXT if it has none."""
+    """Return the number of the text of each NVTX range of a batch; NO_TEXT for none.
+
+    Args:
+        db: The database.
+        batches: The table of ranges.
+        bounds: The rowids between which the batch is.
+        texts: The table that the numbers point into, which texts are added to.
+    """
     # the length of the payload is asked for because its pages may be damaged
     payload = db.typed(NVTX, "jsonText", "'text'", "NULL")
     rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
@@ -544,7 +591,10 @@ def _range_texts(
 
 
 def _ascending(rowids: NDArray[np.int64], least: int) -> int:
-    """How many of the first rowids ascend, from `least` on."""
+    """Count the rows up to the first whose rowid does not ascend.
+
+    [3, 4, 7, 5, 9] from 3 on gives 3; from 4 on it gives 0, as the first is below it.
+    """
     if len(rowids) and rowids[0] < least:
         return 0
     falls = np.flatnonzero(rowids[1:] <= rowids[:-1])
@@ -584,34 +634,47 @@ class Numbers:
     def of_names(
         self, table: TableEvents
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The numbers of the name and of the category of each event of a table."""
-        named_by = (table.text, table.columns["name"], table.columns["kind"])
-        distinct_names, which = _distinct(*named_by)
+        """Number the name and the category of each event of a table.
+
+        Each distinct combination of text, string and kind is looked up once.
+
+        Returns:
+            For each event an index into `names`, and one into `categories`.
+        """
+        distinct_rows_of_table, row_number = _distinct(
+            table.text, table.columns["name"], table.columns["kind"]
+        )
         names = []
         categories = []
-        for text, number, kind in distinct_names:
+        for text, string, kind in distinct_rows_of_table:
             if text != NO_TEXT:
                 name = self._texts[text]
             else:
-                name = table.source.name_of(self._words, number)
+                name = table.source.name_of(self._words, string)
             names.append(name)
             if table.source.is_nvtx:
                 categories.append(category(kind, name))
             else:
                 categories.append(table.source.categories[kind])
-        return self.names.ids(names)[which], self.categories.ids(categories)[which]
+        name_number = self.names.ids(names)[row_number]
+        category_number = self.categories.ids(categories)[row_number]
+        return name_number, category_number
 
     def of_lanes(self, table: TableEvents) -> NDArray[np.int32]:
-        """The number of the lane of each event of a table."""
+        """Number the lane of each event of a table: an index into `threads`.
+
+        The lane follows from the process and thread that own the event, or from its
+        device, stream and context. Each distinct combination is looked up once.
+        """
         columns = table.columns
-        places, which = _distinct(
+        distinct_places, place_number = _distinct(
             columns["owner"], columns["device"], columns["stream"], columns["context"]
         )
         lanes = [
             self._processes.lane(table.source, owner, device, stream, context)
-            for owner, device, stream, context in places
+            for owner, device, stream, context in distinct_places
         ]
-        return self.threads.ids(lanes)[which]
+        return self.threads.ids(lanes)[place_number]
 
 
 def slices_of(
@@ -621,8 +684,17 @@ def slices_of(
     words: Words,
     processes: Processes,
 ) -> Slices:
-    """The slices of all tables; `first` is the index of their first event in
-    traceEvents, `texts` are those of ranges."""
+    """Combine the slices of all tables into one set of columns.
+
+    A slice without an end lasts until the last start or end of all slices.
+
+    Args:
+        tables: The tables; those of counters have no slices.
+        first: The index in traceEvents of the first event of the first table.
+        texts: The texts of ranges.
+        words: The names that the database refers to by number.
+        processes: The processes and devices.
+    """
     numbers = Numbers(texts, words, processes)
     parts: list[dict[str, NDArray[Any]]] = [_NO_SLICES]
     for table in tables:
@@ -666,8 +738,14 @@ _NO_SLICES: dict[str, NDArray[Any]] = {
 def _columns_of_slices(
     table: TableEvents, order: NDArray[np.int64], numbers: Numbers, processes: Processes
 ) -> dict[str, NDArray[Any]]:
-    """The columns of the slices of one table, as in _NO_SLICES; `order` has the index
-    of each in traceEvents."""
+    """Return the columns of the slices of one table, named as in _NO_SLICES.
+
+    Args:
+        table: The table.
+        order: The index in traceEvents of each of its events.
+        numbers: New names, categories and lanes are added here.
+        processes: Makes correlations of several processes distinct.
+    """
     columns = table.columns
     owner = columns["owner"]
     name, category_number = numbers.of_names(table)
@@ -684,7 +762,10 @@ def _columns_of_slices(
 
 
 def _distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
-    """The distinct rows of some columns, and which of them each row is."""
-    first, which = distinct_rows(columns)
+    """Return the distinct rows of some columns, and the number of each row among them.
+
+    The columns [7, 5, 7] and [1, 2, 1] give [(5, 2), (7, 1)] and [1, 0, 1].
+    """
+    first, row_number = distinct_rows(columns)
     values = [column[first].tolist() for column in columns]
-    return list(zip(*values, strict=True)), which
+    return list(zip(*values, strict=True)), row_number

@@ -332,7 +332,15 @@ NEEDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def fields(db: Export, source: EventTable) -> dict[str, str]:
-    """The expression of each of FIELDS, of a table that is there."""
+    """Return an SQL expression for each of FIELDS, for a table of events.
+
+    For kernels, "device" is the integer in the column deviceId, or NONE where it has
+    none. "external" is NONE for every table: there are no External ids.
+
+    Args:
+        db: The database.
+        source: One of its tables. A column that the table lacks gives NONE.
+    """
     table = source.table
     integer = partial(db.integer, table)
     begin_by, end_by = source.times_by
@@ -366,7 +374,14 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
 
 
 def _packed_name(columns: Sequence[str]) -> str:
-    """The expression of three numbers in one, 8 bits each, the first one highest."""
+    """Return an SQL expression that packs three small numbers into one.
+
+    A copy of kind 1 from memory 2 to memory 3 is 0x010203. A number that is not from 0
+    to NO_MEMORY - 1 becomes NO_MEMORY.
+
+    Args:
+        columns: The expressions of the kind of the copy, its source and its target.
+    """
     copy_kind, source, target = (
         f"iif(({column}) between 0 and {NO_MEMORY - 1}, {column}, {NO_MEMORY})"
         for column in columns
@@ -419,8 +434,12 @@ def with_owner(place: ExportFile) -> ExportFile:
 
 
 def _only_process(db: Export) -> int:
-    """The globalPid of the process that called CUDA, if there is one only; NONE
-    otherwise, and if every table names the processes of its events."""
+    """Return the globalPid of the one process that called CUDA.
+
+    It owns the GPU events that name no process. It is NONE if all tables of GPU events
+    name their processes, so that nobody has to be found; and if several processes
+    called CUDA, or none.
+    """
     sources = [source for source in present_tables(db) if not source.is_metrics]
     of_gpu = [source for source in sources if source.on_gpu]
     if all(_names_owner(db, source) for source in of_gpu):
@@ -444,8 +463,15 @@ def _names_owner(db: Export, source: EventTable) -> bool:
 
 
 def _texts(db: Export, table: str, column: str) -> dict[int, str]:
-    """The texts of a table by their numbers, each decoded once; {} without the table.
-    Of a very long one SQLite gives the beginning only, see `shared_name`."""
+    """Return the texts of a table by their ids: {5: "aten::mm"}; {} without the table.
+
+    Of a very long text SQLite reads no more than `shared_name` keeps.
+
+    Args:
+        db: The database.
+        table: The table.
+        column: The column with the texts; the ids are in the column `id`.
+    """
     if not db.has(table, "id", column):
         return {}
     number = db.integer(table, "id")

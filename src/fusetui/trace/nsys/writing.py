@@ -93,7 +93,7 @@ class BatchContext:
 
 
 def _metric_names(db: Export) -> dict[tuple[int, int], str]:
-    """The name of each counter, by its type and its number."""
+    """Return the name of each counter by its type and number: {(1, 3): "SM Active"}."""
     names: dict[tuple[int, int], str] = {}
     columns = ("typeId", "metricId", "metricName")
     for kind, number, name in db.records("TARGET_INFO_GPU_METRICS", *columns):
@@ -128,7 +128,11 @@ def _elements(context: BatchContext, batch: Batch) -> Iterator[bytes]:
 
 
 def _rows(db: Export, batch: Batch) -> Iterator[tuple[Any, ...]]:
-    """The rows of a batch: FIELDS, and what only the text needs."""
+    """Yield the rows of a batch of events.
+
+    A row has FIELDS first, and then what only the text of the event needs: of NVTX
+    ranges `nvtx.more_fields`, of counters the value, else the columns `source.args`.
+    """
     batches = batch.batches
     source = batches.source
     if source.is_nvtx:
@@ -175,7 +179,12 @@ def _slice(
 
 
 def _table_args(source: EventTable, values: tuple[Any, ...]) -> dict[str, Any]:
-    """The args of an event from the columns `source.args` of its table."""
+    """Return the args of an event that are in columns of its table.
+
+    Args:
+        source: The table.
+        values: The values of its columns `source.args`, NONE for those without one.
+    """
     present_values = {
         column: value
         for column, value in zip(source.args, values, strict=True)
@@ -186,7 +195,11 @@ def _table_args(source: EventTable, values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
-    """Where an event is, and of which call."""
+    """Return the args that say where an event is, and of which launch call.
+
+    {"device": 0, "context": 1, "stream": 7, "correlation": 812}, without those that the
+    event has not.
+    """
     args: dict[str, int] = {}
     if lane.gpu is not None:
         args["device"] = lane.gpu
@@ -200,7 +213,14 @@ def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
 
 
 def _kernel(values: dict[str, int]) -> dict[str, Any]:
-    """The args of a kernel: registers, shared memory and sizes, by Kineto's names."""
+    """Return the args of a kernel as Kineto names them.
+
+    {"registersPerThread": 32, "gridX": 8, "gridY": 1, "gridZ": 1} gives {"registers per
+    thread": 32, "grid": [8, 1, 1]}. Static and dynamic shared memory are one sum.
+
+    Args:
+        values: The values of the columns of the table that are not NONE.
+    """
     args: dict[str, Any] = {}
     if "registersPerThread" in values:
         args["registers per thread"] = values["registersPerThread"]
@@ -241,7 +261,8 @@ MEANINGLESS_VALUES = {
 
 
 def _named(values: dict[str, int]) -> dict[str, Any]:
-    """Ids and results, without those that say nothing."""
+    """Return the args ARG_OF_COLUMN: {"graphNodeId": 5, "graphId": 0} gives {"graph node
+    id": 5}. Values that mean nothing, such as 0, are left out."""
     args: dict[str, Any] = {}
     for column, name in ARG_OF_COLUMN.items():
         if column in values:

@@ -90,8 +90,16 @@ def _name(index: PacketIndex, key: int) -> str:
 def _begins(
     index: PacketIndex, names: Interner, categories: Interner, threads: Interner
 ) -> _Slices:
-    """The numbers of the begins in the three tables, to which their names, categories
-    and lanes are added."""
+    """Number the names, categories and lanes of the begins of slices.
+
+    Args:
+        index: The scanned document.
+        names: The table of names, which new ones are added to; likewise the others.
+        categories: The table of categories. Waits for the GPU get `cuda_sync`; what
+            torch calls overhead and has no category gets `overhead`.
+        threads: The table of lanes. A track that the file does not describe gets one of
+            its own: `track 7`.
+    """
     tables = index.tables
     begins = index.begins
     lane_of_track = tables.threads()
@@ -183,7 +191,15 @@ class _LaneKeys:
     lanes by GPU, queue, whether the event is work, and stream."""
 
     def __init__(self, index: PacketIndex, is_work: Flags) -> None:
-        """`is_work` has shape [stages]."""
+        """Compute the numbers of the lanes of all events.
+
+        `written` is (gpu * queues + queue) * 2 + is_work, and `ran_on` is that times
+        the number of streams, plus the stream: the methods take the parts off again.
+
+        Args:
+            index: The scanned document.
+            is_work: Whether each event is work of a GPU.
+        """
         self.labels: list[Label] = []  # of all lanes that were asked for
         self._tables = index.tables
         gpus, queues, streams = Interner(), Interner(), Interner()
@@ -193,13 +209,16 @@ class _LaneKeys:
         self._gpus = list(gpus)
         self._queues = list(queues)
         self._streams = list(streams)
-        # each part is the next digit of the key, which the methods below take off
         gpu_and_queue = gpu * len(self._queues) + queue
         self.written = gpu_and_queue * 2 + is_work
         self.ran_on = self.written * len(self._streams) + stream
 
     def written_lane(self, key: int) -> Lane:
-        """The lane that the file says, of a key of `written`."""
+        """Return the lane that the file says, for one of `written`.
+
+        It is the number of the GPU, the queue, and once more the GPU if the event is
+        work. The names of the GPU and of the queue are added to `labels`.
+        """
         gpu_and_queue, is_work = divmod(key, 2)
         gpu, queue = divmod(gpu_and_queue, len(self._queues))
         device = self._gpus[gpu]
@@ -211,7 +230,11 @@ class _LaneKeys:
         return device, tid, device if is_on_device else None
 
     def stream_lane(self, key: int) -> Lane:
-        """The lane of the stream that the event ran on, of a key of `ran_on`."""
+        """Return the lane of the stream that an event ran on, for one of `ran_on`.
+
+        It is the lane that the file says, with the stream in place of the queue if the
+        event is work and says its stream: the queue may only be a lane for display.
+        """
         written_key, stream = divmod(key, len(self._streams))
         pid, tid, device = self.written_lane(written_key)
         stream_id = self._streams[stream]

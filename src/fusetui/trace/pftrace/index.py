@@ -4,13 +4,14 @@ into ranges of events."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.model.arrays import Flags, Int64s, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, distinct, equal_ranges
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import (
     Begins,
@@ -91,23 +92,33 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
 
 
 def paired(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
-    """Which end belongs to which begin: the ends carry no id. If the file may be `cut`,
-    the last ends may be missing.
+    """Find the end of each begin of a slice: ends carry no id.
 
-    torch writes n begins, then their n ends in the same order, in one group after the
-    other: the i-th begin of a run belongs to the i-th end of the next run, on the same
-    track. Other writers nest the slices of a track like brackets, which would be wrong
-    here where slices overlap partly.
+    torch writes n begins and then their n ends in the same order, group after group: B1
+    B2 E1 E2 B3 E3. If the file has this form, the i-th end belongs to the i-th begin.
+    Other writers nest the slices of a track like brackets (B1 B2 E2 E1), which would be
+    wrong for torch's where slices overlap partly.
+
+    Args:
+        begins: The begins in the order of the file.
+        ends: The ends in the order of the file.
+        cut: Whether the end of the file may be missing, and the last ends with it.
     """
-    if not _match_by_runs(begins, ends, cut):
-        return Pairs(end=_nested(begins, ends), by_runs=False)
+    if not _are_in_groups(begins, ends, cut):
+        return Pairs(end=_ends_by_nesting(begins, ends), by_runs=False)
     number = np.arange(len(begins.at))
     return Pairs(end=np.where(number < len(ends.at), number, -1), by_runs=True)
 
 
-def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
-    """Whether begins and ends come in groups of n begins and then their n ends, each
-    group in the same order of tracks; of a `cut` file, the last ends may be missing."""
+def _are_in_groups(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
+    """Tell whether begins and ends come in groups: n begins, then n ends on the same
+    tracks in the same order.
+
+    B1 B2 E1 E2 B3 E3 does. B1 B2 E1 B3 E2 E3 does not: the first run of ends is shorter
+    than the run of begins before it.
+
+    The arguments are those of `paired`.
+    """
     begin_count = len(begins.at)
     end_count = len(ends.at)
     if begin_count == 0:
@@ -119,8 +130,9 @@ def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     ends_before_begin = np.searchsorted(ends.at, begins.at)
     if ends_before_begin[0] > 0:
         return False
-    # how many begins stand before each run of ends, and how many ends before each
-    # run of begins but the first: in a whole file both are the sums of the groups
+    # After each group there have been as many ends as begins. So the numbers of begins
+    # before each run of ends must be the numbers of ends before each run of begins,
+    # except the first run, before which there are none.
     begins_before_runs = distinct(np.searchsorted(begins.at, ends.at))
     ends_before_runs = distinct(ends_before_begin)[1:]
     if cut:
@@ -129,9 +141,15 @@ def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     return np.array_equal(begins_before_runs, np.append(ends_before_runs, begin_count))
 
 
-def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
-    """The number of the end of each begin, -1 if it has none, if the slices of a track
-    nest like brackets in the order of time. Shape [begins]."""
+def _ends_by_nesting(begins: Begins, ends: SliceMarks) -> Int64s:
+    """Find the end of each begin if the slices of a track nest like brackets.
+
+    In the order of their times, an end closes the last begin that is open on its track:
+    of B1 B2 E1 E2 on one track, the first begin has the end number 1, the second has 0.
+
+    Returns:
+        The number of the end of each begin, -1 if it has none.
+    """
     begin_count = len(begins.at)
     # marks are the begins, then the ends
     track = np.concatenate((begins.track, ends.track))
@@ -164,8 +182,11 @@ class _PieceReader:
         self._part = part
 
     def read_until(self, progress: Callable[[int], bool]) -> None:
-        """Scans up to the end of the document, or to damage behind which no packet can
-        be found, or until `progress`, called with the bytes read, returns True."""
+        """Read pieces up to the end of the document.
+
+        Reading ends earlier at damage behind which no packet can be found, and once
+        `progress`, which is called with the bytes read so far, returns True.
+        """
         wanted_bytes = PIECE_BYTES
         while not self.damaged and not progress(self.read):
             data = bytes(self._part(self.read, self.read + wanted_bytes))
@@ -181,7 +202,7 @@ class _PieceReader:
             wanted_bytes = max(PIECE_BYTES, piece.next_end - piece.rest)
 
     def _add(self, piece: TracePiece) -> None:
-        """Keeps what a piece holds, except its text."""
+        """Keep what a piece holds, except its text, which would be the whole file."""
         skipped_tables, skipped_count = self.tables.add(piece.tables)
         self.lost = [*self.lost, *skipped_tables, *piece.lost][:MOST_LISTED]
         self.lost_in_all += skipped_count + piece.lost_in_all
@@ -195,8 +216,14 @@ def index(
     part: Callable[[int, int], Any],
     progress: Callable[[int], bool] = lambda read: False,
 ) -> PacketIndex:
-    """Scans a document, of which `part` gives some bytes, until `progress`, called with
-    the bytes read, returns True. Raises TraceError or OSError."""
+    """Scan a document.
+
+    Args:
+        part: Returns the bytes of the document from one byte to before another. What it
+            raises (TraceError, OSError) is passed on.
+        progress: Is called with the bytes read so far. Once it returns True, scanning
+            ends with what was found by then.
+    """
     reader = _PieceReader(part)
     reader.read_until(progress)
     begins = _joined(Begins, [piece.begins for piece in reader.pieces])
@@ -228,14 +255,22 @@ def index(
 def _laid_out(
     begins: Begins, ends: SliceMarks, stages: Stages, counters: Counters, pairs: Pairs
 ) -> tuple[EventNumbers, StretchLayout]:
-    """The number of each event in the order of the packets, and the stretches that
-    these events are divided into."""
+    """Number all events in the order of their packets, and divide them into stretches.
+
+    Args:
+        begins: The begins of slices.
+        ends: Their ends, which are no events of their own.
+        stages: The events of GPUs.
+        counters: The values of counters.
+        pairs: The end of each begin.
+    """
     at = np.concatenate((begins.at, stages.at, counters.at))
     end = np.concatenate((begins.end, stages.end, counters.end))
-    in_order = np.argsort(at, kind="stable")
-    at = at[in_order]
-    end = end[in_order]
-    order = _event_numbers(in_order, begins=len(begins.at), stages=len(stages.at))
+    by_packet = np.argsort(at, kind="stable")
+    at = at[by_packet]
+    end = end[by_packet]
+    order = _event_numbers(by_packet, begins=len(begins.at), stages=len(stages.at))
+
     first_events = _first_events(at, end)
     bounds = np.append(first_events, len(at))
     last_events = bounds[1:] - 1
@@ -254,8 +289,11 @@ def _laid_out(
 
 
 def _exporter(piece: TracePiece) -> dict[str, str]:
-    """What the first event of a GPU says of the process that exported, by the keys
-    EXPORTER; empty if the piece has no such event."""
+    """Return what a piece says about the process that exported the trace.
+
+    The first GPU event of the piece has it among its extras: {"arch": "sm_90",
+    "process_id": "7", "process_name": "python"}. {} if the piece has no GPU event.
+    """
     extra = piece.stages.extra
     is_of_first_stage = extra.message == 0
     starts = extra.at[is_of_first_stage]
@@ -268,7 +306,11 @@ def _exporter(piece: TracePiece) -> dict[str, str]:
 
 
 def _without_text(piece: TracePiece) -> TracePiece:
-    """The piece without what is needed only while the text of a stretch is written."""
+    """Return a piece without its bytes, and without the columns that point into them.
+
+    These are only needed to write the text of a stretch, for which the piece is scanned
+    again.
+    """
     return replace(
         piece,
         data=b"",
@@ -279,14 +321,18 @@ def _without_text(piece: TracePiece) -> TracePiece:
 
 
 def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
-    """The tables of all pieces as one; messages are numbered on."""
-    rows = np.array([len(part.at) for part in parts])
-    rows_before = np.cumsum(rows) - rows
+    """Concatenate the tables of all pieces, column by column.
+
+    Args:
+        kind: The class of the table: Begins, Stages, ...
+        parts: The table of each piece, in order; at least one.
+    """
+    rows_before = [0, *accumulate(len(part.at) for part in parts[:-1])]
     columns: dict[str, Any] = {}
     for field in kind.__struct_fields__:
         values = [getattr(part, field) for part in parts]
         if isinstance(values[0], Repeated):
-            columns[field] = _joined_fields(values, rows_before.tolist())
+            columns[field] = _joined_fields(values, rows_before)
         else:
             columns[field] = np.concatenate(values)
     return kind(**columns)
@@ -295,8 +341,14 @@ def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
 def _joined_fields(
     parts: Sequence[Repeated], messages_before: Sequence[int]
 ) -> Repeated:
-    """The fields of all parts; the messages of a part are numbered from the number of
-    messages before it on."""
+    """Concatenate repeated fields of messages of all pieces.
+
+    If the first piece has 10 messages, message 2 of the second piece becomes 12.
+
+    Args:
+        parts: The fields of each piece.
+        messages_before: How many messages stand before each piece.
+    """
     messages = [
         part.message + before
         for part, before in zip(parts, messages_before, strict=True)
@@ -309,15 +361,16 @@ def _joined_fields(
 
 
 def _flows(stages: Stages) -> GraphFlows:
-    """The arrows from the stages that others wait for, where they are in the file, in
-    the order of those that wait."""
+    """Return an arrow for each pair of GPU events of which one waits for the other.
+
+    An event names the ids of the events that it waits for. Arrows from events that are
+    not in the file are left out. They are in the order of the events that wait.
+    """
     waits = stages.waits
     by_id = np.argsort(stages.id, kind="stable")
-    ids = stages.id[by_id]
-    place = np.searchsorted(ids, waits.value)
-    id_at_place = np.append(ids, -1)[place]  # -1: all ids are smaller
-    is_in_file = id_at_place == waits.value
-    source = by_id[place[is_in_file]]
+    with_id = equal_ranges(stages.id[by_id], waits.value)
+    is_in_file = with_id.first < with_id.end
+    source = by_id[with_id.first[is_in_file]]
     target = waits.message[is_in_file]
     return GraphFlows(
         source=source,
@@ -327,27 +380,51 @@ def _flows(stages: Stages) -> GraphFlows:
     )
 
 
-def _event_numbers(in_order: Int64s, begins: int, stages: int) -> EventNumbers:
-    """The number of each event in the order of the packets.
+def _event_numbers(by_packet: Int64s, begins: int, stages: int) -> EventNumbers:
+    """Number all events in the order of their packets.
 
-    `in_order` lists the events in that order, as numbers in the sequence of all
-    `begins` begins, then all `stages` stages, then all values.
+    With 2 begins, 1 stage and 1 value, and by_packet [0, 2, 3, 1], the begins have the
+    numbers 0 and 3, the stage 1, the value 2.
+
+    Args:
+        by_packet: The events in that order, as indices into all begins, then all
+            stages, then all values.
+        begins: How many begins there are.
+        stages: How many stages there are.
     """
-    number = np.empty(len(in_order), np.int64)
-    number[in_order] = np.arange(len(in_order))
+    number = np.empty(len(by_packet), np.int64)
+    number[by_packet] = np.arange(len(by_packet))
     of_begins, of_stages, of_values = np.split(number, (begins, begins + stages))
     return EventNumbers(begins=of_begins, stages=of_stages, values=of_values)
 
 
 def _durations(begins: Begins, ends: SliceMarks, end: Int64s) -> Int64s:
-    """From each begin to its end, -1 without one."""
+    """Return how long each slice is in ns; -1 if it has no end.
+
+    Args:
+        begins: The begins.
+        ends: The ends.
+        end: The number of the end of each begin; -1 for none.
+    """
     end_time = np.append(ends.time, 0)[end]  # what -1 chooses is not used
     return np.where(end >= 0, end_time - begins.time, -1)
 
 
 def _first_events(at: Int64s, end: Int64s) -> Int64s:
-    """The numbers of the events with which stretches begin, in ascending order; the
-    packets of all events, in order, begin at the bytes `at` and end at `end`."""
+    """Choose the events with which stretches begin, so that a stretch is quick to read.
+
+    A stretch begins after STRETCH_EVENTS events, where a new block of 1 << STRETCH_BITS
+    bytes begins, and where more than MAX_GAP_BYTES lie between two events or an event
+    is larger than that; but never within a packet.
+
+    Args:
+        at: The byte where the packet of each event begins, ascending. Events may share
+            a packet.
+        end: The byte where it ends.
+
+    Returns:
+        The numbers of these events, ascending; the first is 0 if there is any event.
+    """
     is_first = np.arange(len(at)) % STRETCH_EVENTS == 0
     block = at >> STRETCH_BITS
     is_in_new_block = block[1:] != block[:-1]
@@ -356,5 +433,5 @@ def _first_events(at: Int64s, end: Int64s) -> Int64s:
     is_in_same_packet = at[1:] == at[:-1]
     is_first[1:] |= is_in_new_block | is_behind_gap
     is_first |= is_large
-    is_first[1:] &= ~is_in_same_packet  # values of one packet stay together
+    is_first[1:] &= ~is_in_same_packet
     return np.flatnonzero(is_first)

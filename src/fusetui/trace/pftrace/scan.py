@@ -182,8 +182,12 @@ class Lost:
 
 
 def scan(data: bytes, first: int = 0) -> TracePiece:
-    """The events in whole packets at the beginning of `data`, whose first byte is byte
-    `first` of the document."""
+    """Read the events of the whole packets at the beginning of some bytes.
+
+    Args:
+        data: The bytes, which begin with a packet.
+        first: Which byte of the document is the first of them.
+    """
     words = words_of(data)
     bounds = packets(words, data)
     packet = fields(
@@ -229,8 +233,17 @@ def _packets_of_tables(
 def _packets_by_kind(
     packet: Fields, end: Int64s, first: int, lost: Lost
 ) -> dict[int, PacketsOfKind]:
-    """The packets with each of the CONTENTS; those with none are lost. They end at
-    these bytes of the piece, one behind the other; the piece begins at `first`."""
+    """Divide packets by what they hold.
+
+    Args:
+        packet: The fields of all packets of a piece.
+        end: The byte of the piece after each packet, where the next one begins.
+        first: Which byte of the document is the first of the piece.
+        lost: Damaged packets, and those that hold nothing of CONTENTS, are added here.
+
+    Returns:
+        The packets by the field that has the content, for each of CONTENTS.
+    """
     packet_at = np.concatenate(([0], end[:-1])) + first
     packet_end = end + first
     time = packet.value[TIME]
@@ -255,16 +268,29 @@ def _packets_by_kind(
 
 
 def _readable(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
-    """The rows of the events that are good and have a time, in ascending order; the
-    others are added to `lost`. `is_good` has shape [events]."""
+    """Return the rows of the packets that are events, ascending.
+
+    Args:
+        events: The packets.
+        is_good: Whether the content of each could be read. It also needs a time.
+        lost: The other packets are added here.
+    """
     is_readable = is_good & events.is_in_time
     lost.add(events.at[~is_readable], "a damaged event")
     return np.flatnonzero(is_readable)
 
 
 def _of_messages(parts: Repeated, rows: Rows, count: int) -> Repeated:
-    """The fields of the messages `rows` out of `count` messages; in the result the
-    message `rows[n]` has the number n."""
+    """Keep the repeated fields of some messages, and number these messages anew.
+
+    For the rows [2, 5], fields of message 5 become those of message 1; fields of
+    message 3 are left out.
+
+    Args:
+        parts: The fields.
+        rows: The messages to keep.
+        count: How many messages there are.
+    """
     new_number = np.full(count, -1, np.intp)  # -1: the message is left out
     new_number[rows] = np.arange(len(rows))
     message = new_number[parts.message]
@@ -427,8 +453,8 @@ def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
 
 
 def _bits_of_values(words: Words, value: Fields) -> Int64s:
-    """The integer of each value, or the bits of its float64; shape [values]."""
-    # a value without a float64 has place -1: any word may stand for it
+    """Return the integer of each value of a counter, or the 64 bits of its float."""
+    # a value without a float has the place -1, for which any word will do
     double_at = np.maximum(value.at[ValueField.DOUBLE], 0)
     bits_of_double = words[double_at].view(np.int64)
     is_integer = value.has(ValueField.INTEGER)
@@ -438,8 +464,18 @@ def _bits_of_values(words: Words, value: Fields) -> Int64s:
 def _keyed(
     words: Words, messages: Repeated, key_tag: bytes, key: bytes, value_tag: bytes
 ) -> Flags:
-    """Which messages begin with this key, of at most 22 bytes, and then have a value;
-    both with these tags. Shape [messages]."""
+    """Tell of each message whether it is a pair of a given key and some value.
+
+    Its first bytes must be the tag of the key, the size of the key, the key and the tag
+    of the value. Eight bytes are compared at a time.
+
+    Args:
+        words: The data, see `words_of`.
+        messages: The messages.
+        key_tag: The tag of the field with the key.
+        key: The key, of at most 22 bytes.
+        value_tag: The tag of the field with the value.
+    """
     beginning = key_tag + bytes([len(key)]) + key + value_tag
     is_same = messages.value > len(beginning)
     for offset in range(0, len(beginning), 8):
@@ -453,8 +489,14 @@ def _keyed(
 
 
 def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
-    """For each of `count` slices its int arg with one of these keys, -1 if it has
-    none."""
+    """Return the integer that each slice has in an arg, -1 if it has none.
+
+    Args:
+        words: The data, see `words_of`.
+        args: The args of the slices: a name and a value each.
+        count: How many slices there are.
+        keys: The names that the arg may have. If a slice has several, the last counts.
+    """
     numbers = np.full(count, -1, np.int64)
     for key in keys:
         arg = _only(args, _keyed(words, args, ARG_NAME, key, ARG_INTEGER))
@@ -469,11 +511,20 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
 def _numbers(
     words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0
 ) -> Int64s:
-    """For each of `count` stages the text of its extra with this key as a number: -1 if
-    it is none, `missing` where it is absent, as torch leaves out zeros of most.
+    """Return the number that each GPU event has in an extra: a text, such as "42".
 
-    Only extras before `process_id` count: behind it any key may follow, also this one,
-    with another meaning.
+    Extras after `process_id` do not count. There stand keys of the user, which may have
+    any name, also this one.
+
+    Args:
+        words: The data, see `words_of`.
+        extra: The extras of the events: a key and a text each.
+        count: How many events there are.
+        key: The key.
+        missing: What an event without the extra gets. torch leaves out most zeros.
+
+    Returns:
+        A number for each event, -1 if the text is none.
     """
     with_key = _only(extra, _keyed(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
     end_of_torch = _ends_of_torchs_extras(words, extra, count)
@@ -491,7 +542,7 @@ def _numbers(
 
 
 def _only(messages: Repeated, which: Flags) -> Repeated:
-    """The fields of which the flag is set."""
+    """Keep the fields that are marked."""
     rows = np.flatnonzero(which)
     return Repeated(
         message=messages.message[rows],
@@ -501,10 +552,17 @@ def _only(messages: Repeated, which: Flags) -> Repeated:
 
 
 def _ends_of_torchs_extras(words: Words, extra: Repeated, count: int) -> Int64s:
-    """For each of `count` stages the byte of its first extra `process_id`, behind which
-    torch writes none of its own; the largest int64 if it has none."""
+    """Return where the extras end that torch writes itself, of each GPU event.
+
+    It is the byte of the first extra `process_id`; the largest int64 if there is none.
+
+    Args:
+        words: The data, see `words_of`.
+        extra: The extras of the events.
+        count: How many events there are.
+    """
     is_process = _keyed(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE)
-    # backwards, so that the first one of a stage is written last and stays
+    # backwards, so that the first one of an event is written last and stays
     backwards = np.flatnonzero(is_process)[::-1]
     ends = np.full(count, np.iinfo(np.int64).max)
     ends[extra.message[backwards]] = extra.at[backwards]
@@ -512,8 +570,13 @@ def _ends_of_torchs_extras(words: Words, extra: Repeated, count: int) -> Int64s:
 
 
 def _decimals(words: Words, at: Int64s, size: Int64s) -> Int64s:
-    """The texts of `size` bytes at the bytes `at` as numbers, -1 where one has anything
-    but digits. Arrays of shape [texts]."""
+    """Return texts as numbers: 42 for the bytes "42", -1 for "4x".
+
+    Args:
+        words: The data, see `words_of`.
+        at: The first byte of each text.
+        size: How many bytes each has, at most MAX_DIGITS.
+    """
     number = np.zeros(len(at), np.int64)
     is_plain = np.ones(len(at), np.bool_)
     longest = int(size.max(initial=0))

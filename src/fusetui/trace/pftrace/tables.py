@@ -214,8 +214,16 @@ class Tables:
 
 
 def true_id(masked: int, name: str) -> Id:
-    """An id, of which a file keeps 31 bits; its name often has all of it. JSON has no
-    sign."""
+    """Return the id of a process or thread.
+
+    The file keeps only its lower 31 bits, but its name often begins with all of it:
+    for 1 and "thread 2147483649 (worker)" it is 2147483649. A negative id loses its
+    sign, as JSON has none.
+
+    Args:
+        masked: The id as the file has it.
+        name: The name. It counts if its number has the same lower 31 bits.
+    """
     match = ID_IN_NAME.fullmatch(name)
     if match:
         id_in_name = int(match[1])
@@ -246,8 +254,20 @@ def _counter_names(descriptor: bytes) -> dict[int, str]:
 
 
 def numbered(keys: Int64s, value: Callable[[int], object], table: Interner) -> Int64s:
-    """The number that the `value` of each key has in `table`; `value` is called once for
-    each distinct key, in ascending order."""
+    """Number what keys stand for.
+
+    With the names {3: "a", 8: "b"} and an empty table, the keys [8, 3, 8] give
+    [1, 0, 1], and the table is ("a", "b").
+
+    Args:
+        keys: The keys, in any order.
+        value: What a key stands for. It is called once for each distinct key, in
+            ascending order.
+        table: The table of values, which new ones are added to.
+
+    Returns:
+        The index in the table of the value of each key.
+    """
     distinct_keys = distinct(keys)
     numbers = [table[value(key)] for key in distinct_keys.tolist()]
     return np.array(numbers, np.int64)[np.searchsorted(distinct_keys, keys)]

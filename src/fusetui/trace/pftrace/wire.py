@@ -90,19 +90,35 @@ class Packets(NamedTuple):
 
 
 def words_of(data: bytes) -> Words:
-    """The eight bytes from each byte on, little endian; `data` gets PADDING_BYTES."""
+    """Return for each byte the number that it and the next seven bytes are.
+
+    The first byte is the lowest: bytes 1, 2, 0, 0, ... give 513. PADDING_BYTES zeros
+    are added, so that the last bytes begin a number too. The array overlaps itself, and
+    takes no more memory than the bytes.
+    """
     padded = data + bytes(PADDING_BYTES)
     return np.ndarray((len(padded) - 8,), "<u8", padded, strides=(1,))
 
 
 def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
-    """The numbers that begin at these bytes, in two's complement, and how many bytes
-    they have; 0 if more than ten."""
+    """Decode the varints that begin at some bytes.
+
+    The bytes 0x96 0x01 are the number 150, of size 2.
+
+    Args:
+        words: The data, see `words_of`.
+        at: The first byte of each varint.
+
+    Returns:
+        The numbers, negative ones from two's complement; and how many bytes each takes,
+        0 for one that does not end within MAX_VARINT_BYTES.
+    """
     number = words[at]
-    # the highest bit of the last byte; 0 if none of the eight is last
+    # Isolate the highest bit of the first byte that has it clear: the last byte.
     unfollowed = ~number & FOLLOWED
     last = unfollowed & -unfollowed
     size = ((last >> SEVEN_BITS) * SIZES) >> LAST_BYTE
+    # Keep the seven bits of each byte up to that one, and move them together.
     number &= (last - ONE) & DIGITS
     for lower, higher, moves_by in JOINS:
         number = (number & lower) | ((number & higher) >> moves_by)
@@ -113,8 +129,16 @@ def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _long_varints(words: Words, at: Int64s, low_56_bits: Words) -> tuple[Words, Words]:
-    """Numbers of nine or ten bytes, of which the first eight give `low_56_bits`; and
-    how many bytes they have, 0 if more than ten."""
+    """Decode varints of nine or ten bytes.
+
+    Args:
+        words: The data, see `words_of`.
+        at: The first byte of each.
+        low_56_bits: What the first eight bytes of each give.
+
+    Returns:
+        The numbers; and how many bytes each takes, 0 if it has more than ten.
+    """
     rest = words[at + 8]
     ninth = rest & LOW_BYTE
     tenth = (rest >> BYTE_BITS) & LOW_BYTE
@@ -145,8 +169,22 @@ def fields(
     single: Mapping[int, int],
     repeated: Mapping[int, int] | None = None,
 ) -> Fields:
-    """Some fields of the messages [start, end), by number, each with its type. Of those
-    in `single` the last one counts; other fields are skipped, as protobuf says.
+    """Read some fields of many messages.
+
+    For single={8: VARINT} the result has, for each message, the number in its field 8,
+    or -1. Fields with other numbers or types are skipped.
+
+    Args:
+        words: The data, see `words_of`.
+        start: The first byte of each message.
+        end: The byte after each message.
+        single: The type of each field to read by its number. If a message has the field
+            several times, the last one counts, as protobuf says.
+        repeated: The same of fields of which all are wanted.
+
+    Returns:
+        The fields. A message that cannot be read to its end, or has more than
+        MAX_FIELDS, is not `whole`; what was read of it before is there.
     """
     collected = _CollectedFields(len(start), single, repeated or {})
     # the messages that have one more field, where it begins, and where they end
@@ -171,8 +209,16 @@ def fields(
 
 
 def _next_fields(words: Words, place: Int64s, until: Int64s) -> _NextFields:
-    """The fields that begin at the bytes `place`, of messages that end at the bytes
-    `until`; arrays of shape [messages]."""
+    """Read one field of each message.
+
+    A field is a tag (number << 3 | type), and then a varint, 8 or 4 bytes, or a size
+    and so many bytes.
+
+    Args:
+        words: The data, see `words_of`.
+        place: The byte where the field begins, of each message.
+        until: The byte after each message.
+    """
     tag, tag_size = varints(words, place)
     begin = place + tag_size
     varint, varint_size = varints(words, begin)
@@ -187,7 +233,7 @@ def _next_fields(words: Words, place: Int64s, until: Int64s) -> _NextFields:
         after_head = np.where(kind == FIXED32, begin + 4, after_head)
     size = np.where(is_bytes, varint, 0)
     is_possible = (size >= 0) & (size < MAX_PACKET_BYTES)
-    # any other size ends behind the message
+    # an impossible size ends behind any message
     after = np.where(is_possible, after_head + size, MAX_PACKET_BYTES)
 
     has_value = is_fixed | ((varint_size > 0) & (kind <= BYTES))
@@ -213,7 +259,13 @@ class _CollectedFields:
         self._batches: dict[int, list[Repeated]] = {number: [] for number in repeated}
 
     def add(self, message: Rows, field: _NextFields) -> None:
-        """Adds one field of each of these messages."""
+        """Add one field of each of some messages.
+
+        Args:
+            message: The numbers of the messages.
+            field: The field of each. One that cannot be read makes its message not
+                `whole`; one that nobody asked for is ignored.
+        """
         if not field.is_good.all():
             self.whole[message[~field.is_good]] = False
         for number, kind in self._single.items():
@@ -250,7 +302,10 @@ def _rows_with_tag(field: _NextFields, number: int, kind: int) -> Rows:
 
 
 def _in_order(batches: list[Repeated]) -> Repeated:
-    """The fields of all batches in the order of the document."""
+    """Concatenate fields, and sort them by their place in the data.
+
+    A batch has the first field of each message, the next batch the second of each.
+    """
     if not batches:
         return NO_FIELDS
     message = np.concatenate([batch.message for batch in batches])
@@ -261,10 +316,16 @@ def _in_order(batches: list[Repeated]) -> Repeated:
 
 
 def packets(words: Words, data: bytes) -> Packets:
-    """The whole packets in `data`, one behind the other, from its first byte on.
+    """Find the whole packets at the beginning of some data.
 
-    Any byte PACKET might begin one: where each would end, and which of them the chain
-    from byte 0 reaches, is found by doubling the steps.
+    A packet is the byte PACKET, a size, and so many bytes; the next one follows. To
+    find them without a loop, every byte that equals PACKET is taken for the begin of a
+    packet at first. Those that the first packet leads to, directly or through others,
+    are real.
+
+    Args:
+        words: The data, see `words_of`.
+        data: The data, which begins with a packet.
     """
     size = len(data)
     first = _packet_bounds(words, np.zeros(1, np.int64))
@@ -274,7 +335,7 @@ def packets(words: Words, data: bytes) -> Packets:
         return _only_packet(first_content, first_end, is_whole=first_end <= size)
     candidates = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
     bounds = _packet_bounds(words, candidates)
-    chain = _chained(candidates, bounds.end, size)
+    chain = _reached_from_begin(candidates, bounds.end, size)
     whole = chain[bounds.end[chain] <= size]
     rest = int(bounds.end[whole[-1]]) if len(whole) else 0
     return Packets(
@@ -286,8 +347,10 @@ def packets(words: Words, data: bytes) -> Packets:
 
 
 def _next_end(words: Words, data: bytes, rest: int) -> int:
-    """Where the packet that begins at byte `rest` ends, which may be behind `data`; -1
-    if it is no packet."""
+    """Return where the packet ends that begins at byte `rest`: perhaps behind `data`.
+
+    It is -1 if no packet begins there.
+    """
     next_end = int(_packet_bounds(words, np.array([rest])).end[0])
     is_at_end = rest == len(data)
     begins_packet = is_at_end or data[rest : rest + 1] == PACKET
@@ -295,35 +358,54 @@ def _next_end(words: Words, data: bytes, rest: int) -> int:
     return next_end if begins_packet and is_possible else -1
 
 
-def _only_packet(begin: int, after: int, is_whole: bool) -> Packets:
-    """The packets of bytes that end with their first packet, or before its end. Its
-    content begins at byte `begin`, and ends at byte `after`."""
+def _only_packet(content: int, end: int, is_whole: bool) -> Packets:
+    """Return the packets of data that has no more than one.
+
+    Args:
+        content: The byte where the content of the packet begins.
+        end: The byte after the packet.
+        is_whole: Whether the data has all of it; if not, there are no packets.
+    """
     if not is_whole:
         nothing = np.empty(0, np.int64)
-        return Packets(start=nothing, end=nothing, rest=0, next_end=after)
+        return Packets(start=nothing, end=nothing, rest=0, next_end=end)
     return Packets(
-        start=np.array([begin], np.int64),
-        end=np.array([after], np.int64),
-        rest=after,
-        next_end=after,
+        start=np.array([content], np.int64),
+        end=np.array([end], np.int64),
+        rest=end,
+        next_end=end,
     )
 
 
-def _chained(candidates: Int64s, after: Int64s, size: int) -> Rows:
-    """The numbers of the candidates that the chain from byte 0 reaches, of `size`
-    bytes; each packet leads to the candidate that begins where it ends."""
+def _reached_from_begin(candidates: Int64s, end: Int64s, size: int) -> Rows:
+    """Find the candidates that byte 0 leads to: each leads to the one at its end.
+
+    Of candidates at the bytes 0, 3, 5 and 9 that end at 5, 6, 9 and 12, these are
+    numbers 0, 2 and 3.
+
+    Args:
+        candidates: The byte where each possible packet begins, ascending.
+        end: The byte after each.
+        size: How many bytes there are.
+
+    Returns:
+        Their numbers, ascending.
+    """
     nowhere = len(candidates)
-    number_at = np.full(size + 1, nowhere, np.int32)  # by byte
-    number_at[candidates] = np.arange(len(candidates))
-    leads_to = number_at[np.where(after <= size, after, size)]
+    number_at_byte = np.full(size + 1, nowhere, np.int32)
+    number_at_byte[candidates] = np.arange(len(candidates))
+    leads_to = number_at_byte[np.where(end <= size, end, size)]
     leads_to = np.append(leads_to, nowhere)
+
     reached = np.zeros(len(leads_to), np.bool_)
-    reached[number_at[0]] = True
+    reached[number_at_byte[0]] = True
     reached_before = 0
+    # In each round, everything reached so far takes twice as many steps as before: a
+    # million packets take 20 rounds.
     while (reached_now := int(reached.sum())) != reached_before:
         reached_before = reached_now
         reached[leads_to[np.flatnonzero(reached)]] = True
-        leads_to = leads_to[leads_to]  # twice as many steps
+        leads_to = leads_to[leads_to]
     return np.flatnonzero(reached[:-1])
 
 
@@ -344,10 +426,12 @@ def _packet_bounds(words: Words, places: Int64s) -> _PacketBounds:
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The fields of one message: number, value (of bytes 0), and bytes (of 8 or 4 as
-    they stand).
+    """Yield the fields of one message, in order.
 
-    Raises ValueError where it is damaged.
+    Each is its number, its value if it is a varint (else 0), and its bytes (b"" of a
+    varint). The bytes 08 96 01 12 01 41 yield (1, 150, b"") and (2, 0, b"A").
+
+    Raises ValueError where the message is damaged.
     """
     at = 0
     while at < len(data):
@@ -373,8 +457,11 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def one_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at byte `at`, its lower 64 bits, and where the next field
-    begins. Raises ValueError for one that does not end."""
+    """Return the varint that begins at a byte, and the byte after it.
+
+    The bytes 96 01 give 150. Only the lower 64 bits count. Raises ValueError for one
+    that does not end within MAX_VARINT_BYTES.
+    """
     number = 0
     for place, byte in enumerate(data[at : at + MAX_VARINT_BYTES]):
         seven_bits = byte & 0x7F

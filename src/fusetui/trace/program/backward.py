@@ -27,7 +27,10 @@ from fusetui.trace.model.arrays import (
     Integers,
     Rows,
     distinct,
+    equal_ranges,
     first_with,
+    last_at_or_before,
+    last_marked,
 )
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -54,9 +57,15 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     end_row: Int32s
 
     def around(self, rows: Integers) -> Rows:
-        """For each of `rows`, the index of the innermost of these subtrees that it lies
-        in, else -1; -1 stays -1."""
-        last_begun = np.searchsorted(self.rows, rows, side="right") - 1
+        """Find the innermost subtree that each row lies in.
+
+        With the subtrees of rows 2 to 9 and of rows 4 to 5, the rows 3, 5 and 20 give
+        the indices 0, 1 and -1.
+
+        Args:
+            rows: Rows of the trace; -1 gives -1.
+        """
+        last_begun = last_at_or_before(self.rows, rows)
         return self._reach.last(last_begun, np.asarray(rows, dtype=np.int64))
 
     @cached_property
@@ -71,10 +80,19 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     forward_ops: Subtrees  # the ops that created a node which ran backward
 
     def forward_of(self, ops: Integers) -> Int32s:
-        """Of each row of an op the forward op that its work belongs to, else -1: that
-        of the innermost backward op around it whose forward op is known."""
-        place = self._linked.around(ops)
-        return self._forward_of_linked[place]
+        """Return the forward op that the work of each op belongs to.
+
+        It is that of the innermost backward op around it whose forward op is known.
+
+        Args:
+            ops: Rows of ops; -1 gives -1.
+
+        Returns:
+            The row of an op for each; -1 for work that is not backward or has no known
+            forward op.
+        """
+        index = self._linked.around(ops)
+        return self._forward_of_linked[index]
 
     @cached_property
     def _linked(self) -> Subtrees:
@@ -89,8 +107,16 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
-    """The backward ops. Reads the file again if any op may belong to a backward
-    pass."""
+    """Return the ops that ran backward, with their forward ops.
+
+    Reads the file again, which takes a second per GB, if the name of any op says that
+    it may belong to a backward pass, unless the cache has what that would give.
+
+    Args:
+        trace: The trace.
+        stop: Is asked while the file is read. Once it returns True, reading ends, and
+            what was read by then is the result, which is not kept.
+    """
     if not may_run_backward(trace):
         no_forward = np.full(len(trace), -1, dtype=np.int32)
         return _collected(trace, no_forward, ran_backward=np.zeros(0, np.intp))
@@ -110,8 +136,15 @@ def may_run_backward(trace: Trace) -> bool:
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:
-    """The backward ops according to the file, or by their names if the file says
-    nothing."""
+    """Link backward ops with their forward ops.
+
+    Sequence numbers come first. Flows of the category fwdbwd, from the forward op to
+    the backward op, override them.
+
+    Args:
+        trace: The trace.
+        autograd: The sequence numbers and the flows of its file.
+    """
     numbered = _numbered_ops(trace, autograd)
     is_backward = numbered.forward_thread > 0
     backward = numbered.only(is_backward)
@@ -119,20 +152,28 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     forward[backward.rows] = _forward_by_number(
         trace, backward, forward=numbered.only(~is_backward)
     )
+
     begins, ends = _pairs(autograd.flows)
     flow_from = _ops_at(trace, begins)
     flow_to = _ops_at(trace, ends)
     links_ops = (flow_from >= 0) & (flow_to >= 0)
     ends_of_flows = flow_to[links_ops]
     forward[ends_of_flows] = flow_from[links_ops]
-    _lift(trace, forward)
+
+    _lift_to_engine_ops(trace, forward)
     ran_backward = np.concatenate((backward.rows, ends_of_flows))
     return _collected(trace, forward, ran_backward)
 
 
 def _collected(trace: Trace, forward: Int32s, ran_backward: Integers) -> Backward:
-    """`forward`: the forward op of each row, or -1; shape [slices]. `ran_backward`:
-    rows that ran backward according to the file; by their names there may be more."""
+    """Collect the ops that ran backward: by the file, or by their names.
+
+    Args:
+        trace: The trace.
+        forward: The forward op of each row of the trace; -1 for none.
+        ran_backward: Rows that ran backward according to the file. Ops whose names say
+            so are added.
+    """
     is_backward = _runs_backward(trace)[trace.name] & (trace.role == Role.OP)
     is_backward[ran_backward] = True
     rows = np.flatnonzero(is_backward).astype(np.int32)
@@ -168,7 +209,11 @@ class _NumberedOps(NamedTuple):
 
 
 def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
-    """The ops of the trace that have a sequence number in the file."""
+    """Return the ops of the trace that have a sequence number in the file.
+
+    Exports of Nsight Systems do not say which thread ran forward. There, ops with the
+    name of a backward op get the thread 1, which stands for some thread.
+    """
     ops = trace.rows_of(Role.OP)
     rows = first_with(trace.order[ops], ops, autograd.order)
     numbers_of_file = _NumberedOps(
@@ -178,7 +223,6 @@ def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
     names_forward_thread = bool((numbered.forward_thread > 0).any())
     if names_forward_thread or autograd.flows:
         return numbered
-    # ranges of NVTX do not say the thread; their names say that they ran backward
     runs_backward = _runs_backward(trace)[trace.name[numbered.rows]]
     return numbered._replace(forward_thread=runs_backward.astype(np.int64))
 
@@ -186,23 +230,32 @@ def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
 def _forward_by_number(
     trace: Trace, backward: _NumberedOps, forward: _NumberedOps
 ) -> Int32s:
-    """For each backward op its forward op, else -1.
+    """Find the forward op of each backward op by their sequence numbers.
 
-    Which thread torch's number of the forward thread means is not recorded: it is the
-    one of the same process whose ops explain most of them.
+    A backward op has torch's own number of its forward thread, but nothing in the file
+    says which thread that is. So for each such number, all threads of the process are
+    tried, and the one is taken that has forward ops for most of its backward ops.
+
+    Args:
+        trace: The trace.
+        backward: The backward ops.
+        forward: All other ops with a sequence number.
+
+    Returns:
+        The row of the forward op of each backward op; -1 for none.
     """
     process_of_backward = trace.process_of_track[trace.track[backward.rows]]
     process_of_forward = trace.process_of_track[trace.track[forward.rows]]
     # one number for the process and torch's number of the thread
-    processes = len(trace.tracks) + 1
-    torch_thread = backward.forward_thread * processes + process_of_backward
+    process_count = len(trace.tracks) + 1
+    torch_thread = backward.forward_thread * process_count + process_of_backward
     forward_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     for thread in _most_frequent(torch_thread):
-        places = np.flatnonzero(torch_thread == thread)
-        process = process_of_backward[places[0]]
-        forward_rows[places] = _best_explained(
+        of_thread = np.flatnonzero(torch_thread == thread)
+        process = process_of_backward[of_thread[0]]
+        forward_rows[of_thread] = _best_explained(
             trace,
-            backward=backward.only(places),
+            backward=backward.only(of_thread),
             forward=forward.only(process_of_forward == process),
         )
     return forward_rows
@@ -211,8 +264,13 @@ def _forward_by_number(
 def _best_explained(
     trace: Trace, backward: _NumberedOps, forward: _NumberedOps
 ) -> Int32s:
-    """For each backward op its forward op, else -1. All of these are on one thread: the
-    one of `forward` whose ops explain most of the backward ops."""
+    """Find the forward ops of backward ops whose forward ops are all on one thread.
+
+    It is the thread of `forward` on which most of the backward ops have one.
+
+    Returns:
+        The row of the forward op of each backward op; -1 for none.
+    """
     best = np.full(len(backward.rows), -1, dtype=np.int32)
     most_explained = 0
     thread_of_forward = trace.thread_of_track[trace.track[forward.rows]]
@@ -227,8 +285,8 @@ def _best_explained(
 
 
 def _most_frequent(values: Integers) -> list[int]:
-    """The MAX_COMPARED_THREADS most frequent of the distinct values; the most frequent
-    first."""
+    """Return the distinct values, the most frequent first, MAX_COMPARED_THREADS at
+    most: [7, 3, 7] gives [7, 3]. Of equally frequent ones the smaller comes first."""
     distinct_values, counts = np.unique(values, return_counts=True)
     by_count = np.argsort(-counts, kind="stable")
     ranked: list[int] = distinct_values[by_count].tolist()
@@ -238,26 +296,39 @@ def _most_frequent(values: Integers) -> list[int]:
 def _last_with_number(
     trace: Trace, backward: _NumberedOps, forward: _NumberedOps
 ) -> Int32s:
-    """For each backward op the last forward op with its number that started before it,
-    or at the same time; else -1."""
-    start = trace.start[forward.rows]
-    by_number = forward.only(np.lexsort((forward.rows, start, forward.number)))
-    first = np.searchsorted(by_number.number, backward.number, side="left")
-    end = np.searchsorted(by_number.number, backward.number, side="right")
-    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
-    with_candidates = np.flatnonzero(first < end)
-    starts = trace.start[by_number.rows]
-    until = trace.start[backward.rows[with_candidates]]
-    place = last_before(
-        starts, low=first[with_candidates], high=end[with_candidates] - 1, until=until
+    """Find for each backward op the last forward op that can have created its node.
+
+    It has the same sequence number and started before the backward op, or together with
+    it. If the forward ops of number 5 start at 10, 20 and 90, a backward op of number 5
+    that starts at 50 gets the second.
+
+    Returns:
+        The row of a forward op for each backward op; -1 for none.
+    """
+    forward_start = trace.start[forward.rows]
+    candidates = forward.only(np.lexsort((forward.rows, forward_start, forward.number)))
+    candidate_start = trace.start[candidates.rows]
+    with_number = equal_ranges(candidates.number, backward.number)
+    has_candidates = with_number.first < with_number.end
+
+    backward_start = trace.start[backward.rows[has_candidates]]
+    chosen = last_before(
+        candidate_start,
+        low=with_number.first[has_candidates],
+        high=with_number.end[has_candidates] - 1,
+        until=backward_start,
     )
-    is_early = starts[place] <= until
-    last_rows[with_candidates] = np.where(is_early, by_number.rows[place], -1)
+    is_early = candidate_start[chosen] <= backward_start
+    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
+    last_rows[has_candidates] = np.where(is_early, candidates.rows[chosen], -1)
     return last_rows
 
 
 def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
-    """The begins and the ends of the flows that have both."""
+    """Return the begins and the ends of the flows that have both, in two lists.
+
+    Entry n of both lists is the same flow. A begin is repeated if it has several ends.
+    """
     begins = {flow.key: flow for flow in flows if flow.begins}
     ends = [flow for flow in flows if not flow.begins and flow.key in begins]
     return [begins[end.key] for end in ends], ends
@@ -271,8 +342,11 @@ class _Moments(NamedTuple):
 
 
 def _places(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
-    """The thread and the time of each end of a flow; a thread has the number of
-    `Trace.thread_of_track`, or -1 if no slice is on it. Shape [ends]."""
+    """Return the thread and the time of each end of a flow.
+
+    The thread is the number that `Trace.thread_of_track` has; -1 if the trace has no
+    slices on it.
+    """
     thread_of_lane: dict[Thread, int] = {}
     for track, thread in zip(trace.tracks, trace.thread_of_track.tolist(), strict=True):
         thread_of_lane[track.pid, track.tid] = thread
@@ -284,42 +358,56 @@ def _places(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
 
 
 def _ops_at(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
-    """The op at each end of a flow: the one that starts then on its thread, or of
-    several, the last one before the flow in the file; else -1."""
+    """Find the op that each end of a flow belongs to.
+
+    It starts on the thread and at the time of the end. If several do, it is the last
+    one that stands before the end in the file.
+
+    Args:
+        trace: The trace.
+        ends: Begins or ends of flows.
+
+    Returns:
+        The row of an op for each; -1 for none.
+    """
     moments = _places(trace, ends)
     all_ops = trace.rows_of(Role.OP)
     ops = all_ops[np.isin(trace.start[all_ops], moments.time)]
     thread_of_op = trace.thread_of_track[trace.track[ops]]
     order_of_ends = np.array([end.order for end in ends], dtype=np.int64)
-    # one list of the ops, then the ends, sorted by thread, time and order in the file
+
+    # One table of the ops and then the ends, sorted by thread, time and place in the
+    # file. The op of an end is the last op above it, if thread and time are equal.
     thread = np.concatenate((thread_of_op, moments.thread))
     time = np.concatenate((trace.start[ops], moments.time))
-    order = np.concatenate((trace.order[ops], order_of_ends))
-    in_order = np.lexsort((order, time, thread))
+    place_in_file = np.concatenate((trace.order[ops], order_of_ends))
+    is_end = np.arange(len(thread)) >= len(ops)
+    by_moment = np.lexsort((place_in_file, time, thread))
+    thread = thread[by_moment]
+    time = time[by_moment]
+    is_end = is_end[by_moment]
 
-    last_op = _last_op_in_order(in_order, len(ops))
-    has_op = last_op >= 0
-    has_op &= time[last_op] == time[in_order]
-    has_op &= thread[last_op] == thread[in_order]
-    is_end = in_order >= len(ops)
-    ends_with_op = has_op & is_end
-    op_rows = np.full(len(ends), -1, dtype=np.int32)
-    op_rows[in_order[ends_with_op] - len(ops)] = ops[last_op[ends_with_op]]
-    return op_rows
+    last_op = last_marked(~is_end)
+    has_op = is_end & (last_op >= 0)
+    has_op &= time[last_op] == time
+    has_op &= thread[last_op] == thread
 
-
-def _last_op_in_order(in_order: Rows, op_count: int) -> Rows:
-    """For each place of `in_order` the last number below `op_count` that stands there
-    or before, -1 if there is none."""
-    places = np.arange(len(in_order))
-    is_op = in_order < op_count
-    last_place = np.maximum.accumulate(np.where(is_op, places, -1))
-    return np.where(last_place >= 0, in_order[last_place], -1)
+    op_of_end = np.full(len(ends), -1, dtype=np.int32)
+    number_of_end = by_moment[has_op] - len(ops)
+    op_of_end[number_of_end] = ops[by_moment[last_op[has_op]]]
+    return op_of_end
 
 
-def _lift(trace: Trace, forward: Int32s) -> None:
-    """Gives the engine's op around a linked op the same forward op, because it does the
-    same work: flows name the inner one. `forward` has shape [slices]."""
+def _lift_to_engine_ops(trace: Trace, forward: Int32s) -> None:
+    """Give the op of the autograd engine around a linked op the same forward op.
+
+    A flow names AddmmBackward0, which is inside
+    `autograd::engine::evaluate_function: AddmmBackward0` and does all of its work.
+
+    Args:
+        trace: The trace.
+        forward: The forward op of each row; -1 for none. It is changed.
+    """
     names_engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     parent = trace.parent[linked]
@@ -369,21 +457,20 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
 
 @memo()
 def dependencies(trace: Trace) -> Dependencies:
-    """The dependencies of all replays. Reads the whole file, unless the cache has
-    them."""
-    events = trace.elements.own
-    flows = events.recall(DEPENDENCIES_KEPT_AS, Flows)
-    if flows is None:
-        flows = _node_flows(trace)
-        events.keep(DEPENDENCIES_KEPT_AS, flows)
+    """Return which nodes of CUDA graphs wait for which, in all replays of the trace.
+
+    Reads the whole file, unless the cache has what that would give.
+    """
+    flows = _kept_node_flows(trace)
     rows = _node_rows(trace)
     threads = _threads_of_nodes(trace, rows, flows)
     ends = _Moments(thread=threads, time=trace.end[rows])
     starts = _Moments(thread=threads, time=trace.start[rows])
     leaves = _Moments(thread=flows.left, time=flows.ended)
     arrives = _Moments(thread=flows.came, time=flows.started)
-    before = _row_at(leaves, rows, ends)
-    after = _row_at(arrives, rows, starts)
+    before = _only_row_at(leaves, rows, ends)
+    after = _only_row_at(arrives, rows, starts)
+
     is_pair = (before >= 0) & (after >= 0) & (before != after)
     is_of_one_replay = trace.correlation[before] == trace.correlation[after]
     is_clear: Flags = is_pair & is_of_one_replay
@@ -394,8 +481,19 @@ def dependencies(trace: Trace) -> Dependencies:
     )
 
 
+def _kept_node_flows(trace: Trace) -> Flows:
+    """Return the flows between nodes of CUDA graphs: from the cache, or else from the
+    file, which are then put into the cache."""
+    events = trace.elements.own
+    flows = events.recall(DEPENDENCIES_KEPT_AS, Flows)
+    if flows is None:
+        flows = _node_flows(trace)
+        events.keep(DEPENDENCIES_KEPT_AS, flows)
+    return flows
+
+
 def _node_flows(trace: Trace) -> Flows:
-    """The flows between nodes of graphs; reads the whole file."""
+    """Read the flows between nodes of CUDA graphs from the file, all of it."""
     flow_ends = read_flows(trace.elements.own, never, NODE_FLOWS, MIN_NODE_FLOW_ID)
     begins, ends = _pairs(flow_ends)
     leaves = _places_of_nodes(trace, begins)
@@ -409,7 +507,8 @@ def _node_flows(trace: Trace) -> Flows:
 
 
 def _node_rows(trace: Trace) -> Rows:
-    """All rows that may be nodes of graphs."""
+    """Return all rows that may be nodes of CUDA graphs: GPU events, and synchronizations
+    with a category of NODE_CATEGORIES."""
     is_node_category = np.array(
         [category in NODE_CATEGORIES for category in trace.categories], dtype=np.bool_
     )
@@ -419,8 +518,11 @@ def _node_rows(trace: Trace) -> Rows:
 
 
 def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
-    """As `_places`, but an end on a lane that no slice is on has the number of that
-    lane."""
+    """Return the thread and the time of each end of a flow between nodes.
+
+    An end on a lane without slices has the number of that lane (`_number_of_lane`) in
+    place of a thread.
+    """
     moments = _places(trace, ends)
     for number, end in enumerate(ends):
         _, lane = end.thread
@@ -430,15 +532,26 @@ def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
 
 
 def _number_of_lane(lane: int) -> int:
-    """The number of a lane without slices, which is below -1, as those of threads are
-    not; -1 for what is no lane of a GPU."""
+    """Return what stands for a lane without slices among the numbers of threads.
+
+    Those of threads are 0 and more, and -1 is none, so lane 0 is -2, lane 7 is -9. What
+    is no stream of a GPU gives -1.
+    """
     return -2 - lane if 0 <= lane <= MAX_STREAM_ID else -1
 
 
 def _threads_of_nodes(trace: Trace, rows: Rows, flows: Flows) -> Int64s:
-    """The thread of each node; where flows name lanes without slices, the lane that the
-    exporter showed it on (`args.stream`), as the node itself is on the stream that ran
-    it."""
+    """Return the thread of each node in the terms of the flows, so that they match.
+
+    A node is on the stream that ran it. Some flows instead name the lane on which the
+    exporter showed the node, its arg `stream`. Nodes on such lanes get the number of
+    the lane.
+
+    Args:
+        trace: The trace.
+        rows: The nodes.
+        flows: The flows.
+    """
     threads = trace.thread_of_track[trace.track[rows]].astype(np.int64)
     threads_of_flows = np.concatenate((flows.left, flows.came))
     is_lane = threads_of_flows < -1  # see _number_of_lane
@@ -450,27 +563,40 @@ def _threads_of_nodes(trace: Trace, rows: Rows, flows: Flows) -> Int64s:
     for (text,) in shown_on.distinct:
         stream = parsed(text)
         lanes.append(_number_of_lane(stream) if isinstance(stream, int) else -1)
-    lanes.append(-1)  # of nodes without the arg
+    lanes.append(-1)  # found by the number -1 of nodes without the arg
     lane = np.array(lanes, dtype=np.int64)[shown_on.number]
     return np.where(np.isin(lane, named_lanes), lane, threads)
 
 
-def _row_at(moments: _Moments, rows: Rows, moments_of_rows: _Moments) -> Int32s:
-    """For each moment the one row with that thread and time; -1 if there is none, or
-    several. `moments_of_rows` has the moment of each of `rows`."""
-    time = np.concatenate((moments_of_rows.time, moments.time))
-    thread = np.concatenate((moments_of_rows.thread, moments.thread))
-    _, number_of_time = np.unique(time, return_inverse=True)
-    # one number for the thread and the time
-    key = thread * len(time) + number_of_time.reshape(-1).astype(np.int64)
-    key_of_row = key[: len(rows)]
-    key_of_moment = key[len(rows) :]
+def _only_row_at(moments: _Moments, rows: Rows, moments_of_rows: _Moments) -> Int32s:
+    """Find the row that has each of some threads and times.
 
+    Args:
+        moments: The threads and times to look for.
+        rows: The rows.
+        moments_of_rows: The thread and the time of each row.
+
+    Returns:
+        A row for each of `moments`; -1 if no row has it, or if several have it.
+    """
+    key_of_row, key_of_moment = _common_keys(moments_of_rows, moments)
     by_key = np.argsort(key_of_row, kind="stable")
-    sorted_keys = key_of_row[by_key]
-    first = np.searchsorted(sorted_keys, key_of_moment, side="left")
-    end = np.searchsorted(sorted_keys, key_of_moment, side="right")
-    is_only = end - first == 1
-    row_of_moment = np.full(len(first), -1, dtype=np.int32)
-    row_of_moment[is_only] = rows[by_key[first[is_only]]]
+    with_key = equal_ranges(key_of_row[by_key], key_of_moment)
+    is_only = with_key.end - with_key.first == 1
+    row_of_moment = np.full(len(key_of_moment), -1, dtype=np.int32)
+    row_of_moment[is_only] = rows[by_key[with_key.first[is_only]]]
     return row_of_moment
+
+
+def _common_keys(a: _Moments, b: _Moments) -> tuple[Int64s, Int64s]:
+    """Replace each pair of a thread and a time by one number, the same in both sets.
+
+    Returns:
+        A number for each entry of `a`, and one for each of `b`.
+    """
+    time = np.concatenate((a.time, b.time))
+    thread = np.concatenate((a.thread, b.thread))
+    # Times take up 64 bits, but their ranks leave room for the thread.
+    _, rank_of_time = np.unique(time, return_inverse=True)
+    key = thread * len(time) + rank_of_time.reshape(-1).astype(np.int64)
+    return key[: len(a.time)], key[len(a.time) :]

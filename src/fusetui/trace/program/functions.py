@@ -12,7 +12,15 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Integers, Rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Integers,
+    Rows,
+    distinct,
+    prefix_sums,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
@@ -69,34 +77,52 @@ class Functions(msgspec.Struct, frozen=True):
 
 
 class FunctionCalls:
-    """Some frames, and sums of amounts by function, or whatever else frames are
-    numbered by."""
+    """Calls of functions: their frames, and sums of amounts for each function."""
 
     def __init__(self, spans: Spans, numbers: Integers) -> None:
-        """`numbers`: that of each span."""
+        """Group frames.
+
+        Args:
+            spans: The frames.
+            numbers: The number of the function of each frame. Any numbers will do;
+                `names` has the distinct ones, ascending.
+        """
         self.spans = spans
         self.names, self._function = np.unique(numbers, return_inverse=True)
         self._is_recursive = _are_inside_same(self._function, spans.end_place)
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
-        """Amounts by the function of the frame that each belongs to; shape
-        [functions]. The place of a frame is its index in `spans`; -1 belongs to
-        none."""
+        """Add up amounts for each function, without those of functions that it calls.
+
+        Args:
+            places: The index of the frame that each amount belongs to; -1 for none.
+            amounts: The amounts.
+
+        Returns:
+            A sum for each of `names`.
+        """
         known = places >= 0
         return summed(self._function[places[known]], amounts[known], len(self.names))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
-        """The same including called functions; each amount counts once per function."""
+        """Add up amounts for each function, with those of functions that it calls.
+
+        The arguments are those of `own`. Each amount counts once per function, also if
+        it belongs to a recursive call.
+        """
         known = places >= 0
-        frames = len(self.spans)
-        amount_of_frame = summed(places[known], amounts[known], frames)
-        # the amounts of all frames before each, and at last of all
-        before = np.concatenate(([0], np.cumsum(amount_of_frame)))
+        amount_of_frame = summed(places[known], amounts[known], len(self.spans))
+        # A frame and everything inside it are consecutive.
+        before = prefix_sums(amount_of_frame)
         with_inner = before[self.spans.end_place] - before[:-1]
         return self.outermost(with_inner)
 
     def outermost(self, amounts: Int64s) -> Int64s:
-        """Amounts of frames (shape [frames]) by function, without recursive frames."""
+        """Add up amounts of frames for each function, leaving out recursive calls.
+
+        Args:
+            amounts: The amount of each frame.
+        """
         outermost = np.flatnonzero(~self._is_recursive)
         return self.own(outermost, amounts[outermost])
 
@@ -107,8 +133,16 @@ def function_times(
     idle: Idle | None = None,
     by_line: bool = False,
 ) -> Functions:
-    """The functions of the user; with `file`, all functions in that file or folder;
-    `by_line`: their lines that call other functions (see _lines)."""
+    """Return what each Python function cost.
+
+    Args:
+        origins: The program of the trace.
+        file: Only functions in this file or folder. If left out, those that are the
+            user's own code.
+        idle: Idle times of devices, with the rows of CPU threads that caused them.
+        by_line: Whether each line of a function that calls another function is listed
+            by itself.
+    """
     if by_line:
         functions, calls = _lines(origins, file)
     else:
@@ -145,11 +179,20 @@ def _time_spent(time: FunctionTime) -> tuple[int, int]:
 def _functions(
     origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
-    """The requested functions, by the numbers of their names, and their frames."""
+    """Return the functions that were asked for, and their calls.
+
+    Args:
+        origins: The program of the trace.
+        file: Their file or folder; None asks for the user's own code.
+
+    Returns:
+        Functions by the number of their name in the trace; and all their frames, which
+        have that number too.
+    """
     trace = origins.trace
     functions: dict[int, Function] = {}
-    frames_of_name = np.bincount(trace.name[rows_there(trace, Role.PYTHON)])
-    for number in np.flatnonzero(frames_of_name).tolist():
+    names_of_frames = distinct(trace.name[rows_there(trace, Role.PYTHON)])
+    for number in names_of_frames.tolist():
         function = function_of(trace.names[number])
         if function and _is_requested(function.file, file):
             functions[number] = function
@@ -162,12 +205,19 @@ def _functions(
 def _lines(
     origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
-    """The lines of the requested functions from which others were called, and the
-    frames that they called. torch 2.14 and later record the line (`CallFrom`:
-    `file.py:42`).
+    """Return the lines that call functions, and the frames that they called.
 
-    A call is numbered by its line and the name of the frame around it, on the same
-    track: line * (names + 1) + name, where the last name stands for no frame.
+    torch 2.14 and later record the line in the arg CallFrom of the called frame:
+    "train.py:42". A line in two functions, such as a wrapper's and a module's, is two
+    lines.
+
+    Args:
+        origins: The program of the trace.
+        file: The file or folder of the lines; None asks for the user's own code.
+
+    Returns:
+        For each line a Function, whose `line` is that of the call, by a number; and the
+        frames that were called, which have that number too.
     """
     trace = origins.trace
     rows = python_rows(trace)
@@ -175,17 +225,19 @@ def _lines(
         trace.elements, trace.order[rows], (CALLED_FROM,), "callers"
     )
     lines = [_line_of(text) for (text,) in called_from.distinct]
-    are_requested = [
-        line is not None and _is_requested(line.file, file) for line in lines
-    ]
-    # the last element stands for frames without the arg
-    is_requested = np.array([*are_requested, False])[called_from.number]
-    caller_names = (*trace.names, "")
-    no_caller = len(trace.names)
+
+    # One number for the line and the name of the frame in which it is.
+    caller_names = (*trace.names, "")  # the last one if there is no such frame
     caller = trace.parent[rows]
-    caller_name = np.where(caller >= 0, trace.name[caller], no_caller)
+    caller_name = np.where(caller >= 0, trace.name[caller], len(trace.names))
     number_of_row = np.full(len(trace), -1, dtype=np.int64)
     number_of_row[rows] = called_from.number * len(caller_names) + caller_name
+
+    is_line_requested = [
+        line is not None and _is_requested(line.file, file) for line in lines
+    ]
+    # The additional flag is found by the number -1 of frames without the arg.
+    is_requested = np.array([*is_line_requested, False])[called_from.number]
     spans = Spans(trace, origins.line, rows[is_requested])
     calls = FunctionCalls(spans, numbers=number_of_row[spans.rows])
     functions: dict[int, Function] = {}
@@ -198,15 +250,22 @@ def _lines(
 
 
 def _calling_function(line: CallingLine, caller_name: str) -> Function:
-    """The function at a line, which is in the frame of this name: of a function, or of
-    a module, as `nn.Module: Linear_0`."""
+    """Return the function that contains a line.
+
+    Args:
+        line: The line.
+        caller_name: The name of the frame that contains it, of a function such as
+            `train.py(40): step`, which gives the name `step`; or of a module such as
+            `nn.Module: Linear_0`, which is kept.
+    """
     function = function_of(caller_name)
     name = function.name if function else caller_name
     return Function(file=line.file, line=line.line, name=name)
 
 
 def has_lines(trace: Trace) -> bool:
-    """Whether the calling lines of frames were recorded, by the first of them."""
+    """Tell whether the calling lines of frames were recorded, judging by the first
+    frame."""
     rows = trace.rows_of(Role.PYTHON)[:1]
     return any(CALLED_FROM in trace.args_of(int(row)) for row in rows)
 
@@ -219,7 +278,10 @@ class CallingLine(NamedTuple):
 
 
 def _line_of(text: bytes) -> CallingLine | None:
-    """`"file.py:42"`, as JSON; None for anything else."""
+    """Read the arg CallFrom: b'"train.py:42"' is line 42 of train.py.
+
+    It is None for everything else, such as numbers with more than MAX_LINE_DIGITS.
+    """
     value = parsed(text)
     if not isinstance(value, str):
         return None
@@ -230,20 +292,29 @@ def _line_of(text: bytes) -> CallingLine | None:
 
 
 def _is_requested(file: str, wanted: str | None) -> bool:
+    """Tell whether a file is the wanted one or in the wanted folder; without a wanted
+    one, whether it is the user's own code."""
     return is_own(file) if wanted is None else is_in(file, wanted)
 
 
 def _columns(
     origins: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
 ) -> dict[str, Int64s]:
-    """The figures of FunctionTime, each of shape [functions]."""
+    """Compute the figures of FunctionTime, each as a column with a value per function.
+
+    Args:
+        origins: The program of the trace.
+        calls: The frames of the functions.
+        credit: The frame that each of all GPU events belongs to.
+        idle: As for `function_times`; without it, the idle times are left out.
+    """
     spans = calls.spans
-    places = np.arange(len(spans))
+    indices = np.arange(len(spans))
     cpu = cpu_ns(origins.trace, spans)
     columns = gpu_figures(origins.trace, credit, total=calls.total, own=calls.own)
-    columns["count"] = calls.own(places, np.ones(len(spans), dtype=np.int64))
+    columns["count"] = calls.own(indices, np.ones(len(spans), dtype=np.int64))
     columns["cpu_ns"] = calls.outermost(cpu)
-    columns["cpu_self_ns"] = calls.own(places, spans.self_ns(cpu))
+    columns["cpu_self_ns"] = calls.own(indices, spans.self_ns(cpu))
     if idle is not None:
         rows, idle_ns = idle
         causing_frame = origins.credit(spans, rows).place
@@ -253,17 +324,26 @@ def _columns(
 
 
 def _are_inside_same(function: Rows, end_place: Rows) -> Flags:
-    """For each frame, whether it lies, at any depth, inside another one of its
-    function. `function`: a number of the function of each frame; `end_place`: the index
-    after the last frame that begins in it."""
+    """Tell of each frame whether it is a recursive call: inside a frame of its function.
+
+    If f calls g, which calls f, the functions are [0, 1, 0] and the ends [3, 3, 3]; the
+    result is [False, False, True].
+
+    Args:
+        function: The number of the function of each frame, outer frames first.
+        end_place: The index after the last frame inside each frame.
+    """
     frames_count = len(function)
-    by_function = np.argsort(function, kind="stable")  # and by place within each
-    # places, those of each function beyond all of the one before
+    is_inside = np.zeros(frames_count, dtype=np.bool_)
+    if not frames_count:
+        return is_inside
+
+    # Look at the frames of one function after the other. An offset puts those of each
+    # function behind those of the one before, so that one pass serves all.
+    by_function = np.argsort(function, kind="stable")
     offset = function[by_function].astype(np.int64) * (frames_count + 1)
     begins_at = offset + by_function
     ends_at = offset + end_place[by_function]
-    is_inside = np.zeros(frames_count, dtype=np.bool_)
-    if frames_count:
-        ended_by = np.maximum.accumulate(ends_at)
-        is_inside[by_function[1:]] = begins_at[1:] < ended_by[:-1]
+    latest_end = np.maximum.accumulate(ends_at)
+    is_inside[by_function[1:]] = begins_at[1:] < latest_end[:-1]
     return is_inside

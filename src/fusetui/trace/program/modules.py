@@ -4,11 +4,12 @@ time."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -57,7 +58,15 @@ class Modules(msgspec.Struct, frozen=True):
 
 
 def module_times(origins: Origins, expanded: bool = False) -> Modules:
-    """The tree of modules; with `expanded`, each index has its own path."""
+    """Return what each module and annotation of a trace cost, as a tree.
+
+    Calls with one path are one row: with `Decoder_0` and `Decoder_1`, both containing
+    `MLP_0`, the paths are `Decoder_*` and `Decoder_* > MLP_*`.
+
+    Args:
+        origins: The program of the trace.
+        expanded: Whether indices are kept, so that each layer has rows of its own.
+    """
     trace = origins.trace
     regions = origins.regions
     paths = paths_of(trace, regions, expanded)
@@ -85,56 +94,83 @@ def module_times(origins: Origins, expanded: bool = False) -> Modules:
 
 
 def _columns(origins: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
-    """The figures of ModuleTime, each of shape [paths]."""
+    """Compute the figures of ModuleTime, each as a column with an entry per path.
+
+    Args:
+        origins: The program of the trace.
+        paths: The paths of its regions.
+        credit: The regions that all GPU events belong to.
+    """
     trace = origins.trace
     regions = origins.regions
-    places = np.arange(len(regions))
+    indices = np.arange(len(regions))
     is_call = paths.counted & ~without_times(trace, regions.rows)
     cpu = cpu_ns(trace, regions)
     counted_cpu = np.where(paths.counted, cpu, 0)
     counted_cpu_self = np.where(paths.counted, regions.self_ns(cpu), 0)
     columns = gpu_figures(trace, credit, total=paths.total, own=paths.own)
-    columns["count"] = paths.own(places, is_call.astype(np.int64))
-    columns["cpu_ns"] = paths.own(places, counted_cpu)
-    columns["cpu_self_ns"] = paths.own(places, counted_cpu_self)
+    columns["count"] = paths.own(indices, is_call.astype(np.int64))
+    columns["cpu_ns"] = paths.own(indices, counted_cpu)
+    columns["cpu_self_ns"] = paths.own(indices, counted_cpu_self)
     return columns
 
 
 Sums = Callable[[Rows, Int64s], Int64s]
-"""Amounts, which belong to some places, by what is listed; -1 belongs to none."""
+"""Adds up amounts for each module or function. It takes the index of the span that each
+amount belongs to (-1 for none), and the amounts."""
 
 
 def gpu_figures(
     trace: Trace, credit: Credit, total: Sums, own: Sums
 ) -> dict[str, Int64s]:
-    """Of what is listed: the GPU time and the kernels of it, with what is inside and
-    without. `credit` is that of all GPU rows."""
+    """Add up GPU time and kernels for each entry of a list of modules or functions.
+
+    Args:
+        trace: The trace.
+        credit: The span that each of all GPU events belongs to.
+        total: Adds up amounts for each entry, with those of entries inside it.
+        own: Adds up amounts for each entry, without those.
+
+    Returns:
+        Columns with a value per entry, named as in ModuleTime.
+    """
     rows = trace.gpu_rows
-    place = credit.place
+    span = credit.place
     dur = trace.dur[rows]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
     return {
-        "gpu_ns": total(place, dur),
-        "gpu_self_ns": own(place, dur),
-        "gpu_backward_ns": total(place, np.where(credit.backward, dur, 0)),
-        "gpu_recompute_ns": total(place, np.where(credit.recompute, dur, 0)),
-        "kernels": total(place, kernels),
-        "kernels_self": own(place, kernels),
+        "gpu_ns": total(span, dur),
+        "gpu_self_ns": own(span, dur),
+        "gpu_backward_ns": total(span, np.where(credit.backward, dur, 0)),
+        "gpu_recompute_ns": total(span, np.where(credit.recompute, dur, 0)),
+        "kernels": total(span, kernels),
+        "kernels_self": own(span, kernels),
     }
 
 
 def cpu_ns(trace: Trace, spans: Spans) -> Int64s:
-    """How long each took; the CPU time of what was captured is of another trace."""
+    """Return the duration of each span in ns; 0 for one that was taken from the capture
+    of a CUDA graph, which is another trace."""
     return np.where(trace.role[spans.rows] == Role.CAPTURED, 0, trace.dur[spans.rows])
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
-    """The numbers of all paths, each before its children, largest first."""
+    """List the numbers of all paths as a tree is printed: a parent, then its children.
+
+    Paths with the same parent come by GPU time, then by CPU time, the largest first.
+
+    Args:
+        paths: The paths.
+        gpu: The GPU time of each path.
+        cpu: The CPU time of each path.
+    """
     largest_first = np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist()
     parent = paths.parent.tolist()
-    children = by_key(largest_first, parent.__getitem__)  # -1: the outermost ones
+    children = by_key(largest_first, parent.__getitem__)
+    outermost = children.get(-1, [])
+
     order: list[int] = []
-    stack = children.get(-1, [])[::-1]
+    stack = outermost[::-1]  # the next one is the last
     while stack:
         number = stack.pop()
         order.append(number)
@@ -143,8 +179,16 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
 
 
 def unclaimed(trace: Trace, credit: Credit) -> tuple[Unclaimed, ...]:
-    """The GPU events without a place, by reason; reasons without events are left out.
-    `credit` is that of all GPU rows."""
+    """Add up the GPU events that belong to no part of the program, by the reason.
+
+    Args:
+        trace: The trace.
+        credit: The span that each of all GPU events belongs to, or -1.
+
+    Returns:
+        A sum for each reason that has events: the launch was not recorded; it is
+        backward work whose forward op was not recorded; it was launched outside.
+    """
     rows = trace.gpu_rows
     dur = trace.dur[rows]
     is_kernel = trace.role[rows] == Role.KERNEL
@@ -197,7 +241,7 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return self.labels[int(self.label[number])]
 
     def text(self, number: int) -> str:
-        """The labels, outermost first."""
+        """Return a path as text, its outermost label first: `Decoder_* > MLP_*`."""
         names = []
         while number >= 0:
             names.append(self.name(number))
@@ -205,13 +249,21 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return BETWEEN.join(reversed(names))
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
-        """Amounts by the path of the region that each belongs to; -1 belongs to
-        none."""
+        """Add up amounts for each path, without what belongs to paths inside it.
+
+        Args:
+            places: The index of the region that each amount belongs to; -1 for none.
+            amounts: The amounts.
+        """
         known = places >= 0
         return summed(self.of_place[places[known]], amounts[known], len(self))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
-        """Amounts by path, as `own`, each with those of all paths inside it."""
+        """Add up amounts for each path, with what belongs to paths inside it.
+
+        The arguments are those of `own`. Amounts of 10 in `Decoder_* > MLP_*` and of 5
+        in `Decoder_*` itself give 10 and 15.
+        """
         total = self.own(places, amounts)
         deepest = int(self.level.max(initial=0))
         for level in range(deepest, 0, -1):
@@ -220,71 +272,103 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return total
 
 
+class _PathsOfDepth(NamedTuple):
+    """Some paths; the columns are those of Paths."""
+
+    label: Rows
+    parent: Rows
+    level: Rows
+
+
+_NO_PATHS = _PathsOfDepth(
+    label=np.zeros(0, np.intp), parent=np.zeros(0, np.intp), level=np.zeros(0, np.intp)
+)
+
+
 def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
-    """The paths of regions; with `expanded`, their indices distinguish them."""
+    """Give each region a path: its own label after those of the regions around it.
+
+    Regions with the same labels around them and the same label share a path. A region
+    that is nested MAX_LEVELS deep or deeper has the path of the innermost region around
+    it that is not.
+
+    Args:
+        trace: The trace.
+        regions: Its module calls and annotations.
+        expanded: Whether labels keep their indices: `MLP_3` instead of `MLP_*`.
+    """
     labels, label_of_region = _labels(trace, regions, expanded)
     path_of_region = np.full(len(regions), -1, dtype=np.intp)
-    label = [np.zeros(0, np.intp)]  # of the paths of each level, like those below
-    parent = [np.zeros(0, np.intp)]
-    level = [np.zeros(0, np.intp)]
+    new_paths = [_NO_PATHS]
     path_count = 0
-    levels = int(regions.depth.max(initial=-1)) + 1
-    for depth in range(min(levels, MAX_LEVELS)):
-        places = np.flatnonzero(regions.depth == depth)
+    depth_count = int(regions.depth.max(initial=-1)) + 1
+    for depth in range(min(depth_count, MAX_LEVELS)):
+        at_depth = np.flatnonzero(regions.depth == depth)
         if depth == 0:
-            path_above = np.full(len(places), -1)
+            path_above = np.full(len(at_depth), -1)
         else:
-            path_above = path_of_region[regions.parent[places]]
-        # regions with the same path above and the same label have one path
-        key = path_above * len(labels) + label_of_region[places]
-        keys, key_of_region = np.unique(key, return_inverse=True)
-        path_of_region[places] = path_count + key_of_region
+            path_above = path_of_region[regions.parent[at_depth]]
+
+        # One number for the path above and the label: a path is each that occurs.
+        key = path_above * len(labels) + label_of_region[at_depth]
+        keys, index_of_key = np.unique(key, return_inverse=True)
+        path_of_region[at_depth] = path_count + index_of_key
         path_count += len(keys)
-        label.append(keys % len(labels))
-        parent.append(keys // len(labels))
-        level.append(np.full(len(keys), depth))
+        parent, label = np.divmod(keys, len(labels))
+        level = np.full(len(keys), depth)
+        new_paths.append(_PathsOfDepth(label=label, parent=parent, level=level))
     return Paths(
         labels=labels,
-        label=np.concatenate(label),
-        parent=np.concatenate(parent),
-        level=np.concatenate(level),
+        label=np.concatenate([paths.label for paths in new_paths]),
+        parent=np.concatenate([paths.parent for paths in new_paths]),
+        level=np.concatenate([paths.level for paths in new_paths]),
         of_place=path_of_region[_regions_within_levels(regions)],
         counted=regions.depth < MAX_LEVELS,
     )
 
 
 def _regions_within_levels(regions: Spans) -> Rows:
-    """For each region the innermost one that is, or contains, it and is within
-    MAX_LEVELS."""
+    """Return for each region the index of the one that it counts for.
+
+    It is the region itself, or if it is nested MAX_LEVELS deep or deeper, the innermost
+    one around it that is not.
+    """
     is_within = regions.depth < MAX_LEVELS
-    places = np.arange(len(regions))
-    innermost = np.where(is_within, places, regions.parent)
+    itself = np.arange(len(regions))
+    innermost = np.where(is_within, itself, regions.parent)
     while not is_within[innermost].all():
-        innermost = innermost[innermost]
+        innermost = innermost[innermost]  # doubles how far it has climbed
     return innermost
 
 
 def _labels(
     trace: Trace, regions: Spans, expanded: bool
 ) -> tuple[tuple[str, ...], Rows]:
-    """The distinct labels, and the number of each region's label."""
+    """Return the distinct labels of regions, and the index of each region's label.
+
+    Regions named `nn.Module: MLP_0` and `nn.Module: MLP_1` give ("MLP_*",) and [0, 0];
+    `expanded` gives ("MLP_0", "MLP_1") and [0, 1].
+    """
     number_of_label: dict[str, int] = {}
     name_of_region = trace.name[regions.rows]
     label_of_name = np.zeros(len(trace.names), dtype=np.intp)
-    for name in np.flatnonzero(np.bincount(name_of_region)).tolist():
+    for name in distinct(name_of_region).tolist():
         label = label_of(trace.names[name], expanded)
         label_of_name[name] = number_of_label.setdefault(label, len(number_of_label))
     return tuple(number_of_label), label_of_name[name_of_region]
 
 
 def longest_calls(origins: Origins) -> Mapping[str, int]:
-    """For each path, as in `ModuleTime.path`, the row of its longest call."""
+    """Return the row of the longest call of each path: {"Decoder_* > MLP_*": 812}.
+
+    Of several calls that take equally long, it is the last one.
+    """
     regions = origins.regions
     paths = paths_of(origins.trace, regions)
     dur = origins.trace.dur[regions.rows]
     shortest_first = np.argsort(dur, kind="stable")
     row_of_path = np.full(len(paths), -1, dtype=np.intp)
-    # of several that are assigned to a path, the last one is kept
+    # Longer calls overwrite shorter ones: numpy keeps the last one that is assigned.
     path_of_call = paths.of_place[shortest_first]
     row_of_path[path_of_call] = regions.rows[shortest_first]
     rows = row_of_path.tolist()

@@ -51,17 +51,18 @@ NOWHERE_IN_WORDS = {
 
 
 class Credit(msgspec.Struct, frozen=True, eq=False):
-    """For some rows, the index of the span that each belongs to, or -1; arrays of shape
-    [rows]."""
+    """Which part of the program the work of some rows belongs to; columns with an entry
+    for each of these rows."""
 
-    place: Rows
+    place: Rows  # the index of the span that it belongs to, -1 for none
     backward: Flags  # it ran backward
     recompute: Flags  # it ran in the backward pass, but as forward work once more
     forward_op: Int32s  # for backward work, the op that it belongs to, else -1
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of the work of one trace, each part computed when it is first needed."""
+    """The parts of the program that a trace shows, and which work belongs to which.
+    Each property is computed when it is first needed."""
 
     trace: Trace
     line: ThreadLine
@@ -88,12 +89,20 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         return frames(self.trace, self.line)
 
     def credit(self, spans: Spans, rows: Integers) -> Credit:
-        """Which of the spans each row belongs to.
+        """Find for each row the part of the program that its work belongs to.
 
-        `rows`: GPU rows, which count where they were launched, or rows of CPU threads.
-        Work inside a backward op belongs to its forward op, or if that is in no span,
-        to where it ran; what is recomputed there belongs to where it ran. Of the nodes
-        of an annotated graph, the annotation alone tells the region.
+        A kernel belongs to the innermost span around its launch call; a row of a CPU
+        thread to that around itself. What was launched inside a backward op belongs to
+        the span around the forward op of it, so that a module has its backward work
+        too; if that is in no span, to the one around the launch. Forward work that the
+        backward pass does once more (see `recomputes`) counts where it ran.
+
+        Args:
+            spans: The parts of the program: modules, annotations or frames.
+            rows: GPU rows and rows of CPU threads.
+
+        Returns:
+            The index of a span for each row, -1 for none, and how it was found.
         """
         trace = self.trace
         calls = launching_calls(trace, rows)
@@ -101,32 +110,44 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_recomputed = self.recomputes(calls)
         forward_op = self.backward.forward_of(ops)
         forward_op = np.where(is_recomputed, np.int32(-1), forward_op)
-        place_of_forward = spans.around(forward_op)
-        place = np.where(place_of_forward >= 0, place_of_forward, spans.around(calls))
+
+        span_of_forward = spans.around(forward_op)
+        span = np.where(span_of_forward >= 0, span_of_forward, spans.around(calls))
         if trace.annotated is not None and spans is self.regions:
+            # Nodes of a CUDA graph share one launch call. Their annotation tells more.
             annotation = trace.annotated[rows]
-            place = np.where(annotation >= 0, spans.place_of[annotation], place)
+            span = np.where(annotation >= 0, spans.place_of[annotation], span)
         is_in_backward_op = self.backward.around(ops) >= 0
         return Credit(
-            place=place,
+            place=span,
             backward=is_in_backward_op & ~is_recomputed,
             recompute=is_recomputed,
             forward_op=forward_op,
         )
 
     def recomputes(self, rows: Int32s) -> Flags:
-        """Whether each row of a CPU thread lies in the call of a module that began
-        inside a backward op: activation checkpointing runs the forward pass of that
-        module once more. Work of a backward op inside such a call is backward; -1 gives
-        False."""
+        """Tell of each row of a CPU thread whether it runs a forward pass once more.
+
+        Activation checkpointing does so inside the backward pass: it calls the module
+        again. So it is a row inside a call of a module, if that call lies inside the
+        backward op around the row.
+
+            CheckpointFunctionBackward   backward op
+              nn.Module: Linear_0        call of a module
+                aten::linear             recomputed
+              AddmmBackward              not recomputed: in no such call
+
+        Args:
+            rows: Rows of CPU threads; -1 gives False.
+        """
         trace = self.trace
         backward = self.backward
         is_recomputed = np.zeros(len(rows), dtype=np.bool_)
-        place_in_backward = backward.around(ops_of(trace, rows))
-        inside = np.flatnonzero(place_in_backward >= 0)
+        backward_index = backward.around(ops_of(trace, rows))
+        inside = np.flatnonzero(backward_index >= 0)
         if not len(inside) or not len(self.modules):
             return is_recomputed
-        backward_op = backward.rows[place_in_backward[inside]]
+        backward_op = backward.rows[backward_index[inside]]
         module = self.modules.around(rows[inside])
         call = self.modules.rows_at(module)
         begins_in_op = trace.start[call] >= trace.start[backward_op]
@@ -140,8 +161,11 @@ def origins(trace: Trace) -> Origins:
 
 
 def launching_calls(trace: Trace, rows: Integers) -> Int32s:
-    """For GPU events the row of the launch call, else of the op; rows of CPU threads as
-    they are; others -1."""
+    """Return for each row the row of the CPU thread that asked for its work.
+
+    Of a GPU event it is the launch call, or if that was not recorded its op. A row of a
+    CPU thread stands for itself. Everything else, and what has neither, gives -1.
+    """
     is_gpu_event = np.isin(trace.role[rows], GPU_ROLES)
     launch = trace.asked[rows]
     launch_or_op = np.where(launch >= 0, launch, trace.op[rows])
@@ -150,20 +174,36 @@ def launching_calls(trace: Trace, rows: Integers) -> Int32s:
 
 
 def ops_of(trace: Trace, rows: Int32s) -> Int32s:
-    """Of each row of a CPU thread the innermost op that it is, or lies in, else -1; -1
-    stays -1."""
+    """Return the innermost CPU op that is, or contains, each row of a CPU thread.
+
+    It is -1 where there is none, and for the row -1.
+    """
     return np.where(rows >= 0, trace.op[rows], np.int32(-1))
 
 
 def module_of(origins: Origins, rows: Integers | None = None) -> Int32s:
-    """For each of `rows` (default: all rows) the row of the innermost module or
-    annotation that its work belongs to, else -1. A region belongs to itself."""
+    """Return the innermost module call or annotation that the work of rows belongs to.
+
+    Args:
+        origins: The program of a trace.
+        rows: The rows; all of the trace if left out.
+
+    Returns:
+        A row for each row, itself if it is a module call or an annotation; -1 for none.
+    """
     return _span_of(origins, origins.regions, rows)
 
 
 def frame_of(origins: Origins, rows: Integers | None = None) -> Int32s:
-    """For each of `rows` (default: all rows) the row of the innermost Python frame, of
-    a function or a module, that its work belongs to, else -1."""
+    """Return the innermost Python frame that the work of rows belongs to.
+
+    Args:
+        origins: The program of a trace.
+        rows: The rows; all of the trace if left out.
+
+    Returns:
+        The row of a frame, of a function or a module, for each row; -1 for none.
+    """
     all_frames = Spans(origins.trace, origins.line, python_rows(origins.trace))
     return _span_of(origins, all_frames, rows)
 
@@ -225,10 +265,14 @@ TRAINING_WORDS = {
 
 
 def phase_of(name: str) -> Phase | None:
-    """The phase named by the words of an annotation; None if there is none or several.
+    """Return the phase that an annotation names.
+
+    It is None if the name has no word for a phase, or words for several.
 
     >>> phase_of("execute_context_2(96)_generation_0(0)"), phase_of("## forward ##").value
     (<Phase.PREFILL: 'prefill'>, 'forward')
+    >>> phase_of("step[DECODE bs=32]").value, phase_of("forward_backward"), phase_of("x")
+    ('decode', None, None)
     """
     batch = VLLM_BATCH.search(name)
     if batch:
@@ -253,12 +297,13 @@ def _phase_of_batch(prefills: int, decodes: int) -> Phase | None:
 
 
 def phases(origins: Origins) -> tuple[PhaseTime, ...]:
-    """The time of all GPU events by phase; phases without any are left out."""
+    """Add up the time of all GPU events of each phase; phases without any are left
+    out."""
     trace = origins.trace
     rows = trace.gpu_rows
     phase_of_row = phases_of(origins, rows)
     times = []
-    for number in np.flatnonzero(np.bincount(phase_of_row)).tolist():
+    for number in distinct(phase_of_row).tolist():
         rows_of_phase = rows[phase_of_row == number]
         are_kernels = trace.role[rows_of_phase] == Role.KERNEL
         times.append(
@@ -272,32 +317,54 @@ def phases(origins: Origins) -> tuple[PhaseTime, ...]:
 
 
 def phases_of(origins: Origins, rows: Rows) -> Rows:
-    """The phase of each GPU row as its index in PHASES; shape of `rows`.
+    """Return the phase of each GPU event, as its index in PHASES.
 
-    A later rule overrides an earlier one: what autograd and modules tell, what an
-    annotation names, backward, recomputed, not launched.
+    Each rule overrides those before it:
+
+    1. Work of an op that has a backward op, or in a module, is forward.
+    2. An annotation around the launch that names a phase decides.
+    3. Work of a backward op, or launched on a thread of autograd, is backward, unless
+       it is annotated as the optimizer.
+    4. Forward work that the backward pass does once more is recomputed.
+    5. Work without a recorded launch is of an unknown phase.
+
+    What no rule applies to is OTHER.
     """
     calls = launching_calls(origins.trace, rows)
     ops = ops_of(origins.trace, calls)
     phase = np.full(len(rows), PHASES.index(Phase.OTHER))
-    created_node = origins.backward.forward_ops.around(ops) >= 0
+
+    has_backward_op = origins.backward.forward_ops.around(ops) >= 0
     is_in_module = origins.modules.around(calls) >= 0
-    phase[created_node | is_in_module] = PHASES.index(Phase.FORWARD)
+    phase[has_backward_op | is_in_module] = PHASES.index(Phase.FORWARD)
+
     annotated = _annotated_phase(origins, calls)
     names_phase = annotated != NO_PHASE
     phase[names_phase] = annotated[names_phase]
+
     is_backward = origins.backward.around(ops) >= 0
     is_backward |= _is_on_autograd_thread(origins, calls)
     is_backward &= annotated != PHASES.index(Phase.OPTIMIZER)
     phase[is_backward] = PHASES.index(Phase.BACKWARD)
+
     phase[origins.recomputes(calls)] = PHASES.index(Phase.RECOMPUTE)
     phase[calls < 0] = PHASES.index(Phase.UNKNOWN)
     return phase
 
 
 def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
-    """The phase of the innermost annotation around each row that names one, as its
-    index in PHASES; else NO_PHASE."""
+    """Return the phase that annotations around calls name, as its index in PHASES.
+
+    A call inside "## forward ##" inside "epoch 1" is FORWARD. If several annotations
+    around it name a phase, the innermost counts.
+
+    Args:
+        origins: The program of a trace.
+        calls: Rows of CPU threads; -1 gives NO_PHASE.
+
+    Returns:
+        A phase for each call; NO_PHASE if no annotation around it names one.
+    """
     trace = origins.trace
     regions = origins.regions.rows
     phase_of_name = np.full(len(trace.names), NO_PHASE, dtype=np.intp)
@@ -314,19 +381,29 @@ def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
 
 
 def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
-    """For each row of a CPU thread, whether every op that launches work on its thread
-    lies in a backward op; -1 gives False."""
+    """Tell of each call whether its thread only runs the backward pass.
+
+    That is a thread on which every op that launches GPU work is inside a backward op.
+    Work that is launched there outside of ops is backward too.
+
+    Args:
+        origins: The program of a trace.
+        calls: Rows of CPU threads; -1 gives False.
+    """
     trace = origins.trace
     launching = launching_calls(trace, trace.gpu_rows)
     ops = ops_of(trace, launching)
-    launching = launching[ops >= 0]
-    is_backward = origins.backward.around(ops[ops >= 0]) >= 0
-    thread_of_launch = trace.thread_of_track[trace.track[launching]]
-    no_thread = len(trace.tracks)
-    is_of_autograd = np.zeros(no_thread + 1, dtype=np.bool_)  # of each thread
+    has_op = ops >= 0
+    is_backward = origins.backward.around(ops[has_op]) >= 0
+    thread_of_launch = trace.thread_of_track[trace.track[launching[has_op]]]
+
+    thread_count = int(trace.thread_of_track.max(initial=-1)) + 1
+    is_of_autograd = np.zeros(thread_count, dtype=np.bool_)
     is_of_autograd[thread_of_launch[is_backward]] = True
     is_of_autograd[thread_of_launch[~is_backward]] = False
-    thread = np.full(len(calls), no_thread)
-    thread[calls >= 0] = trace.thread_of_track[trace.track[calls[calls >= 0]]]
-    on_autograd_thread: Flags = is_of_autograd[thread]
+
+    on_autograd_thread = np.zeros(len(calls), dtype=np.bool_)
+    is_known = calls >= 0
+    thread_of_call = trace.thread_of_track[trace.track[calls[is_known]]]
+    on_autograd_thread[is_known] = is_of_autograd[thread_of_call]
     return on_autograd_thread

@@ -105,8 +105,14 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def program_of(origins: Origins, row: int) -> Program:
-    """For a GPU row: where it was launched, or if it is backward work, where its
-    forward op is. For a row of a CPU thread: what contains it, including itself."""
+    """Find where in the program a row comes from.
+
+    Args:
+        origins: The program of the trace.
+        row: A GPU event, which comes from where it was launched, or if it is backward
+            work, from where its forward op is; or a row of a CPU thread, which comes
+            from what contains it, itself included.
+    """
     rows = np.array([row])
     region_credit = origins.credit(origins.regions, rows)
     frame_credit = origins.credit(origins.frames, rows)
@@ -120,7 +126,8 @@ def program_of(origins: Origins, row: int) -> Program:
 
 
 def _first_own_frame(origins: Origins, frames: Sequence[int]) -> int:
-    """The first of these rows that is a frame of the user's own code, else -1."""
+    """Return the first of these rows that is a frame of the user's own code; -1 if none
+    is."""
     for row in frames:
         function = function_of(origins.trace.name_of(row))
         if function and is_own(function.file):
@@ -129,7 +136,7 @@ def _first_own_frame(origins: Origins, frames: Sequence[int]) -> int:
 
 
 def path_of(origins: Origins, program: Program) -> str:
-    """Its modules and annotations with their indices, outermost first: `Decoder_3 >
+    """Return the modules and annotations around a row, outermost first: `Decoder_3 >
     MLP_3`."""
     names = [
         label_of(origins.trace.name_of(row), expanded=True) for row in program.regions
@@ -138,8 +145,8 @@ def path_of(origins: Origins, program: Program) -> str:
 
 
 def source_of(origins: Origins, program: Program) -> Function | None:
-    """The file, line and name of the user's function, else of the innermost one with a
-    file."""
+    """Return the function that a row comes from: the innermost one of the user's own
+    code, else the innermost one with a file; None if there is none."""
     if program.own_frame >= 0:
         return function_of(origins.trace.name_of(program.own_frame))
     for row in program.frames:
@@ -149,10 +156,11 @@ def source_of(origins: Origins, program: Program) -> Function | None:
     return None
 
 
-def _outwards(spans: Spans, place: int) -> tuple[int, ...]:
-    """The rows of the span at a place and of all around it, innermost first."""
+def _outwards(spans: Spans, index: int) -> tuple[int, ...]:
+    """Return the rows of a span and of all spans around it, innermost first; () for the
+    index -1."""
     rows: list[int] = []
-    while place >= 0:
-        rows.append(int(spans.rows[place]))
-        place = int(spans.parent[place])
+    while index >= 0:
+        rows.append(int(spans.rows[index]))
+        index = int(spans.parent[index])
     return tuple(rows)

@@ -12,7 +12,15 @@ from functools import cached_property
 import numpy as np
 
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Integers,
+    Rows,
+    distinct,
+    last_at_or_before,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import EnclosingIndex
@@ -49,7 +57,11 @@ def label_of(name: str, expanded: bool = False) -> str:
 
 
 def regions(trace: Trace, line: ThreadLine) -> Spans:
-    """All regions of the CPU threads: annotations and module calls."""
+    """Return the module calls and the annotations on CPU threads.
+
+    Annotations that are no part of the program are left out: steps of the profiler, and
+    collectives of torch.distributed.
+    """
     names_part = trace.named(_names_part_of_program)
     names_module = trace.named(is_module)
     annotations = np.flatnonzero(trace.source_role == Role.ANNOTATION)
@@ -67,8 +79,14 @@ def _names_part_of_program(annotation: str) -> bool:
 
 
 def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans:
-    """The Python frames of functions, without those of modules; `wanted`: only frames
-    with these names, shape [names]."""
+    """Return the Python frames of functions, without those of modules.
+
+    Args:
+        trace: The trace.
+        line: Its threads.
+        wanted: For each name of the trace whether frames with it are wanted; all are if
+            left out.
+    """
     is_wanted = ~trace.named(is_module)[:-1]  # of each name
     if wanted is not None:
         is_wanted &= wanted
@@ -97,8 +115,8 @@ class ThreadLine:
     """
 
     def __init__(self, trace: Trace) -> None:
-        """A position is a time, or, if that would make the line too long, its number
-        among the distinct times of the trace."""
+        """Choose the form of positions: times, or numbers of times if times are so far
+        apart that the line would be longer than MAX_LINE_LENGTH."""
         self._trace = trace
         self._begin_ns, end_ns = trace.reach_ns
         self._distinct_times: Int64s | None = None
@@ -110,7 +128,14 @@ class ThreadLine:
             self._positions_per_thread = len(self._distinct_times)
 
     def bounds(self, rows: Integers) -> tuple[Int64s, Int64s]:
-        """The positions on the line at which the slices begin and end."""
+        """Return the positions on the line at which slices begin and end.
+
+        In a trace from 0 to 99 ns, a slice from 20 to 30 ns is at 20 to 30 on the first
+        thread, and at 120 to 130 on the second.
+
+        Args:
+            rows: The slices.
+        """
         trace = self._trace
         thread = trace.thread_of_track[trace.track[rows]].astype(np.int64)
         begin_of_thread = thread * self._positions_per_thread
@@ -125,11 +150,21 @@ class ThreadLine:
 
 
 class Spans:
-    """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration,
-    row)."""
+    """Slices of CPU threads that are parts of the program: modules, annotations or
+    Python frames.
+
+    They are sorted by thread, then start, then descending duration, then row. The index
+    of a span is its place in that order; `rows` has the row of the trace of each.
+    """
 
     def __init__(self, trace: Trace, line: ThreadLine, rows: Integers) -> None:
-        """The spans of these rows, in order of the line, outer ones first."""
+        """Sort the slices.
+
+        Args:
+            trace: The trace.
+            line: Its threads.
+            rows: The slices, all on CPU threads, in any order.
+        """
         start, end = line.bounds(rows)
         order = np.lexsort((rows, -end, start))
         self.rows: Int32s = rows[order].astype(np.int32)
@@ -143,51 +178,59 @@ class Spans:
 
     @cached_property
     def parent(self) -> Rows:
-        """For each span the index of the innermost other span around it, or -1."""
+        """The index of the innermost other span around each span; -1 for none."""
         before = np.arange(len(self)) - 1
         last_position = np.maximum(self._end - 1, self._start)
         return self._reach.last(before, last_position)
 
     @cached_property
     def place_of(self) -> Int32s:
-        """For each row of the trace its index among the spans, or -1; shape
-        [slices]."""
-        place = np.full(self._rows_of_trace, -1, dtype=np.int32)
-        place[self.rows] = np.arange(len(self), dtype=np.int32)
-        return place
+        """For each row of the trace its index among the spans; -1 if it is none.
+
+        Of the spans with the rows 7 and 3, in this order, row 3 has the index 1.
+        """
+        index_of_row = np.full(self._rows_of_trace, -1, dtype=np.int32)
+        index_of_row[self.rows] = np.arange(len(self), dtype=np.int32)
+        return index_of_row
 
     def around(self, rows: Integers) -> Rows:
-        """The index of the innermost span that is, or contains, each row; -1 for none,
-        and for -1.
+        """Find the innermost span that is, or contains, each row.
 
-        A slice that ends where a span begins or begins where it ends is not in it,
-        unless they have no length.
+        A slice that only touches a span (it ends where the span begins, or begins where
+        it ends) is not in it, unless one of the two has no length.
+
+        Args:
+            rows: Rows of CPU threads; -1 gives -1.
+
+        Returns:
+            The index of a span for each row; -1 for none.
         """
-        place = np.full(len(rows), -1, dtype=np.intp)
+        around = np.full(len(rows), -1, dtype=np.intp)
         known = np.flatnonzero(rows >= 0)
         if not len(self) or not len(known):
-            return place
+            return around
         known_rows = rows[known]
         start, end = self._line.bounds(known_rows)
-        last_begun = np.searchsorted(self._start, start, side="right") - 1
+        last_begun = last_at_or_before(self._start, start)
         last_position = np.maximum(end - 1, start)
         containing = self._reach.last(last_begun, last_position)
         itself = self.place_of[known_rows]
-        place[known] = np.where(itself >= 0, itself, containing)
-        return place
+        around[known] = np.where(itself >= 0, itself, containing)
+        return around
 
-    def rows_at(self, places: Rows) -> Int32s:
-        """The rows of the trace at these places; -1 stays -1."""
+    def rows_at(self, indices: Rows) -> Int32s:
+        """Return the rows of the trace that spans with these indices are; -1 gives
+        -1."""
         if not len(self):
-            return np.full(len(places), -1, dtype=np.int32)
-        return np.where(places >= 0, self.rows[places], np.int32(-1))
+            return np.full(len(indices), -1, dtype=np.int32)
+        return np.where(indices >= 0, self.rows[indices], np.int32(-1))
 
     @cached_property
     def depth(self) -> Rows:
-        """The number of spans around each one."""
-        # Each round doubles how far `above` reaches: the parent, its parent, the one
-        # two above that. `depth` has the levels up to there. The last element stands
-        # for none.
+        """How many spans are around each one, at any distance."""
+        # Each round doubles how far `above` reaches: the parent, the second span
+        # around, the fourth. `depth` counts the spans up to there, so the number of
+        # rounds is the logarithm of the depth. The last element stands for no span.
         above = np.append(self.parent, -1)
         depth = (above >= 0).astype(np.intp)
         while (above >= 0).any():
@@ -197,13 +240,22 @@ class Spans:
 
     @cached_property
     def end_place(self) -> Rows:
-        """For each span the index after the last one that begins in it."""
+        """For each span the index after the last span that begins in it.
+
+        So the spans inside span n, and itself, are those from n to before end_place[n].
+        """
         begun_before_end = np.searchsorted(self._start, self._end, side="left")
         return np.maximum(begun_before_end, np.arange(len(self)) + 1)
 
     def self_ns(self, amount: Int64s) -> Int64s:
-        """The amounts (shape [spans]) minus those of the spans directly inside each; at
-        least 0, as annotations may overlap each other."""
+        """Subtract from the amount of each span those of the spans directly inside it.
+
+        A span of 100 ns with two of 30 ns in it has 40. Spans that overlap each other
+        may leave less than nothing; then it is 0.
+
+        Args:
+            amount: The amount of each span.
+        """
         inner = np.flatnonzero(self.parent >= 0)
         self_amount = amount.copy()
         np.subtract.at(self_amount, self.parent[inner], amount[inner])

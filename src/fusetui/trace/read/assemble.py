@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, each
+from fusetui.trace.model.arrays import Int32s, Int64s, each, prefix_sums
 from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
@@ -42,9 +42,16 @@ BEGIN_OF = {"E": "B", "e": "b", "F": "S"}
 def assemble(
     source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
 ) -> Raw:
-    """Raises NotATraceError if it is none, and CannotReadError if memory does not suffice.
+    """Join the decoded chunks of a document into one set of columns.
 
-    `prefix` is given if chunks are missing.
+    Args:
+        source: The document. Raises CannotReadError if the columns would not fit into
+            memory.
+        body: Where its events begin, and the keys before them.
+        chunks: The chunks in order, without a gap. May be empty.
+        prefix: How much of the document the chunks are, if they are not all of it.
+
+    Raises NotATraceError if the document has no events, or impossible times.
     """
     columns = [chunk.columns for chunk in chunks] or [gather([])]
     _check_memory(source.path, columns)
@@ -53,11 +60,9 @@ def assemble(
     if body.bare and not phases:
         raise _not_of_events(source.path, _skipped(chunks, tail))
 
-    first_events = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])
+    first_events = _first_events(chunks)
     joined = _joined(columns, first_events)
-    dur = joined["dur"]
-    negative_durations = int((dur < 0).sum())
-    np.maximum(dur, 0, out=dur)
+    negative_durations = _raise_to_zero(joined["dur"])
     labels = tuple(chain.from_iterable(part.labels for part in columns))
     keys_after = tail.keys if tail else Keys()
     keys = {**body.head.values, **keys_after.values}
@@ -83,8 +88,26 @@ def assemble(
     return raw
 
 
+def _first_events(chunks: Sequence[Chunk]) -> Int64s:
+    """Return the index in traceEvents of the first element of each chunk.
+
+    Chunks of 100, 80 and 90 elements give [0, 100, 180]. Without chunks it is [0], for
+    the empty columns that then stand for the document.
+    """
+    counts_before_last = [chunk.events for chunk in chunks[:-1]]
+    return prefix_sums(np.array(counts_before_last, dtype=np.int64))
+
+
+def _raise_to_zero(durations: Int64s) -> int:
+    """Replace negative durations by zero, in place, and return how many there were."""
+    negative = int((durations < 0).sum())
+    np.maximum(durations, 0, out=durations)
+    return negative
+
+
 def _not_of_events(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
-    """That a JSON list has no events, with the first reason why."""
+    """Make the error that a JSON list has no events, with the place and the reason of
+    the first element that is none."""
     why = ""
     if skipped:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})"
@@ -94,7 +117,17 @@ def _not_of_events(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
 def _report(
     source: Source, body: Body, chunks: Sequence[Chunk], tail: Tail | None
 ) -> Report:
-    """The counts of the elements of all chunks; `assemble` adds those of slices."""
+    """Count the elements of all chunks, and the unreadable ones among them.
+
+    What only the slices tell is not in it yet: phases, completeness, negative
+    durations.
+
+    Args:
+        source: The document.
+        body: Where its events begin.
+        chunks: The chunks in order.
+        tail: What stands behind the events; None if their list is not closed.
+    """
     last = chunks[-1] if chunks else None
     unread = _count_of_unread(tail)
     events = sum(chunk.events for chunk in chunks) + unread
@@ -116,8 +149,15 @@ def _report(
 
 
 def _marks(columns: Sequence[ChunkColumns], first_events: Int64s) -> list[Mark]:
-    """The begins and ends of all chunks, by their index in traceEvents; `first_events`
-    has that of the first element of each chunk."""
+    """Return the begin and end events of all chunks, numbered by traceEvents.
+
+    A mark has the number of its element within the chunk. If the chunk begins with
+    element 100, mark 7 becomes mark 107.
+
+    Args:
+        columns: The columns of each chunk.
+        first_events: The index in traceEvents of the first element of each chunk.
+    """
     marks: list[Mark] = []
     for part, first in zip(columns, first_events.tolist(), strict=True):
         for mark in part.marks:
@@ -149,8 +189,12 @@ def _count_of_unread(tail: Tail | None) -> int:
 def _is_complete(
     source: Source, body: Body, chunks: Sequence[Chunk], tail: Tail | None
 ) -> bool:
-    """Whether the document ends as it should, and is not cut. The closing bracket of a
-    bare list may be missing, as Chrome accepts it."""
+    """Tell whether the document ends as it should.
+
+    An object has to be closed. The closing bracket of a plain list may be missing, as
+    programs that append events leave it out and Chrome accepts it, if nothing in the
+    last chunk is damaged.
+    """
     if source.cut is not None:
         return False
     last = chunks[-1] if chunks else None
@@ -164,7 +208,10 @@ def _is_complete(
 
 
 def check_durations(path: str, dur: Int64s) -> None:
-    """Raises NotATraceError if their sum (ns) is larger than that of any trace."""
+    """Raise NotATraceError if durations (ns) add up to more than MAX_DURATIONS_NS.
+
+    Sums of them would not fit into 64 bits.
+    """
     if float(dur.sum(dtype=np.float64)) > MAX_DURATIONS_NS:
         raise NotATraceError(
             f"{path} is not a trace of one run: its durations exceed 146 years."
@@ -172,8 +219,11 @@ def check_durations(path: str, dur: Int64s) -> None:
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotReadError if memory does not suffice, rather than being killed by the
-    system."""
+    """Raise CannotReadError if the columns will not fit into memory.
+
+    Otherwise the system would end the process, without a word. A trace takes about
+    BYTES_PER_SLICE for each slice.
+    """
     slices = sum(len(part.start) for part in columns)
     if slices <= MIN_CHECKED_SLICES:
         return
@@ -187,8 +237,15 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
 
 
 def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, Any]:
-    """The tables and the columns of all chunks as one each, by their names in Raw.
-    `first_events`: the index in traceEvents of the first element of each chunk."""
+    """Concatenate the columns of all chunks, with one table of names for all.
+
+    Args:
+        columns: The columns of each chunk; at least one.
+        first_events: The index in traceEvents of the first element of each chunk.
+
+    Returns:
+        The tables (`names`, `categories`, `threads`) and the columns, as Raw has them.
+    """
     names, name = _merged(columns, "names", "name")
     categories, category = _merged(columns, "categories", "category")
     threads, thread = _merged(columns, "threads", "thread")
@@ -198,6 +255,7 @@ def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, 
         tasks[column] = partial(np.concatenate, parts)
     slice_counts = [len(part.start) for part in columns]
     joined = each(tasks, sum(slice_counts))
+    # chunks number their elements from 0
     joined["order"] += np.repeat(first_events, slice_counts)
     return {
         "names": names,
@@ -213,7 +271,16 @@ def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, 
 def _merged(
     columns: Sequence[ChunkColumns], table: str, column: str
 ) -> tuple[Any, Int32s]:
-    """One table from those of all chunks, and a column of numbers into it."""
+    """Merge the tables of all chunks, and renumber the column that points into them.
+
+    The tables ("a", "b") and ("b", "c") with the columns [0, 1] and [0, 1] become the
+    table ("a", "b", "c") and the column [0, 1, 1, 2].
+
+    Args:
+        columns: The columns of each chunk.
+        table: The name of the table in ChunkColumns: "names".
+        column: The name of the column that has indices into it: "name".
+    """
     merged = Interner()
     parts = []
     for part in columns:
@@ -223,7 +290,7 @@ def _merged(
 
 
 def _stretch(chunk: Chunk) -> Stretch:
-    """What is remembered of a chunk, to find its events again."""
+    """Return what is remembered of a chunk, so that its events can be read again."""
     is_list = chunk.places is None and not chunk.unreadable
     return Stretch(
         start=chunk.start,
@@ -254,25 +321,21 @@ class _PairedMarks(NamedTuple):
 
 
 def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
-    """`raw` with the slices that are written as two events, after the others, in the
-    order of their begins."""
+    """Add the slices that are written as a begin event and an end event.
+
+    Args:
+        raw: The slices that are written as one event each.
+        marks: The begins and ends, in any order.
+
+    Returns:
+        All slices: first those of `raw`, then the added ones in the order of their
+        begins. The report counts begins without an end and ends without a begin.
+    """
     paired = _paired(marks)
-    begins = [pair.begin for pair in paired.pairs]
-    durations = [pair.end_ns - pair.begin.time for pair in paired.pairs]
-    none = np.full(len(begins), -1, np.int64)
     names = Interner.of(raw.names)
     categories = Interner.of(raw.categories)
     threads = Interner.of(raw.threads)
-    added_columns: dict[str, NDArray[Any]] = {
-        "start": np.array([begin.time for begin in begins], np.int64),
-        "dur": np.array(durations, np.int64),
-        "name": names.ids(begin.name for begin in begins),
-        "category": categories.ids(begin.category for begin in begins),
-        "thread": threads.ids((*_thread(begin), None) for begin in begins),
-        "correlation": none,
-        "external_id": none,
-        "order": np.array([begin.order for begin in begins], np.int64),
-    }
+    added_columns = _columns_of_pairs(paired.pairs, names, categories, threads)
     columns: dict[str, NDArray[Any]] = {}
     for name, added in added_columns.items():
         columns[name] = np.concatenate([getattr(raw, name), added])
@@ -291,19 +354,49 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     )
 
 
-def _paired(marks: Sequence[Mark]) -> _PairedMarks:
-    """The slices of these marks.
+def _columns_of_pairs(
+    pairs: Sequence[Pair], names: Interner, categories: Interner, threads: Interner
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of Raw for these slices.
 
-    B and E are paired per thread like brackets; the others by category and id. They are
-    taken in time order, so the order in the file does not matter. One without an end is
-    shown up to the last mark; its args are those of its begin.
+    Args:
+        pairs: The slices.
+        names: The table of names, which new names are added to; likewise the others.
+        categories: The table of categories.
+        threads: The table of threads.
+    """
+    begins = [pair.begin for pair in pairs]
+    durations = [pair.end_ns - pair.begin.time for pair in pairs]
+    unknown = np.full(len(begins), -1, np.int64)
+    return {
+        "start": np.array([begin.time for begin in begins], np.int64),
+        "dur": np.array(durations, np.int64),
+        "name": names.ids(begin.name for begin in begins),
+        "category": categories.ids(begin.category for begin in begins),
+        "thread": threads.ids((*_thread(begin), None) for begin in begins),
+        "correlation": unknown,
+        "external_id": unknown,
+        "order": np.array([begin.order for begin in begins], np.int64),
+    }
+
+
+def _paired(marks: Sequence[Mark]) -> _PairedMarks:
+    """Pair each end event with its begin event.
+
+    An end closes the last open begin that has the same `_pairing_key`, as brackets do:
+    B at 10, B at 20, E at 30, E at 40 on one thread are the slices 10 to 40 and 20 to
+    30. A begin without an end is a slice up to the last mark of the file.
+
+    Args:
+        marks: The begins and ends in any order, at least one. Their times decide.
     """
     open_marks: dict[tuple[object, ...], list[Mark]] = {}
     pairs: list[Pair] = []
     unmatched_ends = 0
     for mark in sorted(marks, key=lambda mark: (mark.time, mark.order)):
         stack = open_marks.setdefault(_pairing_key(mark), [])
-        if mark.phase not in BEGIN_OF:
+        is_begin = mark.phase not in BEGIN_OF
+        if is_begin:
             stack.append(mark)
         elif stack:
             pairs.append(Pair(begin=stack.pop(), end_ns=mark.time))
@@ -319,7 +412,11 @@ def _paired(marks: Sequence[Mark]) -> _PairedMarks:
 
 
 def _pairing_key(mark: Mark) -> tuple[object, ...]:
-    """What a begin and its end have in common."""
+    """Return what a begin event and its end event have in common.
+
+    B and E have their thread; b and e their category, id, process and name; the old S
+    and F the same without the name, which only S has.
+    """
     kind = BEGIN_OF.get(mark.phase, mark.phase)
     if kind == "B":
         return kind, mark.thread
@@ -329,8 +426,11 @@ def _pairing_key(mark: Mark) -> tuple[object, ...]:
 
 
 def _thread(begin: Mark) -> Thread:
-    """The lane of a slice. Slices with an id may cross those of their thread, so they
-    get a lane of their own."""
+    """Return the process and the lane of a slice that begins with this event.
+
+    Slices with an id (phases b and S) may overlap those of their thread without
+    nesting, so they get a lane of their own: `cuda (async)`, by their category.
+    """
     if begin.phase == "B":
         return begin.thread
     process = begin.thread[0]

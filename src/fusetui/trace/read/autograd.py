@@ -95,8 +95,19 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
 
 def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
-    """The order, sequence number and thread of the Numbered that have one, shape
-    [numbered, 3]."""
+    """Collect the sequence numbers of some events.
+
+    The event number 12 with the args {"Sequence number": 5, "Fwd thread id": 1} gives
+    the row [12, 5, 1].
+
+    Args:
+        part: The number of each event, and the event as a record with `args`.
+
+    Returns:
+        A table with a row for each event that has a valid sequence number, and three
+        columns: the number of the event, its sequence number, its forward thread (0 if
+        it has none).
+    """
     rows = []
     for order, event in part:
         args = event.args
@@ -109,7 +120,13 @@ def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
 
 
 def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
-    """`numbers_of` one stretch, whose first element has the index `first`."""
+    """Read the sequence numbers of the events of a stretch; see `numbers_of`.
+
+    Args:
+        events: The events of the file.
+        stretch: The stretch.
+        first: The index in traceEvents of its first element.
+    """
     elements = decoded(
         events.text, stretch, decode_numbered, _numbered, word=NUMBER.encode()
     )
@@ -119,7 +136,15 @@ def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
 def autograd_of(
     events: Events, parts: Sequence[Int64s], stop: Stop = never
 ) -> Autograd:
-    """What `numbers_of` found in each stretch, with the flows if these are needed."""
+    """Combine the sequence numbers of all stretches; read flows if they are needed.
+
+    They are needed if no number says that its op ran backward.
+
+    Args:
+        events: The events of the file.
+        parts: What `numbers_of` returned for each stretch.
+        stop: As for `read_autograd`.
+    """
     order, number, thread = np.concatenate([NO_NUMBERS, *parts]).T
     ran_backward = bool((thread > 0).any())
     flows = () if ran_backward else read_flows(events, stop)
@@ -129,9 +154,15 @@ def autograd_of(
 def read_flows(
     events: Events, stop: Stop = never, category: str = FLOW, least: int = 0
 ) -> tuple[FlowEnd, ...]:
-    """The ends of the flows of a category, by default from forward to backward, read as
-    in `read_autograd`. `least`: only flows whose ids are numbers, this one or
-    larger."""
+    """Read the begins and the ends of the flows of one category from the file.
+
+    Args:
+        events: The events of the file. What cannot be read any more is left out.
+        stop: Is asked between stretches. Once it returns True, the result is what was
+            read by then.
+        category: The category: by default flows from forward ops to backward ops.
+        least: If not 0, only flows whose id is a number, and at least this.
+    """
     ends: list[FlowEnd] = []
     for stretch, first in _places(events, stop):
         elements = decoded(
@@ -144,7 +175,7 @@ def read_flows(
                 continue
             if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
                 continue
-            with suppress(ValueError):
+            with suppress(ValueError):  # of what is no time
                 ends.append(
                     FlowEnd(
                         begins=event.ph == "s",
@@ -158,7 +189,8 @@ def read_flows(
 
 
 def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
-    """Each stretch, with the index of its first element in traceEvents."""
+    """Yield each stretch with the index in traceEvents of its first element, until
+    `stop` returns True."""
     first = 0
     for stretch in events.stretches:
         if stop():

@@ -53,8 +53,14 @@ class Batch:
     """The elements of a window. Blank ones do not count."""
 
     def __init__(self, window: ByteWindow, listed: int, others: bool = False) -> None:
-        """`listed`: how many unreadable elements may be listed. With `others` the chunk
-        also locates elements that are JSON, but not events."""
+        """Find the elements of a window that are not blank.
+
+        Args:
+            window: The window.
+            listed: How many unreadable elements may be listed.
+            others: Whether the chunk also says where elements are that are JSON, but
+                not events.
+        """
         firsts = first_bytes(window.text, window.begins, window.ends)
         is_filled = firsts < window.ends
         self.begins = firsts[is_filled]
@@ -73,8 +79,12 @@ class Batch:
         return len(self.begins)
 
     def damaged(self) -> Iterator[tuple[int, str]]:
-        """Decodes all elements; gives the number of each whose syntax is damaged, and
-        what is wrong with it. The caller settles it before the next one."""
+        """Decode all elements.
+
+        Yields:
+            The number of each element whose syntax is damaged, and what is wrong with
+            it. The caller has to `settle` it before it asks for the next one.
+        """
         kinds = self._kinds()
         changes = np.flatnonzero(np.diff(kinds)) + 1
         for first, stop in pairwise([0, *changes.tolist(), len(self)]):
@@ -108,8 +118,14 @@ class Batch:
     def chunk(
         self, end: int, count: int, after: int = -1, too_damaged: bool = False
     ) -> Chunk:
-        """What was read, as the chunk of the first `count` elements, up to this
-        byte."""
+        """Return what was decoded as a chunk.
+
+        Args:
+            end: The byte of the document after the chunk.
+            count: How many elements it has, from the first on.
+            after: The byte after the bracket that closes the list, if that follows.
+            too_damaged: Whether reading ends here because of too much damage.
+        """
         event_numbers = np.array(self._event_numbers, dtype=np.int64)
         other_numbers = np.array(self._other_numbers, dtype=np.int64)
         numbers = np.union1d(event_numbers, other_numbers)
@@ -128,7 +144,8 @@ class Batch:
         )
 
     def _kinds(self) -> Places:
-        """The kind of each element."""
+        """Return the kind of each element: EMPTY_OBJECT for `{}`, OBJECT for what else
+        begins with a brace, NO_OBJECT for the rest."""
         text = np.frombuffer(self._text, dtype=np.uint8)
         first_byte = text[self.begins]
         second_byte = text[np.minimum(self.begins + 1, len(text) - 1)]
@@ -138,7 +155,8 @@ class Batch:
         return np.where(is_empty, EMPTY_OBJECT, kinds)
 
     def _skip(self, first: int, stop: int, reason: str) -> None:
-        """Counts these elements as unreadable, and lists as many as may be."""
+        """Count the elements [first, stop) as unreadable, and list as many of them as
+        may be."""
         count = stop - first
         listed = min(count, self._listed_left)
         self._unreadable += count
@@ -155,9 +173,11 @@ class Batch:
                     self._other_numbers.append(number)
 
     def _no_objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
-        """Skips what is no object. Behind a quote too many, an event may be in what
-        seems a string: elements with a brace that are not even loose JSON are given as
-        damaged."""
+        """Skip the elements [first, stop), which are no objects.
+
+        Behind a quote too many, an event may be in what seems a string. So an element
+        with a brace that is not even loose JSON is yielded as damaged.
+        """
         for number in self._with_braces(first, stop):
             if _is_loose_json(self.text_of(number)):
                 continue
@@ -169,7 +189,8 @@ class Batch:
         self._skip(first, stop, REASON_NO_OBJECT)
 
     def _with_braces(self, first: int, stop: int) -> list[int]:
-        """The numbers of those of these elements that contain an opening brace."""
+        """Return the numbers of those of the elements [first, stop) that contain an
+        opening brace."""
         is_brace = np.frombuffer(self._text, dtype=np.uint8) == ord("{")
         braces = np.flatnonzero(is_brace)
         begins = self.begins[first:stop]
@@ -181,8 +202,11 @@ class Batch:
         return numbers
 
     def _objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
-        """Adds the events of these elements, which are objects; yields the number of
-        each that is no event, with the reason."""
+        """Decode the elements [first, stop), which are objects.
+
+        They are tried as one list, then as one list with each repaired, then each
+        alone. What cannot be decoded at all is yielded as damaged.
+        """
         texts = [self.text_of(number) for number in range(first, stop)]
         events: Sequence[LooseEvent | None] | None = _decoded(texts)
         if events is None:

@@ -111,9 +111,15 @@ def _without_events(source: Source) -> NotATraceError:
 
 
 def _events_key(document: Document, start: int) -> Match | None:
-    """The key of the outermost object, whose first key may begin at `start`.
+    """Find the key traceEvents of the outermost object of a document.
 
-    If the brackets before it do not determine its depth, the first key of that name.
+    An object within it may have a key of that name too: it is the first one with as
+    many closed as opened brackets before it. If the brackets are damaged, it is the
+    first of all.
+
+    Args:
+        document: The document.
+        start: The byte after the brace that opens the outermost object.
     """
     first = key = document.find(EVENTS_KEY, start)
     at = start
@@ -133,7 +139,8 @@ def _events_key(document: Document, start: int) -> Match | None:
 
 
 def keys_of(text: bytes) -> dict[str, Any] | None:
-    """Those of an object; None when it is no JSON, even repaired."""
+    """Return the keys and values of a JSON object, repaired if necessary; None if it is
+    no object, or no JSON even then."""
     for form in (bytes, repaired):
         with suppress(orjson.JSONDecodeError):
             value = orjson.loads(form(text))
@@ -142,7 +149,12 @@ def keys_of(text: bytes) -> dict[str, Any] | None:
 
 
 def pieces(text: bytes) -> dict[str, Any]:
-    """The keys of a damaged header that matter and can be read on their own."""
+    """Return the keys READ_ALONE of a damaged object, as far as their values can be
+    read.
+
+    Of `"deviceProperties": [{"id": 0}], "x": oops` it is {"deviceProperties":
+    [{"id": 0}]}.
+    """
     values: dict[str, Any] = {}
     for key in READ_ALONE:
         begin = re.search(rb'"%b"\s*:\s*' % key, text)
@@ -154,8 +166,11 @@ def pieces(text: bytes) -> dict[str, Any]:
 
 
 def read_keys(text: bytes) -> Keys:
-    """The keys of one object, all but traceEvents; of a damaged one the few that matter
-    most."""
+    """Read the keys of an object, all but traceEvents.
+
+    If it is damaged, only READ_ALONE are read, and its text is kept, so that it can be
+    searched for secrets.
+    """
     values = keys_of(text)
     if values is None:
         return Keys(values=pieces(text), damaged=_shown(text))
@@ -178,8 +193,13 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tail_of(document: Document, after: int, bare: bool) -> Tail:
-    """What begins at `after`, behind the bracket that closes the events; `bare`: as of
-    Body."""
+    """Read what stands behind the events.
+
+    Args:
+        document: The document.
+        after: The byte after the bracket that closes the list of events.
+        bare: Whether the document is the list itself, without an object around it.
+    """
     if bare:
         unread = _other_document(document, after)
         return Tail(keys=Keys(), closed=True, unread=unread)
@@ -201,8 +221,17 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
 
 
 def _damaged_tail(document: Document, after: int, text: bytes, closed: bool) -> Tail:
-    """As `tail_of`, of a text that is no JSON: what follows the object of the document
-    is none, or that object is damaged."""
+    """Read what stands behind the events if it is not the rest of one JSON object.
+
+    Either the object is whole and something else follows it, perhaps another trace; or
+    the object itself is damaged.
+
+    Args:
+        document: The document.
+        after: The byte after the bracket that closes the list of events.
+        text: What stands there.
+        closed: Whether it ends with a brace.
+    """
     is_object, length = _object_in(text)
     if not is_object:
         keys = Keys(values=pieces(text), damaged=_shown(text))
@@ -216,18 +245,24 @@ def _damaged_tail(document: Document, after: int, text: bytes, closed: bool) -> 
 
 
 def _as_object(text: bytes) -> bytes:
-    """An object from the text of its last keys."""
+    """Return the last keys of an object as an object: `{"a": 1}` for `, "a": 1}`."""
     return b"{" + text.strip(BLANKS).removeprefix(b",")
 
 
 def is_end(document: Document, after: int) -> bool:
-    """Whether the bracket before the byte `after` is the end of the events: what
-    follows is the rest of the document, or another document, or holds no event."""
-    has_event = PHASE_KEY.search(document[after : after + NEAR_BYTES]) is not None
-    if not has_event:
-        has_event = document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
-    if not has_event:
+    """Tell whether a bracket is the end of the events.
+
+    In a damaged document it may close a list within an event. It is the end if no event
+    follows, if the rest of the object follows (`, "traceName": "x"}`), or another
+    document.
+
+    Args:
+        document: The document.
+        after: The byte after the bracket.
+    """
+    if not _has_event_behind(document, after):
         return True
+    # Mostly a few bytes show it; else enough are looked at for the largest event.
     for size in (NEAR_BYTES, FAR_BYTES):
         text = document[after : after + size]
         is_object, end = _object_in(text)
@@ -244,9 +279,19 @@ def is_end(document: Document, after: int) -> bool:
     return True
 
 
+def _has_event_behind(document: Document, after: int) -> bool:
+    """Tell whether an event follows byte `after`, within MAX_KEYS_BYTES."""
+    if PHASE_KEY.search(document[after : after + NEAR_BYTES]):
+        return True
+    return document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
+
+
 def _object_in(text: bytes) -> tuple[bool, int]:
-    """Whether the object that a text begins within ends in it, and where; else where it
-    breaks."""
+    """Find the end of the JSON object within which a text begins.
+
+    For `, "a": 1} x` it is (True, 9): the object ends before byte 9. For `, "a": 1 x`
+    it is (False, 9): the byte at which it is no JSON any more.
+    """
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
     begin = blanks + plain.startswith(",", blanks)
@@ -260,6 +305,7 @@ def _object_in(text: bytes) -> tuple[bool, int]:
 
 
 def _other_document(document: Document, after: int) -> int:
-    """Where something like another trace begins, or -1."""
+    """Return the byte where something begins that looks like another trace; -1 if
+    nothing does within MAX_KEYS_BYTES after byte `after`."""
     found = document.find(BRACKET_AND_DOCUMENT, after - 1, after + MAX_KEYS_BYTES)
     return found.end - len(found.match[1]) if found else -1

@@ -63,8 +63,19 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 
 
 def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | None:
-    """The chunk that begins in this extent of an open file, None if it cannot be
-    decoded. `size` is that of each extent, in bytes. Raises OSError."""
+    """Decode the chunk that begins in an extent of a document.
+
+    It goes from the first boundary between two events in the extent to the first one in
+    a later extent.
+
+    Args:
+        file: The descriptor of the open file. Raises OSError.
+        extent: The number of the extent.
+        size: How many bytes each extent has.
+
+    Returns:
+        The chunk; None if there is no boundary, or it cannot be decoded in one go.
+    """
     offset = extent * size
     buffer = read_at(file, offset, size + MARGIN_BYTES)
     first = BOUNDARY.search(buffer, 0, size)
@@ -90,10 +101,17 @@ def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | N
 def decode_list(
     text: bytes | memoryview, start: int, end: int, after: int = -1
 ) -> Chunk | None:
-    """The chunk of exactly these elements, without a trailing comma.
+    """Decode some elements.
 
-    `start`, `end` and `after` are those of the chunk. None if this is not a list of
-    events whose fields have the usual types.
+    Args:
+        text: The elements, with commas between them but none at the end.
+        start: The byte of the document where they begin.
+        end: The byte after them, where the next chunk begins.
+        after: The byte after the bracket that closes the list, if that follows.
+
+    Returns:
+        The chunk; None if this is not a list of events whose fields have the usual
+        types.
     """
     columns = scanned(text)
     if columns is None:
@@ -105,7 +123,15 @@ def decode_list(
 
 
 def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
-    """The columns of elements; None as of `decode_list`."""
+    """Decode some elements without the scanner.
+
+    Args:
+        text: The elements, with commas between them.
+
+    Returns:
+        Their columns; None if they do not decode, or if one of them has no phase and so
+        is no event.
+    """
     # A wrong cut gives pieces that do not decode: then all is decoded at once.
     for piece_bytes in (PIECE_BYTES, len(text) + 1):
         gathering = Gathering()
@@ -120,7 +146,10 @@ def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
 
 
 def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
-    """Lists of some of the elements each, of about `size` bytes."""
+    """Divide elements into lists of about `size` bytes each: b"[{...},{...}]".
+
+    A list ends where the next event seems to begin. The last may be twice as large.
+    """
     at = 0
     while len(text) - at > 2 * size:
         boundary = BOUNDARY.search(text, at + size)
@@ -141,12 +170,18 @@ def _add_decoded(listed: bytes, gathering: Gathering) -> None:
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
-    """The elements from `start` to the bracket that closes the list, or else to the
-    end; None where they cannot be decoded together (see `decode_list`).
+    """Decode the last elements of a document, up to the bracket that closes the list.
 
-    `buffer` holds the document from byte `offset` on. The place where the list seems to
-    end is tried first: a wrong guess does not parse. Without a bracket, the chunk says -1
-    for what comes after the list.
+    Without such a bracket they go to the end of the document. The place where the list
+    seems to end is tried first: if the guess is wrong, the elements do not decode.
+
+    Args:
+        buffer: The document from byte `offset` on.
+        start: Where in the buffer the first element begins.
+        offset: Where in the document the buffer begins.
+
+    Returns:
+        The chunk; None if the elements cannot be decoded together.
     """
 
     def chunk_up_to(close: int) -> Chunk | None:

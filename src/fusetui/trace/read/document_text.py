@@ -173,7 +173,10 @@ def text_of(source: Source) -> Text:
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:
-    """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
+    """Return the bytes of a stretch as one JSON list: `[{...},{...}]`.
+
+    Commas and blanks at its end are left out. Raises TraceError or OSError.
+    """
     listed = bytearray(b"[")
     listed += text.part(stretch.start, stretch.end)
     while listed[-1] in SEPARATORS:
@@ -189,26 +192,33 @@ def decoded(
     decode_one: Callable[[bytes], T | None],
     word: bytes = b"",
 ) -> list[tuple[int, T]]:
-    """What `decode` makes of a list of all elements of a stretch, numbered. Where it
-    fails, what `decode_one` makes of each that can be read. Nothing unless the stretch
-    holds the `word`."""
+    """Decode the elements of a stretch.
+
+    Args:
+        text: The document.
+        stretch: The stretch.
+        decode: Decodes a list of all elements.
+        decode_one: Decodes one element, for a stretch of which `decode` cannot decode
+            the whole; None leaves the element out, as does what it raises.
+        word: If the stretch does not hold this text, nothing is decoded.
+
+    Returns:
+        The elements, each with its number in the stretch. None at all if the document
+        cannot be read any more.
+    """
     try:
         listed = list_text(text, stretch)
         if word not in listed:
             return []
-        if stretch.places is not None:
+        if stretch.places is None:
+            with suppress(*UNDECODABLE):
+                return list(enumerate(decode(listed)))
+            texts = _texts_in(listed)
+        else:
             whole = text.part(stretch.start, stretch.end)
+            texts = _texts_at(whole, stretch.start, stretch.places)
     except (OSError, TraceError):
         return []
-    if stretch.places is not None:
-        texts = _texts_at(whole, stretch.start, stretch.places)
-    else:
-        try:
-            return list(enumerate(decode(listed)))
-        except (OSError, TraceError):
-            return []
-        except UNDECODABLE:
-            texts = _texts_in(listed)
     values = []
     for number, element in texts:
         with suppress(*UNDECODABLE):
@@ -221,8 +231,13 @@ def decoded(
 def _texts_at(
     stretch_text: bytes, start: int, places: Int64s
 ) -> list[tuple[int, bytes]]:
-    """The numbers and texts of elements. `places` are as of Stretch, which begins at
-    byte `start`."""
+    """Return the elements of a stretch whose places are known, as (number, text).
+
+    Args:
+        stretch_text: The bytes of the stretch.
+        start: The byte of the document where it begins.
+        places: Number, first byte and end of each element in the document.
+    """
     in_text = places - np.array([0, start, start])
     return [
         (number, bytes(stretch_text[begin:end]))
@@ -239,8 +254,15 @@ def _texts_in(listed: bytearray) -> list[tuple[int, bytes]]:
 
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
-    """Stretches of Rendered, with so many elements each, and so many of them that hold
-    values."""
+    """Make the stretches of a Rendered text.
+
+    Their places are not bytes: stretch n begins at n * PLACES_PER_STRETCH, and each
+    element takes one.
+
+    Args:
+        events: How many elements each stretch has.
+        samples: How many of these hold values of counters or memory.
+    """
     stretches = []
     for number, (count, values) in enumerate(zip(events, samples, strict=True)):
         start = number * PLACES_PER_STRETCH
@@ -251,8 +273,8 @@ def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch
 
 
 def shared_name(name: str, number: int) -> str:
-    """A text of a table of names, of a very long one its beginning and its number
-    there."""
+    """Return a text of a table of names; of a very long one its beginning and its
+    number in the table: "void very_lo... (name 12)"."""
     if len(name) <= MAX_SHARED_NAME:
         return name
     return f"{name[:MAX_SHARED_NAME]}... (name {number})"
@@ -282,7 +304,8 @@ def label_text(label: Label) -> bytes:
 
 
 def micros(ns: int) -> bytes:
-    """As JSON has times, exactly."""
+    """Return a time as JSON has it, in microseconds: b"1.500" for 1500 ns, b"-0.002" for
+    -2 ns."""
     whole_us, rest_ns = divmod(abs(ns), 1000)
     sign = b"-" if ns < 0 else b""
     return b"%s%d.%03d" % (sign, whole_us, rest_ns)

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from msgspec.structs import replace
 
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.arrays import Floats, Int64s, last_at_or_before
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import (
     BETWEEN,
@@ -24,6 +24,7 @@ from fusetui.trace.model.events import (
     Sample,
     Stretch,
     Text,
+    first_elements,
     numbered,
 )
 from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
@@ -51,24 +52,32 @@ class Elements:
     def __init__(
         self, text: Text, stretches: Sequence[Stretch], own: Events | None = None
     ) -> None:
-        """`own` are the events of the file itself, where these are joined with
-        others."""
+        """Prepare to find elements; reads nothing yet.
+
+        Args:
+            text: The document.
+            stretches: The parts of it that hold the elements, in order.
+            own: The events of the file itself, if these were joined with those of
+                another file.
+        """
         self.text = text
         self.stretches = tuple(stretches)
         self.own: Events = own or self
         self._kept: dict[str, msgspec.Struct] = {}
-        # The index in traceEvents of the first element of each stretch, and how many
-        # elements there are.
-        self._firsts = np.cumsum([0, *(s.events for s in stretches)])
+        self._firsts = first_elements(stretches)
         self._split_stretch = lru_cache(maxsize=MAX_KEPT_STRETCHES)(
             lambda number: decode_raw(list_text(text, stretches[number]))
         )
         self._texts_by_order: dict[int, bytes] = {}
 
     def element(self, order: int) -> dict[str, Any]:
-        """The event at this index as a dict; {} if it cannot be read any more.
+        """Return an event as a dict.
 
-        Raises IndexError if there is no such index.
+        It is {} if it cannot be read any more: the file is gone or has changed. Args
+        that are nested too deeply for Python are replaced by a sentence.
+
+        Args:
+            order: Its index in traceEvents. Raises IndexError if there is none.
         """
         if not 0 <= order < int(self._firsts[-1]):
             raise IndexError(order)
@@ -81,14 +90,19 @@ class Elements:
         return _plain(element) if isinstance(element, dict) else {}
 
     def recall(self, name: str, kind: type[T]) -> T | None:
+        """Return what was kept by this name: in this process, or else on disk by the
+        keeper. None if nothing was, or if it is of another type."""
         record = self._kept.get(name)
         if isinstance(record, kind):
             return record
         return None if self.keeper is None else self.keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
-        """Nothing is kept if the text is not available: part of it may be missing in
-        `found`."""
+        """Keep a record that was worked out of the elements, for `recall`.
+
+        Nothing is kept if the document is not available: the record may then lack what
+        could not be read.
+        """
         if not self.text.at_hand or self.text.problem():
             return
         self._kept[name] = found
@@ -101,7 +115,15 @@ class Elements:
     def args(
         self, number: int, places: Sequence[int], names: tuple[str, ...]
     ) -> Numbered:
-        """The args of the elements at these places of a stretch, as `Events.args`."""
+        """Return some args of some elements of one stretch; see `Events.args`.
+
+        If the stretch does not decode as a whole, each element is read by itself.
+
+        Args:
+            number: The number of the stretch.
+            places: The elements, counted from the first of the stretch, ascending.
+            names: The names of the args.
+        """
         stretch_args = args_in(self.text, self.stretches[number], places, names)
         if stretch_args is not None:
             return stretch_args.args
@@ -115,8 +137,11 @@ class Elements:
         return numbered(texts, len(names))
 
     def warm(self) -> None:
-        """Makes the text available, which may take a second per GB, to speed up later
-        calls."""
+        """Make the document available, so that later calls are fast.
+
+        A packed file is unpacked for this, which may take a second per GB. It reads the
+        first and the last stretch, and thereby everything between.
+        """
         places = {0}
         if self.stretches:
             places.add(self.stretches[-1].start)
@@ -125,18 +150,21 @@ class Elements:
                 self.text.part(place, place)
 
     def _text_at(self, order: int) -> bytes:
-        """The text of an element. The last ones are kept. Raises IndexError, and what
-        decode_raw and list_text do."""
+        """Return the text of an element.
+
+        The last MAX_KEPT_ELEMENTS are kept, because details of a slice are asked for
+        several times. Raises IndexError, and what decode_raw and list_text do.
+        """
         kept = self._texts_by_order.get(order)  # another thread may empty it
         if kept is not None:
             return kept
-        number = int(np.searchsorted(self._firsts, order, side="right")) - 1
-        element = order - int(self._firsts[number])
-        places = self.stretches[number].places
-        if places is None:
-            text = bytes(self._split_stretch(number)[element])
+        number = int(last_at_or_before(self._firsts, order))
+        place = order - int(self._firsts[number])
+        places_in_text = self.stretches[number].places
+        if places_in_text is None:
+            text = bytes(self._split_stretch(number)[place])
         else:
-            _, begin, end = places[places[:, 0] == element][0].tolist()
+            _, begin, end = places_in_text[places_in_text[:, 0] == place][0].tolist()
             text = bytes(self.text.part(begin, end))
         if len(self._texts_by_order) >= MAX_KEPT_ELEMENTS:
             self._texts_by_order.clear()
@@ -146,18 +174,22 @@ class Elements:
 
 
 def combined(first: Events, second: Events) -> Elements:
-    """The elements of two documents.
+    """Return the elements of two documents as those of one.
 
-    Indices of the second document count on from the number of events of the first. Its
-    counters are not those of this trace: none of its stretches has samples. What is
-    worked out of both is kept in memory alone: what is kept beside a trace belongs to
-    that file.
+    If the first document has 1,000 events, event 5 of the second is number 1,005.
+    Counters of the second document are left out: they are not of this trace. What is
+    worked out of both is kept in memory only, since files on disk belong to one trace.
+
+    Args:
+        first: The events of the trace itself.
+        second: Those of the capture that it is joined with.
     """
     shift = max((stretch.end for stretch in first.stretches), default=0)
     stretches = list(first.stretches)
     for stretch in second.stretches:
         places = stretch.places
         if places is not None:
+            # the number of an event stays; its begin and end byte are shifted
             places = places + np.array([0, shift, shift])
         stretches.append(
             replace(
@@ -187,10 +219,18 @@ def args_in(
     names: tuple[str, ...],
     sequences: bool = False,
 ) -> StretchArgs | None:
-    """Some args of some elements; with `sequences`, also the place, sequence number and
-    thread of each element that has one (see autograd.py).
+    """Read some args of some elements of a stretch, with C code where there is any.
 
-    None if the stretch does not decode as a list of ordinary events.
+    Args:
+        text: The document.
+        stretch: A part of it.
+        places: The elements, counted from the first of the stretch, ascending.
+        names: The names of the args.
+        sequences: Whether to return the sequence numbers of all its ops too (see
+            autograd.py).
+
+    Returns:
+        The args; None if the stretch does not decode as a list of ordinary events.
     """
     if stretch.places is not None:
         return None
@@ -210,13 +250,20 @@ def args_in(
 def _args_by_python(
     listed: bytearray, places: Sequence[int], names: tuple[str, ...], sequences: bool
 ) -> StretchArgs:
-    """As `args_in`, of a list. Raises one of UNDECODABLE."""
-    # Searching the text is faster than decoding it.
+    """Read some args of some elements of a list, without C code.
+
+    Args:
+        listed: The JSON text of the list. Raises one of UNDECODABLE if it is none.
+        places: The elements by their index in the list.
+        names: The names of the args.
+        sequences: Whether to return the sequence numbers of all its ops too.
+    """
+    # Searching the text for the names is faster than decoding it.
     has_sequences = sequences and NUMBER.encode() in listed
     has_names = bool(places) and any(name.encode() in listed for name in names)
     if not has_sequences and not has_names:
-        blank = BETWEEN * (len(names) - 1)
-        return StretchArgs(args=numbered([blank] * len(places), len(names)))
+        without_args = BETWEEN * (len(names) - 1)
+        return StretchArgs(args=numbered([without_args] * len(places), len(names)))
     decoder = _decoder(names)
     events = decoder.decode(listed)
     texts = []
@@ -239,8 +286,12 @@ class _ArgsDecoder(NamedTuple):
 
 @cache
 def _decoder(names: tuple[str, ...]) -> _ArgsDecoder:
-    """A decoder that extracts only these args, as their texts, and the values of
-    sequence numbers."""
+    """Make a decoder of lists of events that skips everything but some args.
+
+    Of the event {"name": "x", "args": {"a": [1, 2], "b": 3}} and the names ("a",) it
+    makes a record whose first field is the text b"[1, 2]". The last two fields are the
+    sequence number and the forward thread, as values.
+    """
     fields: list[tuple[str, Any, Any]] = []
     for number, name in enumerate(names):
         default = msgspec.field(default=msgspec.Raw(b""), name=name)
@@ -254,8 +305,8 @@ def _decoder(names: tuple[str, ...]) -> _ArgsDecoder:
 
 
 def _json(value: object) -> bytes:
-    """A value that was decoded, as text again; b"" for none, and for numbers too large
-    for orjson."""
+    """Return the JSON text of a value; b"" for None, and for integers that are too
+    large for orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -263,7 +314,11 @@ def _json(value: object) -> bytes:
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
-    """Decimals as floats, for display and JSON; deeper levels are left out."""
+    """Return a decoded JSON value with floats in place of Decimals.
+
+    What is nested more than `levels` deep is replaced by a sentence, so that displaying
+    it cannot exhaust Python's stack.
+    """
     if not levels:
         return TOO_DEEP
     if isinstance(value, dict):

@@ -111,15 +111,20 @@ decode_args = msgspec.json.Decoder(LooseArgs).decode
 
 
 def phase_of(phase: str, category: object) -> str:
-    """The phase of an event, as it is meant."""
+    """Return the phase that an event should have.
+
+    torch's Python exporter writes instant events ("i") as slices ("X") with the
+    category INSTANT. All others have the phase that they say.
+    """
     return "i" if phase == "X" and category == INSTANT else phase
 
 
 def coerced(event: LooseEvent) -> ExactEvent:
-    """The event behind fields of unusual types; unusable fields are left out.
+    """Make an event of ordinary types of one whose fields have any types.
 
-    Raises ValueError if it is not an event: without a phase, or a slice with a time
-    that is not a number within the range. A duration of null is 0.
+    A numeric name becomes a text, a duration of null becomes 0, an arg that is no
+    number is left out. Raises ValueError if that makes no event: it has no phase, or it
+    is a slice whose time is no number or out of range.
     """
     phase = _text(event.ph)
     if not phase:
@@ -146,7 +151,8 @@ def coerced(event: LooseEvent) -> ExactEvent:
 
 
 def loose(element: dict[str, Any]) -> LooseEvent:
-    """An element decoded by Python, whose numbers msgspec does not accept."""
+    """Make a record of an event that Python decoded, because msgspec refuses some of
+    its numbers (1e999, or integers beyond 64 bits)."""
     fields = {
         key: element[key] for key in LooseEvent.__struct_fields__ if key in element
     }
@@ -156,12 +162,16 @@ def loose(element: dict[str, Any]) -> LooseEvent:
 
 
 NO_TIME = msgspec.Raw(b"0")
-LONGEST = 20  # digits of a number worth looking at
+MAX_NUMBER_DIGITS = 20
+"""A number with more digits does not fit into 64 bits."""
 
 
 def _args(text: bytes) -> Args | None:
-    """The args of an event by their text, with what has an unusual type left out; None
-    if they are no object."""
+    """Decode the args of an event; None if they are no JSON object.
+
+    A field that has not the type it should have gets its default: of
+    {"correlation": "x", "External id": 5} the correlation is -1, the id 5.
+    """
     if not text.startswith(b"{"):
         return None
     try:
@@ -182,20 +192,23 @@ def _args(text: bytes) -> Args | None:
 
 
 def _text(value: object) -> str:
-    """Without lone surrogates, which cannot be encoded."""
+    """Return a value as text: "" for None, "7" for 7. Lone surrogates, which cannot be
+    encoded, become "?"."""
     text = "" if value is None else str(value)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _identity(value: object) -> Id:
+    """Return a pid or tid: integers and None as they are, all else as text."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     return _text(value)
 
 
 def integer(value: object) -> int:
-    """-1 for what is not a 64-bit integer."""
-    if isinstance(value, Decimal) and value.adjusted() > LONGEST:
+    """Return a value as an integer: 7 for 7, "7" and 7.9; -1 for what is none, and for
+    what does not fit into 64 bits."""
+    if isinstance(value, Decimal) and value.adjusted() > MAX_NUMBER_DIGITS:
         return -1  # of 1e1000000 an int would take a million digits
     try:
         number = int(value)  # type: ignore[call-overload]

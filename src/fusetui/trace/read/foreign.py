@@ -68,9 +68,14 @@ class ForeignFormat(NamedTuple):
 
 
 def foreign(path: str, head: bytes) -> str | None:
-    """One sentence that names a file of another program; None for anything else.
+    """Return a sentence about a file of another program: what it is, and what to do.
 
-    `head` is the first HEAD bytes of the document.
+    "a.nsys-rep is a report of Nsight Systems: run nsys export ...". It is None for
+    anything else, also for what is no trace at all.
+
+    Args:
+        path: The file. Reports of Nsight Systems are known by their name.
+        head: The first HEAD bytes of the document.
     """
     if path.endswith(NSIGHT_SYSTEMS) and not _is_json(head):
         return f"{path} is {SYSTEMS.what}: {SYSTEMS.instead}."
@@ -133,8 +138,8 @@ def is_snapshot(head: bytes) -> bool:
 
 
 def _is_perfetto(head: bytes) -> bool:
-    """A sequence of packets: each is the tag of field 1, a length, and so many
-    bytes."""
+    """Tell whether a document is a sequence of Perfetto's packets: each is PACKET_TAG,
+    a size, and so many bytes. Three packets decide, or all of a shorter document."""
     at = packets = 0
     while at < len(head) and packets < 3:
         size, begin = _varint(head, at + 1)
@@ -149,18 +154,21 @@ def _is_perfetto(head: bytes) -> bool:
 
 
 def is_pftrace_of_torch(head: bytes) -> bool:
-    """torch's monitor of CUPTI: the first packet has the time, the number of its
-    sequence, and a snapshot of two clocks that says the same time for both
-    (torch/profiler/_cupti)."""
+    """Tell whether a document was written by torch's monitor of CUPTI, by its beginning.
+
+    It begins with a packet of at most MAX_FIRST_PACKET_BYTES that has, in this order, a
+    time (field 8), the sequence number 1 (field 10) and a snapshot of the clocks 6 and
+    1 (field 6), which say the same time (torch/profiler/_cupti).
+    """
     if head[:1] != bytes([PACKET_TAG]):
         return False
     size, at = _varint(head, 1)
     if not 0 < size <= MAX_FIRST_PACKET_BYTES:
         return False
-    if head[at : at + 1] != b"\x40":  # field 8, the time
+    if head[at : at + 1] != b"\x40":  # the tag of the time
         return False
     _, at = _varint(head, at + 1)
-    # Field 10, the sequence number 1; field 6, the clock snapshot.
+    # the tag and the value of the sequence number, the tag of the snapshot
     if head[at : at + 3] != b"\x50\x01\x32":
         return False
     _, at = _varint(head, at + 3)
@@ -177,7 +185,10 @@ def is_pftrace_of_torch(head: bytes) -> bool:
 
 
 def _varint(head: bytes, at: int) -> tuple[int, int]:
-    """A number of protobuf and the byte after it; (0, at) where there is none."""
+    """Return the number of protobuf that begins at a byte, and the byte after it.
+
+    The bytes 96 01 are 150. It is (0, at) if no number of at most 10 bytes is there.
+    """
     number = 0
     for place, byte in enumerate(head[at : at + 10]):
         number |= (byte & 0x7F) << (7 * place)
@@ -205,7 +216,11 @@ def _is_html(head: bytes) -> bool:
 
 
 def _is_file_of_stacks(head: bytes) -> bool:
-    """Whether every line is a stack, and one of them has two frames or more."""
+    """Tell whether a document has lines such as `main;train;step 42`.
+
+    Each of the first LINES_OF_STACKS lines has to be a stack with a sum, and one of
+    them has to have two frames.
+    """
     if _is_json(head) or _is_html(head):
         return False
     lines = head.split(b"\n", LINES_OF_STACKS + 1)[: LINES_OF_STACKS + 1]

@@ -160,7 +160,10 @@ def state_of_url(url: str) -> tuple[int, bytes]:
 
 
 def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
-    """The sizes of the pieces that were appended to `room`. Raises CannotReadError."""
+    """Fetch a URL into a file, and yield the size of each piece after it was appended.
+
+    Raises CannotReadError if the URL cannot be fetched, or memory runs short.
+    """
     for piece in _pieces(url):
         if memory_left() < SPARE_BYTES:
             raise CannotReadError(f"{url} needs more memory than is available.")

@@ -125,8 +125,14 @@ def open_source(path: str) -> Source:
 
 
 def open_stored(path: str) -> Stored:
-    """Opens a file; `-` is standard input. A URL is fetched completely. Raises
-    CannotReadError with one plain sentence."""
+    """Open a file.
+
+    A URL is fetched completely, a pipe is copied, and a zip is unpacked.
+
+    Args:
+        path: A path or a URL; "-" is standard input. Raises CannotReadError with one
+            plain sentence if it cannot be opened, or is empty.
+    """
     shown = "standard input" if path == "-" else path
     try:
         opened, cut = _opened(path)
@@ -147,8 +153,11 @@ def open_stored(path: str) -> Stored:
 
 
 def open_arriving(path: str) -> Stored:
-    """As `open_stored`, but a file behind a URL is fetched while it is read, unless it
-    is an archive or the server does not say how large it is. Raises CannotReadError."""
+    """Open a file; one behind a URL can be read while it is fetched.
+
+    It is fetched completely first if it is an archive, or if the server does not say
+    how large it is. Raises CannotReadError.
+    """
     if not is_remote(path):
         return open_stored(path)
     from fusetui.trace.read import remote  # only for URLs
@@ -198,8 +207,16 @@ def unpacked(
     stop: Stop = never,
     is_meant: Callable[[bytes], bool] = lambda head: False,
 ) -> Source:
-    """Unpacks into `room` if necessary. Raises CannotReadError or NotATraceError, also for files
-    of other programs, except those that `is_meant` accepts by their first HEAD bytes.
+    """Return the document of a file, unpacked or fetched if it has to be.
+
+    Args:
+        stored: The file. Raises CannotReadError if it cannot be unpacked, and
+            NotATraceError if nothing comes out or it is of another program.
+        room: What `Stored.room` returned: the file that the document is put into.
+        grown: Is called with the bytes of the document that are there, and the bytes of
+            the file that they took.
+        stop: Once it returns True, the document is what is there by then.
+        is_meant: Accepts a file of another program, by the first HEAD bytes.
     """
     fill = _unpack_into if stored.packing else _fetch_into
     filled = fill(stored, room, grown, stop)
@@ -256,7 +273,11 @@ class Filled(NamedTuple):
 
 
 def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> Filled:
-    """Unpacks a compressed file. Raises CannotReadError."""
+    """Unpack a compressed file; the arguments are those of `unpacked`.
+
+    A damaged file gives what can be unpacked before the damage. Raises CannotReadError
+    if it unpacks to more than the limit (FUSETUI_UNPACK_LIMIT).
+    """
     assert stored.packing
     limit = limit_for(stored.size)
     length = 0
@@ -316,8 +337,15 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
-    """The file itself, or a copy of a pipe, which can be read only once and in
-    order."""
+    """Return a file that can be read anywhere, as often as necessary.
+
+    It is the file itself; of a pipe, which can be read only once and in order, it is a
+    copy, and the pipe is closed unless it is standard input.
+
+    Args:
+        file: The open file or pipe.
+        path: Its name, for messages.
+    """
     with suppress(UnsupportedOperation):  # a stream that is not a file of the system
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
@@ -329,9 +357,14 @@ def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _copied(pipe: IO[bytes], path: str) -> IO[bytes]:
-    """The whole content of a pipe, in memory or, if it is too large, on disk.
+    """Copy everything that comes out of a pipe, into memory or if it is large to disk.
 
-    Raises CannotReadError if it begins with more than any trace has before its first event.
+    Args:
+        pipe: The pipe.
+        path: Its name, for messages.
+
+    Raises CannotReadError if there is no event in its first
+    MAX_PIPE_BYTES_BEFORE_EVENT, so that a pipe without end is not read for ever.
     """
     copy = file_in_memory()
     size = 0
@@ -365,8 +398,8 @@ def _moved_to_disk(file: IO[bytes]) -> IO[bytes]:
 
 
 def _has_event(document: Document) -> bool:
-    """Whether the beginning of a document has something like an event, or may hold
-    events that are not text."""
+    """Tell whether the beginning of a document has something like an event, `"ph":`, or
+    is of a format whose events are not text."""
     packing = packing_of(document[:4])
     if may_hold_events(b"".join(first_pieces(document, packing, HEAD))):
         return True

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, at
 
 Places = Int64s
 
@@ -70,30 +70,33 @@ class _Marks(NamedTuple):
 
 
 def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
-    """Splits a text that begins inside a list, at commas and where an object follows
-    another.
+    """Find the elements of a JSON list in a text that begins inside the list.
 
-    What follows the last such place is not an element yet. An unmatched closing brace
-    splits as well, and nothing after it is looked at. With a `state` other than INSIDE
-    the text continues what is open, and the first element is the rest of that.
+    The text `{"a": [1, 2]}, {"b": 3}, {` has two elements: bytes 0 to 13 and 14 to 23.
+    What follows the last comma is not an element yet. Where an object follows another
+    one without a comma, it is an element too. After the bracket that closes the list,
+    nothing is looked at.
+
+    Args:
+        text: Bytes of a document, which need not be valid JSON.
+        state: What is open where the text begins; by default the list alone. With
+            another state, the first element is the rest of what is open.
     """
     if state.escaped and text:
         text = b" " + text[1:]  # the first byte has no meaning
-    all_kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
-    all_places = np.flatnonzero(all_kinds)
-    all_marks = _Marks(places=all_places, kinds=all_kinds[all_places])
-    unescaped, ends_escaped = _without_escaped(all_marks, len(text))
-    marks, in_string = _outside_strings(unescaped, state.in_string)
-
+    marks, ends_escaped = _without_escaped(_marks_of(text), len(text))
+    marks, in_string = _outside_strings(marks, state.in_string)
     depth = np.cumsum(DEPTH_CHANGES[marks.kinds]) + state.depth
     last_depth = int(depth[-1]) if len(depth) else state.depth
-    unmatched = np.flatnonzero(depth < 0)
+
     close = -1
-    if len(unmatched):  # nothing after the first one is looked at
+    unmatched = np.flatnonzero(depth < 0)
+    if len(unmatched):
         looked_at = int(unmatched[0]) + 1
         marks = marks.first(looked_at)
         depth = depth[:looked_at]
         place = int(marks.places[-1])
+        # an unmatched brace also ends the last element, but closes no list
         is_bracket = text[place] == ord("]")
         close = place if is_bracket else -1
 
@@ -109,19 +112,43 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     )
 
 
+def _marks_of(text: bytes | memoryview) -> _Marks:
+    """Find the quotes, backslashes, commas and brackets of a text."""
+    kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
+    places = np.flatnonzero(kinds)
+    return _Marks(places=places, kinds=kinds[places])
+
+
 def _outside_strings(marks: _Marks, in_string: bool) -> tuple[_Marks, bool]:
-    """The marks outside strings, without quotes, and whether the text ends in a
-    string; `in_string`: whether it begins in one."""
+    """Leave out the marks in strings, and the quotes around strings.
+
+    Of `[",", "]"]` the brackets at both ends and the comma in the middle are left.
+
+    Args:
+        marks: The marks of a text, without escaped ones.
+        in_string: Whether the text begins inside a string.
+
+    Returns:
+        The marks outside strings, and whether the text ends inside a string.
+    """
     is_quote = marks.kinds == QUOTE
     quotes_so_far = np.cumsum(is_quote) + in_string
-    is_inside = quotes_so_far & 1 == 1
+    is_inside = quotes_so_far & 1 == 1  # after an odd number of quotes
     ends_in_string = bool(is_inside[-1]) if len(is_inside) else in_string
     return marks.only(~is_quote & ~is_inside), ends_in_string
 
 
 def _bounds_of_elements(marks: _Marks, depth: Int64s) -> tuple[Places, Places]:
-    """Where the elements of the list begin and end; `depth` is that after each mark, 0
-    between two elements and negative behind the list."""
+    """Find where the elements of the list begin and end.
+
+    Args:
+        marks: The commas and brackets outside strings.
+        depth: How many brackets are open after each mark: 0 between two elements, -1
+            after the bracket that closes the list.
+
+    Returns:
+        The first byte of each element, and the byte after each.
+    """
     kinds = marks.kinds
     is_comma = (kinds == COMMA) & (depth == 0)
     # an object that follows another, without a comma
@@ -139,22 +166,37 @@ def _bounds_of_elements(marks: _Marks, depth: Int64s) -> tuple[Places, Places]:
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
-    """The position of the first non-blank byte of each element, or its end if all are
-    blank."""
+    """Find the first byte of each element that is not blank.
+
+    In `  {},   ` the elements [0, 4) and [5, 8) give 2 and 8: the second has only
+    blanks, so it is its end.
+
+    Args:
+        text: The text.
+        begins: The first byte of each element.
+        ends: The byte after each element.
+    """
     is_blank = np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8)
     filled = np.flatnonzero(is_blank == 0)
     next_filled = np.searchsorted(filled, begins)
-    first_filled = np.append(filled, len(text))[next_filled]
+    first_filled = at(filled, next_filled, missing=len(text))
     places: Places = np.minimum(first_filled, ends)
     return places
 
 
 def _without_escaped(marks: _Marks, length: int) -> tuple[_Marks, bool]:
-    """The marks without backslashes and what they escape; and whether the byte after
-    the text, which has `length` bytes, is escaped.
+    r"""Leave out backslashes and what they escape.
 
-    In a run of backslashes every second one is escaped, so an odd run escapes the byte
-    after it.
+    Of two backslashes in a row the second is escaped by the first. So a run of one or
+    three escapes the byte after it, a run of two does not: in `"\\\" \\"` only the
+    first and the last quote are left.
+
+    Args:
+        marks: The marks of a text.
+        length: How many bytes the text has.
+
+    Returns:
+        The other marks, and whether the byte after the text is escaped.
     """
     is_backslash = marks.kinds == BACKSLASH
     backslashes = marks.places[is_backslash]

@@ -109,10 +109,10 @@ class PickleMachine:
         }
 
     def run(self) -> Any:
-        """The value of the pickle. Raises MalformedError with what is wrong, as the
-        end of a sentence.
+        """Return the value of the pickle.
 
-        The two most frequent opcodes are carried out here, the others by their method.
+        Raises MalformedError with what is wrong, as the end of a sentence: "it is cut
+        short".
         """
         data = self.data
         steps = self.steps
@@ -122,6 +122,8 @@ class PickleMachine:
         at = 0
         try:
             while data[at] != STOP:
+                # The two most frequent opcodes are carried out here, the others by
+                # their method.
                 for _ in repeat(None, OPCODES_BETWEEN_CHECKS):
                     opcode = data[at]
                     if opcode == GET:  # by far the most
@@ -169,7 +171,7 @@ class PickleMachine:
         return [key, value]
 
     def _since_mark(self) -> list[Any]:
-        """Takes the values above the last MARK from the stack."""
+        """Take the values above the last MARK from the stack, and the MARK too."""
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -177,8 +179,17 @@ class PickleMachine:
         return values
 
     def _empty_list(self, at: int) -> int:
-        """Puts an empty list on the stack; or a whole stack of frames, whose opcodes it
-        passes."""
+        """Put an empty list on the stack, or a whole list of frames at once.
+
+        Most lists of a snapshot are stacks of frames. One that is written in the usual
+        way is read with a pattern, and everything up to its end is passed.
+
+        Args:
+            at: The place after the opcode EMPTY_LIST.
+
+        Returns:
+            The place of the next opcode to carry out.
+        """
         whole = self.runs.whole_stack(at - 1)
         if whole is not None:
             self.stack.append(whole.stack)
@@ -193,8 +204,17 @@ class PickleMachine:
         return at
 
     def _empty_dict(self, at: int) -> int:
-        """Puts an empty dict on the stack; or the rows of a run of events, whose
-        opcodes it passes."""
+        """Put an empty dict on the stack, or a run of events at once.
+
+        Where a dict becomes an item of a list, it may be the first of many events of
+        the same form, which are then read together.
+
+        Args:
+            at: The place after the opcode EMPTY_DICT.
+
+        Returns:
+            The place of the next opcode to carry out.
+        """
         if self._is_list_at_mark():
             run = self.runs.read(at - 1)
             if run is not None:
@@ -212,7 +232,11 @@ class PickleMachine:
         return mark > 0 and type(self.stack[mark - 1]) is ListItems
 
     def _long(self, at: int) -> int:
-        """Puts a number on the stack, of as many bytes as the first of them says."""
+        """Put a number on the stack: the byte 2 and then e8 03 are 1000.
+
+        The first byte says how many bytes follow, little endian and signed. Raises
+        MalformedError for more than MAX_LONG_BYTES.
+        """
         size = self.data[at]
         if size > MAX_LONG_BYTES:
             raise MalformedError(f"a number is larger than any in {self.what}")
@@ -237,7 +261,10 @@ class PickleMachine:
         return at
 
     def _tuple(self, size: int, at: int) -> int:
-        """Puts a tuple of the last `size` values of the stack in their place."""
+        """Replace the last `size` values of the stack by a tuple of them.
+
+        Raises MalformedError if some of them lie below the last MARK.
+        """
         start = len(self.stack) - size
         last_mark = self.marks[-1] if self.marks else 0
         if start < last_mark:
@@ -257,8 +284,16 @@ class PickleMachine:
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
-        """Adds to the dict on top of the stack, which may become a row then. `pairs`:
-        keys and values in turn."""
+        """Add keys and values to the dict on top of the stack.
+
+        A dict with the keys of a segment, a block, an event or a frame then becomes a
+        row of `tables`, to which nothing can be added.
+
+        Args:
+            pairs: Keys and values in turn: ["addr", 4096, "size", 512]. Raises
+                MalformedError if a key is no text.
+            at: The place after the opcode, which is returned.
+        """
         fields = self.stack[-1]
         keys = pairs[::2]
         values = pairs[1::2]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.own_memory import without_collector
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, prefix_sums
 from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
@@ -65,7 +65,14 @@ def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
 
 
 def _document(path: str) -> tuple[bytes, int]:
-    """The bytes of the pickle, and how many the file has."""
+    """Read a file into memory.
+
+    Returns:
+        The bytes of the pickle, unpacked and without frames, and the size of the file
+        as stored.
+
+    Raises CannotReadError, or NotATraceError for what is no pickle.
+    """
     stored = open_stored(path)
     try:
         with closing(stored.file), closing(stored.room()) as room:
@@ -81,8 +88,12 @@ def _document(path: str) -> tuple[bytes, int]:
 
 
 def _unframed(document: Document) -> bytes:
-    """What the frames of protocols 4 and 5 hold, which begin anywhere between two
-    opcodes; those that are smaller than Python makes them stay."""
+    """Return a pickle without the heads of its frames (protocols 4 and 5).
+
+    A frame may begin between any two opcodes, so that its head would be in the middle
+    of what is read as a whole elsewhere. Removing stops at a frame that is smaller than
+    Python makes them, unless it is the last; the opcode FRAME is allowed there.
+    """
     pieces = [document[:2]]  # PROTO
     at = 2
     while document[at : at + 1] == FRAME:
@@ -98,9 +109,17 @@ def _unframed(document: Document) -> bytes:
 
 
 def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapshot:
-    """The snapshot of a pickle. `root`: its value; `size`: bytes of the file as stored.
-    Raises MalformedError if it is none."""
-    if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
+    """Make the snapshot of what a pickle holds.
+
+    Args:
+        path: The file.
+        size: How many bytes the file has as stored.
+        root: The value of the pickle: a dict with lists of segments and events, or the
+            list of segments that torch.cuda.memory_snapshot() returns. Raises
+            MalformedError if it is neither.
+        tables: The rows that the dicts of these lists became.
+    """
+    if type(root) is ListItems and root.rows:
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
         raise MalformedError("it has no segments")
@@ -131,7 +150,12 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
 def _events(
     columns: dict[str, array[int]], rows_of_devices: Sequence[Int32s]
 ) -> tuple[MemoryEvents, ...]:
-    """The events of each device that has any."""
+    """Make the events of each device; devices without events are left out.
+
+    Args:
+        columns: The events of all devices.
+        rows_of_devices: The rows of each device, by its number.
+    """
     events = []
     for device, rows in enumerate(rows_of_devices):
         if len(rows):
@@ -140,7 +164,8 @@ def _events(
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
-    """Raises MalformedError unless the sizes can be added up."""
+    """Raise MalformedError if a size is negative, or if those of a column add up to
+    more than fits into 64 bits. -1 stands for a size that the file does not say."""
     for columns in tables.values():
         for name in columns.keys() & SIZE_COLUMNS:
             sizes = _array(columns[name])
@@ -164,7 +189,14 @@ def _array(column: array[int]) -> Any:
 
 
 def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
-    """These rows of each column, as arrays of the types of the records."""
+    """Return some rows of each column as arrays.
+
+    Columns whose name begins with `is_` become flags; others keep their type.
+
+    Args:
+        columns: The columns by their names.
+        rows: The rows, in the order of the result.
+    """
     is_range = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
     # a range needs no copy
     which = slice(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
@@ -177,14 +209,20 @@ def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
 
 
 def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
-    """The blocks of segments of the file, which may have been written in any order: by
-    segment and address. `segments` are rows of the file."""
-    # by the row of a segment in the file; the last place is that of no segment
-    place_of_segment = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
-    place_of_segment[segments] = np.arange(len(segments), dtype=np.int32)
-    no_segment = len(place_of_segment) - 1
-    row_of_segment = np.minimum(_array(columns["segment"]), no_segment)
-    segment_of_block = place_of_segment[row_of_segment]
+    """Make the blocks of some segments, sorted by segment and address.
+
+    Blocks of other segments are left out.
+
+    Args:
+        columns: All blocks of the file, in any order. `segment` is the row of the
+            segment of each among all segments of the file.
+        segments: The rows of the segments. The blocks number them from 0 in this order.
+    """
+    # The last entry stands for all rows after the last of `segments`.
+    number_of_row = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
+    number_of_row[segments] = np.arange(len(segments), dtype=np.int32)
+    segment_row = np.minimum(_array(columns["segment"]), len(number_of_row) - 1)
+    segment_of_block = number_of_row[segment_row]
     rows = np.flatnonzero(segment_of_block >= 0)
     address = _array(columns["address"])[rows]
     by_address = np.lexsort((address, segment_of_block[rows]))
@@ -195,15 +233,14 @@ def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
 
 
 def _stacks(tables: SnapshotTables) -> Stacks:
-    """All stacks: their frames one after the other, and where each stack begins."""
+    """Make the table of stacks: stack n has the frames
+    frame[start[n] : start[n + 1]]."""
     bytes_of_stacks = np.fromiter(map(len, tables.stacks), np.int64, len(tables.stacks))
     frames_of_stacks = bytes_of_stacks // np.dtype(np.int32).itemsize
-    ends = np.cumsum(frames_of_stacks)
-    start: Int64s = np.concatenate([np.zeros(1, np.int64), ends])
     return Stacks(
         frames=tuple(tables.frames),
         frame=np.frombuffer(b"".join(tables.stacks), np.int32),
-        start=start,
+        start=prefix_sums(frames_of_stacks),
     )
 
 

@@ -150,8 +150,15 @@ class RunReader:
         self.texts = KnownCodes(self._text_code, memo)
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
-        """Makes a form of the event that starts here, if it is one that runs may
-        consist of."""
+        """Learn the form of an event, so that events like it can be read together.
+
+        Nothing is learned of an event with unknown keys, or one that is written in
+        another way than torch's.
+
+        Args:
+            start: The place in the file where the event begins, at EMPTY_DICT.
+            names: Its keys, in order.
+        """
         for form in self.forms:
             if names in (form.names, form.names[:-1]):
                 return
@@ -163,25 +170,39 @@ class RunReader:
         put = begin[1][:1]
         if put == b"q":  # its number has one byte, those of later events have four
             return
-        keys: list[bytes] = []
-        at = begin.end()
-        while self.data[at] != SETITEMS:
-            field = ANY_FIELD.match(self.data, at)
-            if field is None:
-                return
-            keys.append(field[1])
-            at = field.end()
+        keys = self._written_keys(begin.end())
         if len(keys) != len(names):
             return
-        form = EventForm(
-            names=names, keys=tuple(keys), put=put, pattern=_pattern(names, keys)
-        )
+        form = EventForm(names=names, keys=keys, put=put, pattern=_pattern(names, keys))
         # one without frames is a case of this form
         others = [known for known in self.forms if known.names != names[:-1]]
         self.forms = [form, *others[: MAX_FORMS - 1]]
 
+    def _written_keys(self, at: int) -> tuple[bytes, ...]:
+        """Return the bytes by which the file refers to each key of an event.
+
+        Args:
+            at: The place where the first field begins.
+
+        Returns:
+            The keys up to the end of the event; () if a field has another form.
+        """
+        keys: list[bytes] = []
+        while self.data[at] != SETITEMS:
+            field = ANY_FIELD.match(self.data, at)
+            if field is None:
+                return ()
+            keys.append(field[1])
+            at = field.end()
+        return tuple(keys)
+
     def read(self, start: int) -> EventRun | None:
-        """The events from here on; None if there are too few."""
+        """Read the events that begin at a place of the file, all of one form.
+
+        Returns:
+            The events; None unless MIN_RUN_EVENTS of them follow each other. Then none
+            is looked for again before the place where the form ended.
+        """
         if start < self.slow_until:
             return None
         for form in self.forms:
@@ -269,7 +290,16 @@ class RunReader:
     def _values(
         self, form: EventForm, walk: EventWalk, ends: Int64s
     ) -> tuple[dict[str, Int64s], dict[str, FieldCodes]]:
-        """The fields of all events that are numbers, and the codes of the others."""
+        """Read the fields of many events, field by field.
+
+        Args:
+            form: The fields that the events have, in order.
+            walk: The events, at the value of their first field.
+            ends: Where each event ends. One that does not end there does not fit.
+
+        Returns:
+            The fields that are numbers, and the codes of the others, by their names.
+        """
         columns: dict[str, Int64s] = {}
         codes: dict[str, FieldCodes] = {}
         for place, (name, key) in enumerate(zip(form.names, form.keys, strict=True)):
@@ -389,7 +419,7 @@ def _may_be_in_run(names: tuple[str, ...]) -> bool:
     return has_known_keys and is_distinct and has_frames_last and names[0] == "action"
 
 
-def _pattern(names: tuple[str, ...], keys: list[bytes]) -> re.Pattern[bytes]:
+def _pattern(names: tuple[str, ...], keys: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """A pattern of an event with these fields; `frames` may be missing."""
     fields = []
     for name, key in zip(names, keys, strict=True):

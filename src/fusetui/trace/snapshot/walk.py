@@ -61,12 +61,15 @@ class EventWalk:
         self._puts: list[_Puts] = []
 
     def step(self, length: Int64s | int) -> None:
-        """Goes on by so many bytes; events that do not fit may lead beyond the end."""
+        """Go on by some bytes, with every event.
+
+        Events that do not fit may be anywhere, so a step never leads beyond the end.
+        """
         self.at = np.minimum(self.at + length, len(self._words) - 3)
 
     def cut(self) -> int:
-        """Forgets all events from the first on that does not fit; returns how many are
-        left."""
+        """Forget the first event that does not fit and all events after it; return how
+        many are left."""
         count = len(self.fits) if self.fits.all() else int(self.fits.argmin())
         self.at = self.at[:count]
         self.fits = self.fits[:count]
@@ -77,12 +80,20 @@ class EventWalk:
         return self._bytes[self.at]
 
     def ends(self, nexts: Int64s, put: int, opcode: bytes) -> Int64s:
-        """Where the last opcode of each is, before the next event or the next batch of
-        the list.
+        """Find the last opcode of each event, from where the next event begins.
 
-        `nexts`: where the MARK of the next event is, after the `put` bytes of the
-        opcode that numbers its dict. An event ends with SETITEMS; then there may be
-        APPENDS and MARK, between two batches; then comes EMPTY_DICT."""
+        An event ends with SETITEMS. Between two batches of the list, APPENDS and MARK
+        follow. The next event begins with EMPTY_DICT, perhaps an opcode that numbers
+        the dict, and MARK. Whatever has another form clears `fits`.
+
+        Args:
+            nexts: The place of the MARK of the next event, of each event.
+            put: How many bytes the opcode has that numbers a dict; 0 without one.
+            opcode: That opcode.
+
+        Returns:
+            The place of SETITEMS, of each event.
+        """
         empty_dict = nexts - put - 1
         self.fits &= self._bytes[empty_dict] == ord("}")
         if put:
@@ -96,7 +107,12 @@ class EventWalk:
         return last
 
     def pass_key(self, raw: bytes, among: Flags | bool = True) -> None:
-        """Passes these bytes, at most 7."""
+        """Pass the key of a field.
+
+        Args:
+            raw: The bytes of the key, at most 7. An event with other bytes does not fit.
+            among: Which events have the field; the others stay where they are.
+        """
         word = self._words[self.at] & ((1 << 8 * len(raw)) - 1)
         is_key = word == int.from_bytes(raw, "little")
         self.fits &= is_key | ~np.asarray(among)
@@ -108,8 +124,15 @@ class EventWalk:
         among: Flags | bool = True,
         at: Int64s | None = None,
     ) -> None:
-        """Passes what numbers the value before, if anything does; `codes` are those
-        values, and may still change. `at`: it stands elsewhere."""
+        """Pass the opcode that numbers the value before it, where there is one.
+
+        Args:
+            codes: The codes of the values (see PickleMemo). They are remembered by
+                reference, and may still change.
+            among: Which events have the value; the others stay where they are.
+            at: The place of the opcode, if that is not where the walk is; then nothing
+                is passed.
+        """
         places = self.at if at is None else at
         length = np.where(among, PUT_BYTES[self._bytes[places]], 0)
         self._puts.append(
@@ -122,12 +145,15 @@ class EventWalk:
             self.step(length)
 
     def number(self, among: Flags | bool = True) -> Int64s:
-        """The integers that stand here, shape [events]; those of events that are not
-        `among` mean nothing.
+        """Read the integer that stands here in each event, and pass it.
 
-        An integer has 1, 2 or 4 bytes, or up to 8 behind LONG1. One of more than 8, and
-        anything else, clears `fits` of its event. Those of 1 and 2 bytes have no sign
-        (BININT1, BININT2); all others have.
+        The opcodes BININT1 and BININT2 have 1 and 2 bytes without a sign, BININT has 4
+        with one, LONG1 up to 8 with one after a byte with their number. Anything else
+        clears `fits`.
+
+        Args:
+            among: Which events have the integer; the others stay where they are, and
+                their numbers mean nothing.
         """
         opcode = self.byte()  # the step comes at the end
         is_long = opcode == LONG1  # whose size stands in a byte of its own
@@ -140,7 +166,9 @@ class EventWalk:
         return numbers
 
     def reference(self) -> Int64s:
-        """The number that is referred to; -1 where something else stands."""
+        """Read the number of the earlier value that each event refers to here, and pass
+        it: 5 for the bytes of BINGET 5. It is -1 where something else stands, which is
+        not passed."""
         word = self._words[self.at]
         length = GET_BYTES[word & 0xFF]
         self.step(length)
@@ -149,7 +177,15 @@ class EventWalk:
         return np.where(length == 5, number & 0xFFFFFFFF, of_short)
 
     def text(self, among: Flags) -> list[bytes]:
-        """The bytes of a text of less than 256, of those events only."""
+        """Read a text of less than 256 bytes in some events, and pass it.
+
+        Args:
+            among: Which events have the text. Those that have something else there do
+                not fit.
+
+        Returns:
+            The bytes of the text of each of these events, and of no others.
+        """
         head = np.where(among, TEXT_HEAD_BYTES[self.byte()], 0)
         size = np.where(among, self._bytes[self.at + 1], 0)
         upper_bytes = self._words[self.at + 1] & 0xFFFFFF00  # of a size of four bytes
@@ -167,9 +203,16 @@ class EventWalk:
         return [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def number_values(self, memo: PickleMemo, count: int) -> None:
-        """Gives all values of the first `count` events their numbers, as in the file.
-        Raises MalformedError if the file numbers them otherwise than Python does."""
-        # shape [events, values]: in the order of the file
+        """Put all values that were passed into the memo, in the order of the file.
+
+        Args:
+            memo: The numbered values so far.
+            count: Only the values of so many events, from the first on, are put there.
+
+        Raises MalformedError if the file numbers them otherwise than Python does: one
+        after the other.
+        """
+        # a row for each event, a column for each of its values
         places = np.array([puts.places[:count] for puts in self._puts]).T
         codes = np.array([puts.codes[:count] for puts in self._puts]).T
         is_numbered = places >= 0
@@ -186,7 +229,15 @@ class EventWalk:
 
 
 def _integers_of(words: Int64s, size: Int64s) -> Int64s:
-    """The integers of the first `size` bytes of each word, 8 at most."""
+    """Return the integer in the first bytes of each word, the lowest byte first.
+
+    The first byte of 0x...05FF is 255, since 1 or 2 bytes have no sign; the first four
+    of 0x...FFFFFFFF are -1.
+
+    Args:
+        words: Eight bytes each.
+        size: How many bytes the integer has; more than 8 count as 8.
+    """
     # moved to the upper end of the word, and back, which drops what follows it
     spare_bits = 64 - 8 * np.minimum(size, 8)
     moved = words << spare_bits
