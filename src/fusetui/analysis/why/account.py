@@ -26,12 +26,19 @@ from fusetui.analysis.why.thread_activity import (
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    greatest_of_runs,
+    least_of_runs,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -72,7 +79,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         # track has any other.
         least_activity = self.kinds
         if first_rows:
-            least_activity = np.minimum.reduceat(self.kinds, first_rows)
+            least_activity = least_of_runs(self.kinds, np.array(first_rows))
 
         has_slices = least_activity != ThreadActivity.NOTHING
         return distinct(self.trace.thread_of_track[has_slices])
@@ -242,9 +249,7 @@ class Device(NamedTuple):
     def gap_positions(self) -> slice:
         """Return where the gaps of the device are among those of its line."""
         device_of_gap = self.line.device_index(self.line.gaps.event)
-        first = device_of_gap.searchsorted(self.number)
-        after_last = device_of_gap.searchsorted(self.number + 1)
-        return slice(int(first), int(after_last))
+        return slice_between(device_of_gap, self.number, self.number + 1)
 
 
 WAITS: Final = lazy_pattern(
@@ -383,7 +388,7 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
     The threads are in the order of their indices.
     """
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns_of_track = np.maximum.reduceat(trace.end, first_row)
+    last_end_ns_of_track = greatest_of_runs(trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
 
     # Number the threads of the line from 0; a thread may have several tracks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,14 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    heaviest_id,
+    summed,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
@@ -179,6 +186,36 @@ def _means(total_ns: Counter[str], windows: int, sum_ns: int) -> dict[str, int]:
         largest = max(means, key=lambda cause: means[cause])
         means[largest] += sum_ns - sum(means.values())
     return means
+
+
+class CallAndOp(NamedTuple):
+    """The names of a runtime call and of the op that it was made in."""
+
+    name: str
+    op: str | None
+    """None if the call was made outside of all ops."""
+
+
+def heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
+    """Find the name of calls with the largest sum of amounts, and their usual op.
+
+    If cudaMemcpy has 3 of the time in aten::item and 2 outside of ops, and
+    cudaFree has 4, it is (cudaMemcpy, aten::item).
+
+    Args:
+        calls: Rows of the trace; at least one.
+        amounts: An amount for each call, such as a time.
+    """
+    name_of_call = trace.name[calls]
+    name = heaviest_id(name_of_call, amounts)
+    has_name = name_of_call == name
+
+    # heaviest_id takes no negative ids, but -1 stands for a call outside of ops.
+    op_of_call = trace.op[calls[has_name]]
+    op = heaviest_id(op_of_call + 1, amounts[has_name]) - 1
+    return CallAndOp(
+        name=trace.names[name], op=trace.name_of(op) if op != NO_ROW else None
+    )
 
 
 FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)

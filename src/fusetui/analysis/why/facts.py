@@ -39,7 +39,7 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, sums_of_ranges
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import (
     FOREVER,
@@ -51,6 +51,7 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
+from fusetui.trace.model.sorted_arrays import count_below, count_between
 
 NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
@@ -260,8 +261,8 @@ class Facts:
                 line=line,
                 gaps=gaps,
                 parts=parts,
-                first=parts.start.searchsorted(begin),
-                last=parts.start.searchsorted(end),
+                first_part=count_below(parts.start, begin),
+                after_last_part=count_below(parts.start, end),
             )
 
     @cached_property
@@ -494,7 +495,7 @@ class Facts:
             end = on_line(idle.call_begin)
             for kind in _RECORDED_WORK:
                 start = line.slices(kind).start
-                begun[gaps] += start.searchsorted(end) - start.searchsorted(begin)
+                begun[gaps] += count_between(start, begin, end)
 
         return begun
 
@@ -659,9 +660,9 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
     """The gaps that end with a launch from the line; shape [gaps of the line]."""
     parts: Cover
     """In order. Each part lies wholly in one gap, or outside of all."""
-    first: Rows
+    first_part: Rows
     """The index of the first part of each gap; shape of `gaps`."""
-    last: Rows
+    after_last_part: Rows
     """One more than the index of the last part of each gap; shape of `gaps`."""
 
     def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
@@ -673,13 +674,7 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
         Returns:
             The sums, of shape [..., gaps of the line].
         """
-        # With a sum before each part, the sum of a range is a difference of two.
-        before_first = np.zeros((*ns_of_parts.shape[:-1], 1), dtype=np.int64)
-        up_to_each = ns_of_parts.cumsum(axis=-1)
-        sum_before = np.concatenate((before_first, up_to_each), axis=-1)
-
-        sums: Int64s = sum_before[..., self.last] - sum_before[..., self.first]
-        return sums
+        return sums_of_ranges(ns_of_parts, self.first_part, self.after_last_part)
 
 
 class Idle(Gaps, frozen=True, eq=False):

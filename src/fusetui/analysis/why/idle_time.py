@@ -13,7 +13,6 @@ such names, the one that was innermost first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,10 +28,33 @@ from fusetui.analysis.why.thread_activity import (
     calls_by_line,
     waiting_calls_at,
 )
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Int64s,
+    Rows,
+    at,
+    begins_runs,
+    ordinals,
+    sum_of_runs,
+    sums_before,
+)
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, EnclosingIndex, joined, outside, pieces
+from fusetui.trace.model.intervals import (
+    NO_INTERVAL,
+    Cover,
+    EnclosingIndex,
+    joined,
+    outside,
+    pieces,
+)
+from fusetui.trace.model.sorted_arrays import (
+    BEFORE_ALL,
+    count_until,
+    last_until,
+    slices_of_ids,
+)
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 LONGEST: Final = 100
@@ -205,7 +227,7 @@ def _module_of(trace: Trace, row: np.integer) -> str | None:
 class Covering(msgspec.Struct, frozen=True, eq=False):
     """What covered most of each of some stretches of time; arrays of shape [stretches].
 
-    All are rows of the trace, -1 for none.
+    All are rows of the trace, NO_ROW for none.
     """
 
     op: Rows
@@ -218,7 +240,7 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
         """Make the record of stretches that nothing covers, to be filled in place."""
 
         def no_rows() -> Rows:
-            return np.full(stretches, -1, dtype=np.intp)
+            return np.full(stretches, NO_ROW, dtype=np.intp)
 
         return cls(
             op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
@@ -274,12 +296,13 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns, of the shape of `times`.
         """
-        last_begun = np.searchsorted(self.start, times, side="right") - 1
-        index = np.maximum(last_begun, 0)
-        last_ns = np.minimum(times, self.end[index]) - self.start[index]
-        before_ns = self.before[index] + last_ns
+        last_begun = last_until(self.start, times)
+        has_begun = last_begun != BEFORE_ALL
+        stretch = np.where(has_begun, last_begun, 0)
 
-        return np.where(last_begun < 0, 0, before_ns)
+        # All stretches before the last one, and of the last one the part until then.
+        ns_of_last = np.minimum(times, self.end[stretch]) - self.start[stretch]
+        return np.where(has_begun, self.before[stretch] + ns_of_last, 0)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
@@ -325,36 +348,32 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return by_reason
 
     def gap_at(self, time: int) -> int:
-        """Return the index of the gap at a time (ns of the file), -1 if there is none."""
-        last_begun = int(np.searchsorted(self.begin, time, side="right")) - 1
-        if last_begun < 0 or time >= int(self.end[last_begun]):
-            return -1
-        return last_begun
+        """Return the index of the gap at a time (ns of the file), NO_INTERVAL for none."""
+        gaps = Cover(self.begin, self.end)
+        return int(gaps.place_of(np.array([time]))[0])
 
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
     """Prepare the idle time of each device of a line."""
     gaps = line.gaps
     device_of_gap = line.device_index(gaps.event)
-    edges = np.arange(len(line) + 1)
-    first_gap = device_of_gap.searchsorted(edges)
-
-    longest = _longest_of_each(gaps, device_of_gap, first_gap)
-    first_longest = device_of_gap[longest].searchsorted(edges)
+    longest = _longest_of_each(gaps, device_of_gap)
     described = tuple(described_gaps(line, gaps, line.reasons, longest))
     reasons = _reasons(line)
 
+    gaps_of_devices = slices_of_ids(device_of_gap, len(line))
+    longest_of_devices = slices_of_ids(device_of_gap[longest], len(line))
     idle_times = []
     for device, named in enumerate(line.named):
-        of_device = slice(first_gap[device], first_gap[device + 1])
-        longest_of_device = slice(first_longest[device], first_longest[device + 1])
+        of_device = gaps_of_devices[device]
+        longest_of_device = longest_of_devices[device]
         idle_times.append(
             IdleTime(
                 device=named.pid,
                 reasons=reasons[device],
                 begin=gaps.begin[of_device],
                 end=gaps.end[of_device],
-                longest=longest[longest_of_device] - first_gap[device],
+                longest=longest[longest_of_device] - of_device.start,
                 longest_gaps=described[longest_of_device],
             )
         )
@@ -362,22 +381,20 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
     return tuple(idle_times)
 
 
-def _longest_of_each(
-    gaps: Gaps, device_of_gap: NDArray[np.integer], first_gap: Rows
-) -> Rows:
+def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
     """Choose the LONGEST longest gaps of each device.
 
     Args:
         device_of_gap: The index of the device of each gap, ascending.
-        first_gap: The index of the first gap of each device.
 
     Returns:
         Indices into the gaps, one device after the other; of each device the longest
         gap first, and of equal ones the earliest.
     """
-    # By device, then the longest first, then the earliest; lexsort takes the last key first.
-    by_length = np.lexsort((gaps.begin, gaps.begin - gaps.end, device_of_gap))
-    rank_in_device = np.arange(len(by_length)) - first_gap[device_of_gap]
+    # Gaps of a device are in order of time, and the sort keeps that of equal lengths.
+    negative_length = gaps.begin - gaps.end
+    by_length = grouped(device_of_gap, then_by=negative_length).order
+    rank_in_device = ordinals(device_of_gap)
     longest: Rows = by_length[rank_in_device < LONGEST]
 
     return longest
@@ -469,13 +486,13 @@ def _times_of_each(
         return
 
     merged = _merged_pieces(all_pieces)
-    edges = np.flatnonzero(np.diff(merged.device, prepend=-1, append=-1))
-    for first, after_last in pairwise(edges.tolist()):
-        start = merged.start[first:after_last]
-        end = merged.end[first:after_last]
-        before = np.concatenate(([0], np.cumsum(end - start)))
-        times = ReasonTimes(name=name, start=start, end=end, before=before)
-        yield int(merged.device[first]), times
+    devices = int(merged.device.max(initial=-1)) + 1
+    for device, of_device in enumerate(slices_of_ids(merged.device, devices)):
+        start = merged.start[of_device]
+        end = merged.end[of_device]
+        if len(start):
+            before = sums_before(end - start)
+            yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
 def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
@@ -570,21 +587,21 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """
     middle = begin + (end - begin) // 2
     around = EnclosingIndex(slices.end)
-    last_begun = slices.start.searchsorted(middle, side="right") - 1
-    candidate = around.last(last_begun, middle)  # -1 for no slice
+    candidate = around.last(last_until(slices.start, middle), middle)
 
     for _ in range(MAX_DEPTH):
         inside_begin = np.maximum(slices.start[candidate], begin)
         inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
-        is_too_short = (candidate >= 0) & (2 * inside_ns <= end - begin)
-        to_go_on = np.flatnonzero(is_too_short)
+        is_too_short = 2 * inside_ns <= end - begin
+        to_go_on = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
         if not len(to_go_on):
-            return np.append(slices.rows, -1)[candidate]
+            break
+        next_outward = around.last(candidate[to_go_on] - 1, middle[to_go_on])
+        candidate[to_go_on] = next_outward
+    else:
+        candidate[to_go_on] = NO_INTERVAL
 
-        candidate[to_go_on] = around.last(candidate[to_go_on] - 1, middle[to_go_on])
-
-    candidate[to_go_on] = -1
-    return np.append(slices.rows, -1)[candidate]
+    return at(slices.rows, candidate, missing=NO_ROW)
 
 
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
@@ -636,7 +653,8 @@ class _NamesInStretches(NamedTuple):
         # Cut the innermost parts of slices at the edges of the stretches.
         parts = slices.innermost_parts()
         inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
-        row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
+        # A piece lies in the part after all those that end before the piece begins.
+        row = parts.rows[count_until(parts.end, inside.start)]
 
         # Pieces of one name in one stretch become neighbors, in order of time.
         by_name = np.lexsort((trace.name[row], stretch))
@@ -645,12 +663,10 @@ class _NamesInStretches(NamedTuple):
         start = inside.start[by_name]
         length_ns = inside.end[by_name] - start
 
-        is_other_stretch = np.diff(stretch) != 0
-        is_other_name = np.diff(trace.name[row]) != 0
-        changes = np.flatnonzero(is_other_stretch | is_other_name) + 1
-        first = np.concatenate(([0], changes))[: len(row)]  # empty without a piece
-        total_ns = length_ns[:0]
-        if len(first):
-            total_ns = np.add.reduceat(length_ns, first)
-
-        return cls(stretch[first], row[first], start[first], total_ns)
+        first = np.flatnonzero(begins_runs(stretch, trace.name[row]))
+        return cls(
+            stretch=stretch[first],
+            row=row[first],
+            first_ns=start[first],
+            total_ns=sum_of_runs(length_ns, first),
+        )

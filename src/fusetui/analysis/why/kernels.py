@@ -36,11 +36,18 @@ from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    heaviest_id,
+    summed,
+    used_ids,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
-from fusetui.trace.model.intervals import Cover, union
+from fusetui.trace.model.intervals import Cover, are_alone, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
@@ -62,7 +69,7 @@ def by_text(
     ns_of_name = summed(names, ns, len(rows_of_name))
 
     count_and_ns: dict[str, tuple[int, int]] = {}
-    for name in np.flatnonzero(rows_of_name).tolist():
+    for name in used_ids(names):
         key = text(trace.names[name])
         count, total_ns = count_and_ns.get(key, (0, 0))
         count += int(rows_of_name[name])
@@ -168,11 +175,9 @@ class Kernels:
         """The index of the stream as a thread of the trace."""
         self.device = trace.process_of_track[trace.track[rows]]
         """The index of the device as a process of the trace."""
-        self.devices: list[int] = np.flatnonzero(np.bincount(self.device)).tolist()
+        self.devices = used_ids(self.device)
         self._name_index = trace.name[rows]
-        self._name_indices: list[int] = np.flatnonzero(
-            np.bincount(self._name_index)
-        ).tolist()
+        self._name_indices = used_ids(self._name_index)
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
         """Tell which are kernels whose decoded name passes a test.
@@ -436,13 +441,7 @@ class Kernels:
         for device in self.devices:
             of_device = np.flatnonzero(self.device == device)
             by_start = of_device[np.argsort(self.start[of_device], kind="stable")]
-            start = self.start[by_start]
-            end = self.end[by_start]
-
-            latest_end = np.maximum.accumulate(end)
-            starts_after_all = np.append(True, latest_end[:-1] <= start[1:])
-            ends_before_next = np.append(end[:-1] <= start[1:], True)
-            is_alone[by_start] = starts_after_all & ends_before_next
+            is_alone[by_start] = are_alone(self.start[by_start], self.end[by_start])
 
         return is_alone
 
@@ -455,8 +454,7 @@ class Kernels:
             mask: True for the selected kernels.
             ns: The time to compare by; one per kernel.
         """
-        ns_by_name = np.bincount(self._name_index[mask], weights=ns[mask])
-        heaviest = int(ns_by_name.argmax())
+        heaviest = heaviest_id(self._name_index[mask], ns[mask])
 
         full_name = self.trace.names[heaviest]
         return DominantName(

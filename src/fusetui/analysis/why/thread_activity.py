@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import LentWork
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, at
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     FOREVER,
+    NO_INTERVAL,
     Cover,
     EnclosingIndex,
+    are_alone,
     common,
     innermost,
     joined,
@@ -35,6 +37,7 @@ from fusetui.trace.model.intervals import (
     without,
 )
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import count_below, count_between, last_until
 
 MAX_PLACE_NS: Final = 1 << 62
 """The largest place on a line of time: the sum of two such places fits into 64 bits."""
@@ -198,10 +201,8 @@ class Slices(NamedTuple):
             The slices, one interval of the cover after the other, and how many slices
             start in each interval.
         """
-        first = self.start.searchsorted(cover.start)
-        after_last = self.start.searchsorted(cover.end)
-        counts = after_last - first
-
+        first = count_below(self.start, cover.start)
+        counts = count_between(self.start, cover.start, cover.end)
         return self.only(ranges(first, counts)), counts
 
     def innermost_parts(self) -> Slices:
@@ -210,13 +211,15 @@ class Slices(NamedTuple):
         The parts do not overlap and are in order. A slice may have several parts, or
         none if others inside it cover it wholly.
         """
-        # Most slices meet no other one and are their own part.
-        is_alone = self._meet_no_other()
+        # Most slices meet no other one and are their own part. One without a length has
+        # no part, which `innermost` knows.
+        is_alone = are_alone(self.start, self.end) & (self.end > self.start)
         alone = self.only(is_alone)
         others = self.only(~is_alone)
 
+        # Slice `innermost_index[n]` is the innermost one from `times[n]` to the next.
         times, innermost_index = innermost(others.start, others.end)
-        is_covered = innermost_index[:-1] >= 0  # -1: no slice until the next of `times`
+        is_covered = innermost_index[:-1] != NO_INTERVAL
         covered = np.flatnonzero(is_covered)
         if not len(covered):
             return alone
@@ -227,18 +230,6 @@ class Slices(NamedTuple):
             end=times[covered + 1],
         )
         return merged_slices((alone, parts_of_others))
-
-    def _meet_no_other(self) -> Flags:
-        """Tell which slices have a length and overlap no other slice; shape [n]."""
-        latest_end = np.maximum.accumulate(self.end)
-        starts_after_all = latest_end[:-1] <= self.start[1:]
-        ends_before_next = self.end[:-1] <= self.start[1:]
-
-        is_alone = self.end > self.start
-        is_alone[1:] &= starts_after_all
-        is_alone[:-1] &= ends_before_next
-
-        return is_alone
 
     def _are_in_order(self) -> bool:
         """Whether the slices are in the order that the class promises."""
@@ -258,12 +249,13 @@ class Slices(NamedTuple):
         # A slice touches a stretch exactly if more stretches begin before it ends than
         # end before it starts. So if n stretches end before a slice starts, it is enough
         # to compare its end with the begin of number n in the order of begins.
-        # `slices_before` tells how many slices start before each end: those between two
-        # of its elements have the same n.
-        slices_before = self.start.searchsorted(np.sort(end))
-        slices_before = np.append(slices_before, len(self.start))
+        # There are few stretches and many slices, in order of their starts. So count
+        # the slices that start between two ends of stretches: all of them have one n.
+        slices_before_end = count_below(self.start, np.sort(end))
+        edges = np.concatenate(([0], slices_before_end, [len(self.start)]))
+        slices_between_ends = np.diff(edges)
         begin_in_order = np.append(np.sort(begin), FOREVER)
-        next_begin = np.repeat(begin_in_order, np.diff(slices_before, prepend=0))
+        next_begin = np.repeat(begin_in_order, slices_between_ends)
 
         return self.only(next_begin < self.end)
 
@@ -580,16 +572,15 @@ def waiting_calls_at(
         times: The moment for each launch, in ns of the file.
 
     Returns:
-        The innermost call that waits for the device, as a row for each launch; -1 if
-        the thread is in no such call.
+        The innermost call that waits for the device, as a row for each launch; NO_ROW
+        if the thread is in no such call.
     """
-    waiting = np.full(len(launch), -1, dtype=np.intp)
+    waiting = np.full(len(launch), NO_ROW, dtype=np.intp)
     for line, calls, on_line in calls_by_line(trace, threads, launch, launch >= 0):
         waits = line.slices(ThreadActivity.SYNC)
         moments = on_line(times)
-        last_begun = waits.start.searchsorted(moments, side="right") - 1
+        last_begun = last_until(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
-        # Index -1, for no wait, takes the -1 that is appended.
-        waiting[calls] = np.append(waits.rows, -1)[innermost_wait]
+        waiting[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
 
     return waiting

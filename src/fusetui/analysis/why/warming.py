@@ -24,9 +24,18 @@ from fusetui.trace.layout.steps import (
     by_launch_time,
     launched_bounds,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    greatest_of_runs,
+    group_of_each,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     FOREVER,
     NOTHING,
@@ -36,6 +45,7 @@ from fusetui.trace.model.intervals import (
     without,
 )
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import count_below, count_between, slice_between
 
 SETS_UP: Final = lazy_pattern(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
@@ -132,7 +142,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     bounds = launched_bounds(
         wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=np.repeat(np.arange(len(steps)), counts),
+        step_of_work=group_of_each(np.array(counts)),
     )
 
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
@@ -457,13 +467,15 @@ def algorithm_searches(trace: Trace) -> Rows:
 def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
     """Count the waits that come after a launch since the wait before.
 
+    Launches at 10, 11 and 40 ns and waits at 20, 30 and 50 ns make 2 tries: nothing was
+    launched between the first and the second wait.
+
     Args:
         launched_ns: When something was launched, ascending.
         waited_ns: When the waits begin, ascending.
     """
-    launched_before_wait = np.searchsorted(launched_ns, waited_ns)
-    launched_since_last = np.diff(launched_before_wait, prepend=0)
-    return int(np.count_nonzero(launched_since_last))
+    launches_before_wait = count_below(launched_ns, waited_ns)
+    return len(distinct(launches_before_wait[launches_before_wait > 0]))
 
 
 class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
@@ -487,11 +499,10 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 
     def within(self, trace: Trace, op: int) -> Rows:
         """Return the indices of the calls that start during an op, on its thread."""
-        first = int(self.start.searchsorted(trace.start[op]))
-        after_last = int(self.start.searchsorted(trace.end[op]))
+        in_time_of_op = slice_between(self.start, trace.start[op], trace.end[op])
         thread_of_op = trace.thread_of_track[trace.track[op]]
-        is_of_thread = self.thread[first:after_last] == thread_of_op
-        indices: Rows = first + np.flatnonzero(is_of_thread)
+        is_of_thread = self.thread[in_time_of_op] == thread_of_op
+        indices: Rows = in_time_of_op.start + np.flatnonzero(is_of_thread)
         return indices
 
 
@@ -591,11 +602,10 @@ def _first_ops(trace: Trace) -> Rows:
     ops = trace.rows_of(Role.OP)
     long_ops = ops[trace.dur[ops] > LONG_OP_NS]
 
-    # The rows of a launch call lie between the row of an op around it and its end_row.
+    # A launch call lies inside of an op if its row is between the op's and its end_row.
     launches = distinct(trace.launch[trace.gpu_rows])
-    first_inside = np.searchsorted(launches, long_ops)
-    after_last_inside = np.searchsorted(launches, trace.end_row[long_ops])
-    long_ops = long_ops[first_inside < after_last_inside]
+    launches_inside = count_between(launches, long_ops, trace.end_row[long_ops])
+    long_ops = long_ops[launches_inside > 0]
 
     has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
     has_long_op[trace.name[long_ops]] = True
@@ -612,7 +622,10 @@ def _first_ops(trace: Trace) -> Rows:
 def _much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
-    """Find the first element of each key that is TIMES as long as all later ones.
+    """Find the elements that are first of their key, and TIMES as long as all later ones.
+
+    With TIMES = 10 and the keys (7, 5, 7, 5), lengths of (90, 40, 9, 9) ns give (0,):
+    the first element of key 7 is 10 times as long as the later one.
 
     Args:
         key: Equal for elements that are compared; in the order of time.
@@ -622,22 +635,13 @@ def _much_longer_firsts(
     Returns:
         Indices into `key`, in the order of the keys.
     """
-    by_key = np.argsort(key, kind="stable")
-    if not len(by_key):
-        return by_key
+    by_key = grouped(key)
+    later_ns = length_ns[by_key.order]
+    later_ns[by_key.begin] = 0  # the first one is not compared with itself
+    longest_later_ns = greatest_of_runs(later_ns, by_key.begin)
 
-    is_first = np.append(True, np.diff(key[by_key]) != 0)
-    begin_of_key = np.flatnonzero(is_first)
-    counts = np.diff(np.append(begin_of_key, len(by_key)))
-
-    # For each key the longest of its elements but the first one.
-    later_ns = length_ns[by_key]
-    later_ns[begin_of_key] = 0
-    longest_later_ns = np.maximum.reduceat(later_ns, begin_of_key)
-
-    first = by_key[begin_of_key]
-    is_much_longer = length_ns[first] >= TIMES * longest_later_ns
+    is_much_longer = length_ns[by_key.first] >= TIMES * longest_later_ns
     if not single:
-        is_much_longer &= counts > 1
+        is_much_longer &= by_key.counts > 1
 
-    return first[is_much_longer]
+    return by_key.first[is_much_longer]

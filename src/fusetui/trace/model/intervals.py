@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 
 MAX_SMALL_TRACK_ROWS = 64
 """A track with more rows is worth a call of numpy of its own."""
@@ -97,6 +97,26 @@ def ranges(first: Rows, sizes: Rows) -> Rows:
     shift = np.repeat(first - offset_in_result, sizes)
     integers: Rows = np.arange(sizes.sum()) + shift
     return integers
+
+
+def are_alone(start: Int64s, end: Int64s) -> Flags:
+    """Mark the intervals that overlap no other one.
+
+    Intervals that only touch do not overlap.
+
+    >>> start, end = np.array([0, 5, 6, 9]), np.array([5, 8, 7, 12])
+    >>> are_alone(start, end).tolist()
+    [True, False, False, True]
+
+    Args:
+        start: The start of each interval, ascending.
+        end: The end of each interval.
+    """
+    latest_end = np.maximum.accumulate(end)
+    starts_after_all_before = np.append(True, latest_end[:-1] <= start[1:])
+    ends_before_next = np.append(end[:-1] <= start[1:], True)
+    is_alone: Flags = starts_after_all_before & ends_before_next
+    return is_alone[: len(start)]  # one too long without an interval
 
 
 def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

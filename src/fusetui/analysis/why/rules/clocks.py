@@ -6,7 +6,6 @@ They are silent unless counters were recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -19,6 +18,8 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
+from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.sorted_arrays import count_below, count_until
 
 MIN_RUNS: Final = 20
 """A kernel with fewer runs is not judged."""
@@ -241,13 +242,7 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     highest_mhz = np.zeros(len(compared))
     names = 0
 
-    # One group of the same launches after the other.
-    group = _same_launches(kernels, compared)
-    by_group = np.argsort(group, kind="stable")
-
-    edges = [0, *np.cumsum(np.bincount(group)).tolist()]
-    for first, after_last in pairwise(edges):
-        members = by_group[first:after_last]
+    for members in grouped(_same_launches(kernels, compared)).members():
         runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
         lost_ns[members] = _lost_ns(took_ns, clock[runs])
@@ -339,9 +334,12 @@ def follows(took_ns: Int64s, clock: Floats) -> bool:
 
 
 def ranks(values: NDArray[np.int64] | Floats) -> Floats:
-    """Return the rank of each value, from 1; equal values share the mean of theirs."""
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last_rank = np.cumsum(counts)
-    first_rank = last_rank - counts + 1
+    """Return the rank of each value, from 1; equal values share the mean of theirs.
+
+    The values (30, 10, 30) have the ranks (2.5, 1, 2.5).
+    """
+    ascending = np.sort(values)
+    first_rank = count_below(ascending, values) + 1
+    last_rank = count_until(ascending, values)
     mean_rank: Floats = (first_rank + last_rank) / 2
-    return mean_rank[group]
+    return mean_rank

@@ -34,6 +34,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
+from fusetui.trace.model.sorted_arrays import position_of
 
 NEAR_BOUND: Final = 0.75
 """A kernel is near its bound if the bound is at least this share of its time."""
@@ -374,7 +375,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
     longest_row = kernels.longest_rows(has_tail)[0]
-    longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
+    longest_waves = float(waves[position_of(kernels.rows, longest_row)])
     name = printable(short_name(facts.trace.name_of(longest_row)))
     products = plural(int(has_tail.sum()), "product")
 

@@ -43,7 +43,14 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    distinct,
+    heaviest_id,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, Cover, joined, union, without
@@ -444,8 +451,7 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
         return None
 
     names = facts.trace.name[rows[computes]]
-    longest_name = int(np.bincount(names, ns[computes]).argmax())
-    op = facts.trace.names[longest_name]
+    op = facts.trace.names[heaviest_id(names, ns[computes])]
 
     return f"{instead_of_computing(op)} {NO_LAUNCHES}"
 

@@ -27,6 +27,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.sorted_arrays import position_of
 
 UNALIGNED: Final = 2
 """A product that loads this many elements at a time, or fewer, is not aligned.
@@ -104,7 +105,7 @@ def _shape(kernels: Kernels, mask: Flags) -> str:
     is not known.
     """
     longest_row = kernels.longest_rows(mask)[0]
-    index = kernels.rows.searchsorted(longest_row)
+    index = position_of(kernels.rows, longest_row)
     job = kernels.job_indices[index]
     if job < 0:
         return ""

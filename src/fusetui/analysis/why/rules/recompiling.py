@@ -17,7 +17,9 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.op_names import is_compiler
+from fusetui.trace.model.sorted_arrays import last_until
 
 REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
 """Matches the annotation of a compiled function.
@@ -159,13 +161,11 @@ def _usual_step(facts: Facts) -> CompiledRegions:
         return CompiledRegions(rows)
 
     # For each step one region of each function.
-    step_of_region = np.searchsorted(facts.steps.start, trace.start[rows], side="right")
+    step_of_region = last_until(facts.steps.start, trace.start[rows])
     regions_of_steps = []
-    for step in distinct(step_of_region).tolist():
-        in_step = rows[step_of_region == step]
-        function = _function(facts, in_step)
-        _, first_of_function = np.unique(function, return_index=True)
-        regions_of_steps.append(in_step[first_of_function])
+    for members in grouped(step_of_region).members():
+        in_step = rows[members]
+        regions_of_steps.append(in_step[grouped(_function(facts, in_step)).first])
 
     fewest_first = sorted(regions_of_steps, key=len)
     middle = (len(fewest_first) - 1) // 2

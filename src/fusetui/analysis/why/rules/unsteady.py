@@ -12,7 +12,15 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    group_of_each,
+    ordinals,
+    sums_before,
+)
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
 VARIES: Final = 1.3
@@ -82,16 +90,14 @@ class _Variation(NamedTuple):
 def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
     """Measure how groups of the same work vary."""
     ns = kernels.effective_ns[groups.kernels]
-    first = np.cumsum(groups.counts) - groups.counts
+    first = sums_before(groups.counts)[:-1]
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
     p50 = percentiles_of_runs(ns, first, groups.counts, 50)
     p90 = percentiles_of_runs(ns, first, groups.counts, 90)
-
     varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
-    median_ns = np.repeat(p50, groups.counts)
-    slower_ns = np.maximum(ns - median_ns, 0)
-    slower_ns[~np.repeat(varies, groups.counts)] = 0
 
+    group = group_of_each(groups.counts)
+    slower_ns = np.where(varies[group], np.maximum(ns - p50[group], 0), 0)
     return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 

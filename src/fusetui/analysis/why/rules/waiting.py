@@ -26,6 +26,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.intervals import common, union
+from fusetui.trace.model.sorted_arrays import last_until
 
 ITSELF: Final = lazy_pattern(
     rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py"
@@ -254,8 +255,8 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
         return calls
 
     name = trace.name[calls]
-    step = np.searchsorted(facts.steps.start, trace.start[calls], side="right") - 1
-    is_later = step > 0
+    step = last_until(facts.steps.start, trace.start[calls])
+    is_later = step > 0  # after the beginning of the second step
     later_names = name[is_later]
 
     # Count for each name the steps that have it, each step once.

@@ -23,7 +23,13 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    heaviest_id,
+    inside_ranges,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, counted
@@ -145,7 +151,7 @@ def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
 
     trace = facts.trace
     rows, waited_ns = _waits_in_slices(facts, piece.cover, _causes(trace, once))
-    name = int(np.bincount(trace.name[rows], waited_ns).argmax())
+    name = heaviest_id(trace.name[rows], waited_ns)
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
 
@@ -197,15 +203,8 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
     """Return some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
-
-    # The rows from an op to its end_row lie inside of it. Count for each row how many
-    # of the given ops are open there: +1 where one begins, -1 where it ends.
-    opened = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(opened, rows, 1)
-    np.add.at(opened, trace.end_row[rows], -1)
-    open_at_row = np.cumsum(opened)
-
-    return ops[open_at_row[ops] > 0]
+    # What lies inside of an op has the rows from the op to its end_row.
+    return ops[inside_ranges(rows, trace.end_row[rows], len(trace))[ops]]
 
 
 def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
