@@ -69,11 +69,19 @@ def test_groups_have_the_elements_of_each_key_in_order(
     )
 
     assert groups.keys.tolist() == sorted(set(keys))
-    for key, members in zip(groups.keys.tolist(), groups.members(), strict=True):
+    for key, members in zip(
+        groups.keys.tolist(), groups.members_of_each(), strict=True
+    ):
         of_key = [element for element in range(size) if keys[element] == key]
         assert members.tolist() == sorted(of_key, key=lambda element: times[element])
-    firsts = [members[0] for members in groups.members()]
+    firsts = [members[0] for members in groups.members_of_each()]
     assert groups.first.tolist() == firsts
+    middles = [members[len(members) // 2] for members in groups.members_of_each()]
+    assert groups.upper_median.tolist() == middles
+    assert len(groups) == len(firsts)
+    assert groups.counts.tolist() == [keys.count(key) for key in sorted(set(keys))]
+    sums = [sum(members.tolist()) for members in groups.members_of_each()]
+    assert groups.sums(np.arange(size)).tolist() == sums
 
 
 @given(some_numbers, st.data())

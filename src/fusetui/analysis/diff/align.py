@@ -18,7 +18,7 @@ from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import launched_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, begins_runs
 
 PLACE_FACTOR = 0x1E3779B97F4A7C15
 """An odd number: its multiples, modulo 2 ** 64, lie far apart."""
@@ -439,9 +439,8 @@ def _lanes(items: WorkItems) -> list[range]:
 
     Without any items, there is one lane, and it is empty.
     """
-    # The positions at which an item is on another lane than the item before it.
-    first_items = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
-    bounds = [0, *first_items, len(items)]
+    first_items = np.flatnonzero(begins_runs(items.lane)).tolist() or [0]
+    bounds = [*first_items, len(items)]
     return [range(first, last) for first, last in pairwise(bounds)]
 
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.sequences import cheapest_in_order, occurrences
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, count_leading, runs_of_true
 
 MAX_BLOCKS = 8
 """At most this many different blocks are looked for in a lane: that of the forward
@@ -375,7 +375,7 @@ def _misfit_of_shifts(
     """
     is_in_longer = _is_position(longer, leaving) & _is_position(longer, entering)
     is_in_both = is_in_longer & _is_position(shorter, partners)
-    positions_inside = _leading_true(is_in_both)
+    positions_inside = count_leading(is_in_both)
     leaving = leaving[:positions_inside]
     entering = entering[:positions_inside]
     partners = partners[:positions_inside]
@@ -383,7 +383,7 @@ def _misfit_of_shifts(
     keys_leaving = longer.keys[leaving]
     is_same_as_entering = keys_leaving == longer.keys[entering]
     is_same_as_partner = keys_leaving == shorter.keys[partners]
-    shifts = _leading_true(is_same_as_entering & is_same_as_partner)
+    shifts = count_leading(is_same_as_entering & is_same_as_partner)
 
     features_of_partner = shorter.features[partners[:shifts]]
     features_of_leaving = longer.features[leaving[:shifts]]
@@ -392,11 +392,6 @@ def _misfit_of_shifts(
     misfit_before = np.abs(features_of_entering - features_of_partner).sum(axis=1)
     change_by_shift = np.cumsum(misfit_after - misfit_before)
     return np.concatenate([[0], change_by_shift])  # a shift by 0 changes nothing
-
-
-def _leading_true(flags: Flags) -> int:
-    """Count the flags that are true before the first one that is not."""
-    return int(np.logical_and.accumulate(flags).sum())
 
 
 def _is_position(lane: LaneWork, positions: Rows) -> Flags:
@@ -437,16 +432,13 @@ def _candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
     """
     known_blocks: set[bytes] = set()
     for size in _block_sizes(keys):
-        # A part of the lane [first, last) in which each piece equals the piece `size`
-        # positions later repeats a block of that size. Its bounds are where the flags
-        # change.
-        equals_later_piece = keys[:-size] == keys[size:]
-        padded_flags = np.concatenate([[False], equals_later_piece, [False]])
-        bounds = np.flatnonzero(np.diff(padded_flags)).reshape(-1, 2)
-        first, last = bounds.T
-        is_long_enough = last - first >= (MIN_REPETITIONS - 1) * size
+        # A part of the lane in which each piece equals the piece `size` positions later
+        # repeats a block of that size: once more than the part is long.
+        repeating = runs_of_true(keys[:-size] == keys[size:])
+        repetitions = 1 + (repeating.end - repeating.begin) // size
+        begins = repeating.begin[repetitions >= MIN_REPETITIONS]
 
-        for start in first[is_long_enough].tolist():
+        for start in begins.tolist():
             block_keys = keys[start : start + size]
             sorted_keys = np.sort(block_keys).tobytes()
             if sorted_keys in known_blocks:
@@ -460,13 +452,15 @@ def _block_sizes(keys: Int64s) -> list[int]:
     """Return the sizes that a block may have, ascending.
 
     These are the MAX_BLOCK_SIZES most frequent distances between one piece and the next
-    equal piece. No size is below MIN_DISTINCT_PIECES.
+    equal piece. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
+    have the distance 3 four times, so 3 is the only size.
     """
     # A stable sort by key puts the positions of equal pieces next to each other, in
     # ascending order.
     by_key = np.argsort(keys, kind="stable")
-    is_same_key = np.diff(keys[by_key]) == 0
-    distances = np.diff(by_key)[is_same_key]
+    equals_next = keys[by_key[1:]] == keys[by_key[:-1]]
+    distance_to_next = by_key[1:] - by_key[:-1]
+    distances = distance_to_next[equals_next]
     distances = distances[distances >= MIN_DISTINCT_PIECES]
 
     sizes, frequencies = np.unique(distances, return_counts=True)

@@ -56,7 +56,7 @@ from fusetui.own_memory import without_collector
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, rank_of_each
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
@@ -628,8 +628,8 @@ def _steps_in_pieces(items: WorkItems) -> _StepsInPieces:
     ns: Int64s = np.diff(cuts, axis=1)
     if (ns < 0).any():
         return no_steps
-    # Sorting the order gives the position of each item in it; column 0 is before all.
-    return _StepsInPieces(ns=ns, column_of_item=np.argsort(order) + 1)
+    # Column 0 is the time before all items.
+    return _StepsInPieces(ns=ns, column_of_item=rank_of_each(order) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:

@@ -27,11 +27,12 @@ from fusetui.analysis.diff.work import NO_STEP, Work
 from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.totals import grouped, self_ns
+from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.model.quantiles import median
@@ -227,7 +228,7 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
 
     calls: CallsByLabel = {}
     for group, label_index in enumerate(groups.keys.tolist()):
-        step_of_call = in_steps.step[groups.places(group)]
+        step_of_call = in_steps.step[groups.members(group)]
         label = labels.texts[label_index]
         calls[label] = np.bincount(step_of_call, minlength=steps)
     return calls
@@ -471,7 +472,7 @@ def _dispatch_of_population(
     steps = len(items.work.windows)
     dispatches = {}
     for group, label_index in enumerate(groups.keys.tolist()):
-        members = groups.places(group)
+        members = groups.members(group)
         rows = in_steps.rows[members]
         step = in_steps.step[members]
         name_indices = np.unique(trace.name[rows]).tolist()

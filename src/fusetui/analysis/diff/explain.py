@@ -29,7 +29,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, rank_of_each
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.quantiles import medians
 
@@ -543,6 +543,5 @@ def _launch_ranks(items: WorkItems) -> list[int]:
         launch = trace.launch[rows]
         launched_ns = np.where(launch >= 0, trace.start[launch], launched_ns)
 
-    # Sort by launch, then by start. Sorting the order gives the rank of each item.
-    order = np.lexsort((trace.start[rows], launched_ns))
-    return [*np.argsort(order).tolist()]
+    by_launch_then_start = np.lexsort((trace.start[rows], launched_ns))
+    return [*rank_of_each(by_launch_then_start).tolist()]

@@ -35,6 +35,7 @@ from fusetui.analysis.diff.statistics import (
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.model.quantiles import lower_quantile, medians
+from fusetui.trace.model.sorted_arrays import count_below
 
 LEVEL = 0.05
 """How likely it is that a diff reports any row where nothing changed."""
@@ -220,8 +221,9 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
-    # Average the variance of the column with the usual one of its class.
-    class_of_column = np.searchsorted(noise.longest, np.median(log_a, axis=0))
+    # Average the variance of the column with the usual one of its class. The number of
+    # the class is how many classes have only shorter pieces.
+    class_of_column = count_below(noise.longest, np.median(log_a, axis=0))
     usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
     freedom = PRIOR_STEPS + variation.freedom
     variance = (usual_squares + variation.squares) / freedom

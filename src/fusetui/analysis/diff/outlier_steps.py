@@ -22,6 +22,7 @@ from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.intervals import Cover, pieces
 from fusetui.trace.model.quantiles import lower_quantile, medians
+from fusetui.trace.model.sorted_arrays import positions_of
 
 MIN_DISTANCE_RATIO = 4
 """A step stands out where the two sides are more than this many times as far apart as
@@ -540,7 +541,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     # Each run is cut where a step begins or ends.
     inside, piece = pieces(runs, Cover(windows.start, windows.end))
     step = windows.index_of(inside.start)
-    key_index = np.searchsorted(keys, items.exact_keys_of_all_steps[piece])
+    key_index = positions_of(keys, items.exact_keys_of_all_steps[piece])
     shape = (len(windows), len(keys))
     return summed((step, key_index), inside.end - inside.start, shape)
 

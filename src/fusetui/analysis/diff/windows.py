@@ -25,7 +25,14 @@ from fusetui.trace.layout.steps import (
     model_pass,
     steps_of,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    group_of_each,
+    least_of_runs,
+)
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -215,7 +222,7 @@ def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windo
     bounds = launched_bounds(
         wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
         work_end=trace.end[np.concatenate(rows_by_step)],
-        step_of_work=np.repeat(np.arange(len(steps)), launched_by_step),
+        step_of_work=group_of_each(np.array(launched_by_step)),
     )
     what = "each server step with a model pass, from the end of the step before,"
     return Windows(
@@ -330,12 +337,11 @@ def _run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
     Args:
         trace: A trace.
         rows: Rows of GPU events, sorted by the time of their launch.
-        step_of_row: The step of each of these events: 0, 1, ... without a hole.
+        step_of_row: The index of the step of each of these events, ascending.
     """
-    first_row_of_step = np.flatnonzero(np.diff(step_of_row, prepend=-1))
-    # The earliest start among the rows of each step.
-    first_start = np.minimum.reduceat(trace.start[rows], first_row_of_step)
-    return bool((np.diff(first_start) > 0).all())
+    first_of_step = np.flatnonzero(begins_runs(step_of_row))
+    earliest_start = least_of_runs(trace.start[rows], first_of_step)
+    return bool((earliest_start[1:] > earliest_start[:-1]).all())
 
 
 def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import Groups, grouped
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
@@ -35,48 +36,6 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: int
 
 
-class Groups(msgspec.Struct, frozen=True, eq=False):
-    """Indices of a column, sorted by group.
-
-    Group n has the indices `order[begins[n] : begins[n + 1]]`.
-    """
-
-    order: Rows
-    begins: Rows
-    keys: NDArray[np.integer]  # the number shared by a group, ascending
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def places(self, number: int) -> Rows:
-        """Return the indices of the n-th group."""
-        return self.order[self.begins[number] : self.begins[number + 1]]
-
-    def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
-        """Add up a column by group."""
-        if not len(self):
-            return amount[:0]
-        return np.add.reduceat(amount[self.order], self.begins[:-1])
-
-
-def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
-    """Group the indices of a column by equal keys.
-
-    Args:
-        keys: A key for each index.
-        within: A value for each index, by which those of a group are sorted.
-    """
-    order = np.lexsort((within, keys))
-    sorted_keys = keys[order]
-    changes = np.flatnonzero(np.diff(sorted_keys)) + 1
-    firsts = np.concatenate(([0], changes)) if len(keys) else changes
-    return Groups(
-        order=order,
-        begins=np.append(firsts, len(keys)),
-        keys=sorted_keys[firsts],
-    )
-
-
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """Return the statistics of the durations with each key, in the order of the keys."""
     columns = spread_columns(keys, dur)
@@ -93,8 +52,8 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
     Returns:
         For each field of Spread a column with one entry per key, in their order.
     """
-    groups = grouped(keys, dur)
-    count = np.diff(groups.begins)
+    groups = grouped(keys, then_by=dur)
+    count = groups.counts
     total = groups.sums(dur)
     sorted_dur = dur[groups.order]
     first = groups.begins[:-1]
@@ -181,7 +140,7 @@ class KernelTotals(Sequence[KernelTotal]):
         spread = {field: int(column[number]) for field, column in self._columns.items()}
         return KernelTotal(
             name=self._trace.names[self._groups.keys[number]],
-            rows=self._rows[self._groups.places(number)],
+            rows=self._rows[self._groups.members(number)],
             **spread,
         )
 

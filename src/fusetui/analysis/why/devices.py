@@ -443,7 +443,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         device = self.device_index(gaps.event[begins_in_gap])
 
         by_device = grouped(device, then_by=delay_ns)
-        quarter = by_device.begin + by_device.counts // 4
+        quarter = by_device.begins[:-1] + by_device.counts // 4
         lower_quartile_ns = delay_ns[by_device.order[quarter]]
 
         has_enough = by_device.counts >= fewest

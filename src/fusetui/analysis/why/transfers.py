@@ -32,6 +32,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     distinct_rows,
+    group_size_of_each,
     least_of_runs,
 )
 from fusetui.trace.model.columns import Trace
@@ -232,7 +233,7 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, equal_group = distinct_rows(columns)
     fastest_ns = _least_of_group(dur_ns, equal_group)
-    has_equals = np.bincount(equal_group)[equal_group] >= FEWEST
+    has_equals = group_size_of_each(equal_group) >= FEWEST
     has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
@@ -251,7 +252,7 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
 def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
     """Return for each element the least `ns` of its group."""
     by_group = grouped(group)
-    least_ns = least_of_runs(ns[by_group.order], by_group.begin)
+    least_ns = least_of_runs(ns[by_group.order], by_group.begins[:-1])
     return least_ns[positions_of(by_group.keys, group)]
 
 
@@ -277,7 +278,7 @@ def _longer_than_explained(
     """
     longer_ns = np.zeros(len(dur_ns), dtype=np.int64)
     _, kind_on_device = distinct_rows((kind, device))
-    for members in grouped(kind_on_device).members():
+    for members in grouped(kind_on_device).members_of_each():
         group_ns = dur_ns[members]
         longer_ns[members] = group_ns - explained_ns(group_ns, size_bytes[members])
 

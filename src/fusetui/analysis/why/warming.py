@@ -637,8 +637,8 @@ def _much_longer_firsts(
     """
     by_key = grouped(key)
     later_ns = length_ns[by_key.order]
-    later_ns[by_key.begin] = 0  # the first one is not compared with itself
-    longest_later_ns = greatest_of_runs(later_ns, by_key.begin)
+    later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
+    longest_later_ns = greatest_of_runs(later_ns, by_key.begins[:-1])
 
     is_much_longer = length_ns[by_key.first] >= TIMES * longest_later_ns
     if not single:

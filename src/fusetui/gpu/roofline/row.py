@@ -27,6 +27,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 Args = dict[str, Any]
 
@@ -257,9 +258,7 @@ def _kernels_of_op(trace: Trace, row: int) -> list[str]:
     """
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
-    first = np.searchsorted(ops, op)
-    end = np.searchsorted(ops, op + 1)
-    kernels = rows[first:end]
+    kernels = rows[slice_between(ops, op, op + 1)]
 
     if is_joined(trace, row):
         is_same_replay = trace.launch[kernels] == trace.launch[row]

@@ -7,7 +7,7 @@ long columns in several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,6 +217,65 @@ def inside_ranges(begin: Integers, end: Integers, count: int) -> Flags:
     closed = np.bincount(end, minlength=count + 1)
     open_ranges = np.cumsum(opened - closed)[:-1]
     return open_ranges > 0
+
+
+def count_leading(flags: Flags) -> int:
+    """Count the flags before the first one that is not true.
+
+    >>> count_leading(np.array([True, True, False, True]))
+    2
+    """
+    return int(np.argmin(np.append(flags, False)))
+
+
+class Ranges(NamedTuple):
+    """Ranges [begin, end) of indices, in order; arrays of shape [ranges]."""
+
+    begin: Rows
+    end: Rows
+
+
+def runs_of_true(flags: Flags) -> Ranges:
+    """Find the longest ranges of indices in which all flags are true.
+
+    >>> begin, end = runs_of_true(np.array([True, True, False, True]))
+    >>> begin.tolist(), end.tolist()
+    ([0, 3], [2, 4])
+    """
+    return Ranges(
+        begin=np.flatnonzero(flags & begins_runs(flags)),
+        end=np.flatnonzero(flags & ends_runs(flags)) + 1,
+    )
+
+
+def rank_of_each(order: Rows) -> Rows:
+    """Turn the order of some elements into the rank of each.
+
+    >>> rank_of_each(np.array([2, 0, 1])).tolist()  # element 2 comes first
+    [1, 2, 0]
+
+    Args:
+        order: The indices of the elements, each once, such as np.argsort returns.
+
+    Returns:
+        For each element its position in `order`.
+    """
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank
+
+
+def group_size_of_each(group: NDArray[np.integer]) -> Int64s:
+    """Return for each element how many elements its group has.
+
+    >>> group_size_of_each(np.array([0, 1, 0])).tolist()
+    [2, 1, 2]
+
+    Args:
+        group: The number of the group of each element: 0 or more, and small.
+    """
+    size: Int64s = np.bincount(group)[group]
+    return size
 
 
 def last_marked(is_marked: Flags) -> Rows:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows, begins_runs
+from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, sum_of_runs
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -22,39 +24,66 @@ def by_key(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-class Groups(NamedTuple):
-    """Elements of an array, sorted so that those with equal keys lie side by side.
+class Groups(msgspec.Struct, frozen=True, eq=False):
+    """Elements of a column, sorted so that those with equal keys lie side by side.
 
-    An *element* is given by its index in the array. The elements of group n are
-    `order[begin[n]]` and the `counts[n] - 1` after it.
+    An *element* is given by its index in the column. Group n has the elements
+    `order[begins[n] : begins[n + 1]]`, of which there is at least one.
     """
 
     keys: NDArray[Any]
     """The key of each group, ascending; shape [groups]."""
     order: Rows
     """All elements, one group after the other; shape [elements]."""
-    begin: Rows
-    """Where each group begins in `order`; shape [groups]."""
-    counts: Int64s
-    """How many elements each group has; at least 1. Shape [groups]."""
+    begins: Rows
+    """Where each group begins in `order`, and the number of elements; shape [groups +
+    1]."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def counts(self) -> Int64s:
+        """How many elements each group has."""
+        counts: Int64s = np.diff(self.begins)
+        return counts
 
     @property
     def first(self) -> Rows:
         """The first element of each group."""
-        return self.order[self.begin]
+        first: Rows = self.order[self.begins[:-1]]
+        return first
 
-    def members(self) -> Iterator[Rows]:
+    @property
+    def upper_median(self) -> Rows:
+        """The element in the middle of each group; of two, the later one."""
+        middle: Rows = self.order[self.begins[:-1] + self.counts // 2]
+        return middle
+
+    def members(self, number: int) -> Rows:
+        """Return the elements of the group with this index."""
+        return self.order[self.begins[number] : self.begins[number + 1]]
+
+    def members_of_each(self) -> Iterator[Rows]:
         """Yield the elements of each group."""
-        for begin, count in zip(self.begin.tolist(), self.counts.tolist(), strict=True):
-            yield self.order[begin : begin + count]
+        for begin, end in pairwise(self.begins.tolist()):
+            yield self.order[begin:end]
+
+    def sums(self, amounts: NDArray[Any]) -> NDArray[Any]:
+        """Add up the amounts of the elements of each group.
+
+        Args:
+            amounts: An amount for each element.
+        """
+        return sum_of_runs(amounts[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[Any], then_by: NDArray[Any] | None = None) -> Groups:
-    """Group the elements of arrays by their keys.
+    """Group the elements of a column by equal keys.
 
     >>> groups = grouped(np.array([7, 5, 7]), then_by=np.array([30, 10, 20]))
-    >>> groups.keys.tolist(), groups.order.tolist(), groups.counts.tolist()
-    ([5, 7], [1, 2, 0], [1, 2])
+    >>> groups.keys.tolist(), groups.order.tolist(), groups.begins.tolist()
+    ([5, 7], [1, 2, 0], [0, 1, 3])
 
     Args:
         keys: The key of each element.
@@ -67,11 +96,7 @@ def grouped(keys: NDArray[Any], then_by: NDArray[Any] | None = None) -> Groups:
         order = np.lexsort((then_by, keys))  # the last one counts first
 
     keys_in_order = keys[order]
-    begin = np.flatnonzero(begins_runs(keys_in_order))
-    end = np.append(begin[1:], len(order))
+    first = np.flatnonzero(begins_runs(keys_in_order))
     return Groups(
-        keys=keys_in_order[begin],
-        order=order,
-        begin=begin,
-        counts=(end - begin)[: len(begin)],
+        keys=keys_in_order[first], order=order, begins=np.append(first, len(keys))
     )

@@ -242,7 +242,7 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     highest_mhz = np.zeros(len(compared))
     names = 0
 
-    for members in grouped(_same_launches(kernels, compared)).members():
+    for members in grouped(_same_launches(kernels, compared)).members_of_each():
         runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
         lost_ns[members] = _lost_ns(took_ns, clock[runs])

@@ -526,8 +526,7 @@ def _alone_usual_ns(
     alone = np.flatnonzero(is_alone & (job != NO_JOB))
     beside = np.flatnonzero(is_beside & (job != NO_JOB))
     alone_by_job = grouped(job[alone], then_by=ns[alone])  # the shortest run first
-    middle = alone_by_job.begin + alone_by_job.counts // 2
-    median_ns = ns[alone[alone_by_job.order[middle]]]
+    median_ns = ns[alone[alone_by_job.upper_median]]
 
     jobs = int(job.max(initial=NO_JOB)) + 1
     runs_beside = np.bincount(job[beside], minlength=jobs)[alone_by_job.keys]

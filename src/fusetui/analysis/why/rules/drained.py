@@ -439,7 +439,7 @@ def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int6
         at_first: What a gap gets that is the first of its group; a value for each gap.
     """
     previous_in_order = np.roll(values[groups.order], 1)
-    previous_in_order[groups.begin] = at_first[groups.first]
+    previous_in_order[groups.begins[:-1]] = at_first[groups.first]
 
     previous = np.empty(len(values), dtype=np.int64)
     previous[groups.order] = previous_in_order
@@ -455,7 +455,7 @@ def _sequence_numbers(groups: Groups, begins: Flags) -> Int64s:
             group, too.
     """
     begins_in_order = begins[groups.order]
-    begins_in_order[groups.begin] = True
+    begins_in_order[groups.begins[:-1]] = True
 
     sequence = np.empty(len(begins), dtype=np.int64)
     sequence[groups.order] = np.cumsum(begins_in_order) - 1

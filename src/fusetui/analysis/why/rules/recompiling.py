@@ -163,7 +163,7 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     # For each step one region of each function.
     step_of_region = last_until(facts.steps.start, trace.start[rows])
     regions_of_steps = []
-    for members in grouped(step_of_region).members():
+    for members in grouped(step_of_region).members_of_each():
         in_step = rows[members]
         regions_of_steps.append(in_step[grouped(_function(facts, in_step)).first])
 
