@@ -19,7 +19,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
-from fusetui.analysis.why.account import line_of
+from fusetui.analysis.why.account import axis_of
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.analysis.why.thread_activity import (
@@ -376,24 +376,24 @@ def _add_parts_of_thread(
         """Return the node in which each time lies."""
         return nodes[np.searchsorted(began, start, side="right") - 1]
 
-    for line, offset in line_of(trace, graph.chains[chain].thread):
-        # To be added to times of the line, for times after the origin.
-        line_to_graph_ns = -graph.origin_ns - offset
+    for threads, offset in axis_of(trace, graph.chains[chain].thread):
+        # To be added to times of the axis, for times after the origin.
+        axis_to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
         for activities in LAYERS[1:]:
-            on_line = Cover(
-                remaining.start - line_to_graph_ns, remaining.end - line_to_graph_ns
+            on_axis = Cover(
+                remaining.start - axis_to_graph_ns, remaining.end - axis_to_graph_ns
             )
-            inside = _inside_slices(line, activities, on_line)
+            inside = _inside_slices(threads, activities, on_axis)
             parts.add(
                 node=node_at(remaining.start[inside.interval]),
                 row=inside.row,
-                start=inside.start + line_to_graph_ns,
-                end=inside.end + line_to_graph_ns,
+                start=inside.start + axis_to_graph_ns,
+                end=inside.end + axis_to_graph_ns,
             )
             in_slices = Cover(
-                inside.slices.start + line_to_graph_ns,
-                inside.slices.end + line_to_graph_ns,
+                inside.slices.start + axis_to_graph_ns,
+                inside.slices.end + axis_to_graph_ns,
             )
             remaining = without(remaining, in_slices)
 

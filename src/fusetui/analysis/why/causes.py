@@ -88,9 +88,9 @@ def slices_in_idle_time(
     times_ns = [np.empty(0, dtype=np.int64)]
     with_host_part = is_counted & (idle.call_begin > idle.begin)
 
-    for threads, _, on_line in facts.gaps_by_thread_line(with_host_part):
+    for threads, _, on_axis in facts.gaps_by_axis(with_host_part):
         # Counted, because several devices may wait for a thread at the same time.
-        waiting = counted(on_line(idle.begin), on_line(idle.call_begin))
+        waiting = counted(on_axis(idle.begin), on_axis(idle.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:

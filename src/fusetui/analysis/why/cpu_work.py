@@ -59,9 +59,9 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     """
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
-    for line in accounts.threads:
-        unclaimed = _on_each_thread(line, cover)
-        for innermost in _innermost_of_layers(accounts.trace, line):
+    for threads in accounts.threads:
+        unclaimed = _on_each_thread(threads, cover)
+        for innermost in _innermost_of_layers(accounts.trace, threads):
             rows.append(innermost.rows)
             times_ns.append(unclaimed.within(innermost.start, innermost.end))
             unclaimed = without(unclaimed, union(innermost.start, innermost.end))
@@ -72,29 +72,30 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
-def _innermost_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
+def _innermost_of_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     """Yield for each layer when each of its slices is the innermost one in it.
 
     Of annotations, only collectives count.
     """
     *layers, _ = LAYERS  # the last one is that of annotations
     for kinds in layers:
-        yield merged_slices([line.slices(kind) for kind in kinds]).innermost_parts()
+        yield merged_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
 
-    annotations = line.slices(ThreadActivity.ANNOTATION)
+    annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
     yield annotations.only(is_collective).innermost_parts()
 
 
-def _on_each_thread(line: Threads, cover: Cover) -> Cover:
-    """Repeat a cover of the file's time on each thread of a line."""
-    tracks = np.flatnonzero(line.tracks)
+def _on_each_thread(threads: Threads, cover: Cover) -> Cover:
+    """Repeat a cover of the file's time on each thread of an axis."""
+    tracks = np.flatnonzero(threads.tracks)
     track_of_interval = np.repeat(tracks, len(cover.start))
     starts = np.tile(cover.start, len(tracks))
     ends = np.tile(cover.end, len(tracks))
 
     return union(
-        line.on_line(track_of_interval, starts), line.on_line(track_of_interval, ends)
+        threads.on_axis(track_of_interval, starts),
+        threads.on_axis(track_of_interval, ends),
     )
 
 

@@ -1,7 +1,7 @@
 """Find the gaps in which a device runs nothing, and divide each among its reasons.
 
-Several devices lie on one line of time: whatever is asked about each of them is
-computed for all devices of a line together.
+Several devices lie on one time axis: whatever is asked about each of them is
+computed for all devices of an axis together.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.note import whole_of
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.analysis.why.thread_activity import (
+    SharedAxis,
     ThreadActivity,
     Threads,
-    TimeLine,
-    calls_by_line,
+    calls_by_axis,
 )
 from fusetui.trace.model.arrays import (
     Flags,
@@ -205,7 +205,7 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
-    """When devices run something, as covers on their line."""
+    """When devices run something, as covers on their axis."""
 
     compute: Cover
     comm: Cover
@@ -215,7 +215,7 @@ class BusyCovers(msgspec.Struct, frozen=True, eq=False):
 
 
 class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Devices that have events and fit on one line of time.
+    """Devices that have events and fit on one time axis.
 
     A *device index* is the index of a device in `named`.
     """
@@ -237,10 +237,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         index: Int32s = self.index_of_track[self.trace.track[rows]]
         return index
 
-    def on_line(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of devices; see TimeLine.
+    def on_axis(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Convert times of the file to times on the axis that the devices share.
 
-        A single device needs no line: its places are the times themselves.
+        A single device shares its axis with no other: its times stay as they are.
 
         Args:
             device: The index of the device of each time.
@@ -248,11 +248,11 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if len(self) == 1:
             return times
-        return TimeLine(self.trace).places_of(device, times)
+        return SharedAxis(self.trace).from_file(device, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        """Return the starts and the ends of GPU events on the line."""
-        start = self.on_line(self.device_index(rows), self.trace.start[rows])
+        """Return the starts and the ends of GPU events on the axis."""
+        start = self.on_axis(self.device_index(rows), self.trace.start[rows])
         return start, start + self.trace.dur[rows]
 
     @cached_property
@@ -291,7 +291,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         events = self.events
         start, end = self.bounds_on(events)
 
-        # An event ends a gap if all events before it have ended when it starts. The line
+        # An event ends a gap if all events before it have ended when it starts. The axis
         # also has a hole between two devices, which is no gap.
         latest_end = np.maximum.accumulate(end, out=end)
         ends_gap = np.flatnonzero(start[1:] > latest_end[:-1]) + 1
@@ -482,18 +482,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
         """Yield what the launching threads did in the host parts of some gaps.
 
-        For each line of threads these are the indices of its gaps among `gaps`, and ns
+        For each axis of threads these are the indices of its gaps among `gaps`, and ns
         of shape [ThreadActivity, these gaps].
         """
         host_part_ns = gaps.call_begin - gaps.begin
-        for threads, positions, on_line in calls_by_line(
+        for threads, positions, on_axis in calls_by_axis(
             self.trace, self.threads, gaps.launch, host_part_ns > 0
         ):
-            begin = on_line(gaps.begin)
-            end = on_line(gaps.call_begin)
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
             activity_ns = threads.split(begin, end)
 
-            # Nothing was recorded outside the trace, which the line does not have.
+            # Nothing was recorded outside the trace, which the axis does not have.
             outside_ns = host_part_ns[positions] - (end - begin)
             activity_ns[ThreadActivity.NOTHING] += outside_ns
             yield positions, activity_ns
@@ -571,7 +571,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         after_last_event = np.maximum(begin, self.end_ns[device])
         idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
 
-        busy = self._busy(self.on_line(device, begin), self.on_line(device, end))
+        busy = self._busy(self.on_axis(device, begin), self.on_axis(device, end))
         return self._accounts(device, end - begin, busy, idle_ns)
 
     def _accounts(
@@ -617,7 +617,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return accounts
 
     def _busy(self, begin: Int64s, end: Int64s) -> BusyTimes:
-        """Measure what runs in some windows [begin, end), given as places on the line.
+        """Measure what runs in some windows [begin, end), given as times on the axis.
 
         Communication is exposed where nothing computes, and copies where nothing
         computes or communicates.
@@ -665,7 +665,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def _cover(self, events: Int32s) -> Cover:
-        """Return when any of some events runs, on the line."""
+        """Return when any of some events runs, on the axis."""
         start, end = self.bounds_on(events)
         return union(start, end)
 
@@ -683,11 +683,11 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         gaps = self.gaps
         device_of_gap = self.device_index(gaps.event)
-        begins = self.on_line(device_of_gap, gaps.begin)
+        begins = self.on_axis(device_of_gap, gaps.begin)
 
         # For each time the first gap of its device, and the last one begun by then. It
         # is one of an earlier device if no gap of the device has begun.
-        last_gap = last_until(begins, self.on_line(device, times))
+        last_gap = last_until(begins, self.on_axis(device, times))
         first_gap = count_below(device_of_gap, device)
         has_gap = np.flatnonzero(last_gap >= first_gap)
         last_gap = last_gap[has_gap]

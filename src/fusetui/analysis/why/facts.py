@@ -24,10 +24,10 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
     ACTIVITIES_OF_CALLS,
-    CallsOnLine,
+    CallsOnAxis,
     ThreadActivity,
     Threads,
-    calls_by_line,
+    calls_by_axis,
 )
 from fusetui.analysis.why.warming import (
     TIMES,
@@ -88,7 +88,7 @@ class Facts:
     def __init__(
         self,
         accounts: Accounts,
-        lines: Sequence[Devices] | None = None,
+        devices_by_axis: Sequence[Devices] | None = None,
         window: tuple[int, int] | None = None,
         window_name: str = "the time",
     ) -> None:
@@ -96,14 +96,18 @@ class Facts:
 
         Args:
             accounts: The devices and threads of the trace.
-            lines: The devices that count, by lines of time; None for all devices.
+            devices_by_axis: The devices that count, by time axis; None for all devices.
             window: The begin and end of the window; None for the whole trace.
             window_name: What a sentence calls the window, such as "the time".
         """
         self.accounts = accounts
         self.trace = accounts.trace
-        self.lines = tuple(accounts.lines if lines is None else lines)
-        self.devices = [device for line in self.lines for device in line.named]
+        self.devices_by_axis = tuple(
+            accounts.devices_by_axis if devices_by_axis is None else devices_by_axis
+        )
+        self.devices = [
+            device for devices in self.devices_by_axis for device in devices.named
+        ]
         self.window = window
         self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
@@ -115,11 +119,11 @@ class Facts:
         They are in the order of the trace.
         """
         rows = self.trace.gpu_rows
-        events_of_lines = [line.events for line in self.lines]
+        events_of_axes = [devices.events for devices in self.devices_by_axis]
 
-        has_other_devices = sum(map(len, events_of_lines)) < len(rows)
+        has_other_devices = sum(map(len, events_of_axes)) < len(rows)
         if has_other_devices:
-            rows = np.sort(np.concatenate([NO_ROWS, *events_of_lines]))
+            rows = np.sort(np.concatenate([NO_ROWS, *events_of_axes]))
         return self.rows_in_window(rows)
 
     def rows_in_window(self, rows: Rows) -> Rows:
@@ -150,7 +154,7 @@ class Facts:
 
         return Facts(
             self.accounts,
-            self.lines,
+            self.devices_by_axis,
             window=(begin_ns, last_end_ns),
             window_name="the time after the first step",
         )
@@ -173,10 +177,11 @@ class Facts:
         if self.window:
             return len(self.devices) * recorded_ns
 
-        span_ns_of_lines = [
-            int((line.end_ns - line.begin_ns).sum()) for line in self.lines
+        span_ns_of_axes = [
+            int((devices.end_ns - devices.begin_ns).sum())
+            for devices in self.devices_by_axis
         ]
-        return sum(span_ns_of_lines)
+        return sum(span_ns_of_axes)
 
     @cached_property
     def whole_time(self) -> Cover:
@@ -186,15 +191,15 @@ class Facts:
     @cached_property
     def idle(self) -> Idle:
         """Return the gaps of all these devices, one device after the other."""
-        idle_of_lines = []
+        idle_of_axes = []
         devices_before = 0
-        for line in self.lines:
-            gaps, reasons = line.idle_in(self.window)
-            device = line.device_index(gaps.event) + devices_before
-            idle_of_lines.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
-            devices_before += len(line)
+        for devices in self.devices_by_axis:
+            gaps, reasons = devices.idle_in(self.window)
+            device = devices.device_index(gaps.event) + devices_before
+            idle_of_axes.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
+            devices_before += len(devices)
 
-        return Idle.joined(idle_of_lines)
+        return Idle.joined(idle_of_axes)
 
     def idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
@@ -241,24 +246,24 @@ class Facts:
             return activity_ns
 
         for host in self._host_parts_in(cover):
-            ns_of_parts = host.line.split(host.parts.start, host.parts.end)
+            ns_of_parts = host.threads.split(host.parts.start, host.parts.end)
             activity_ns[:, host.gaps] = host.sums_of_gaps(ns_of_parts)
 
         return activity_ns
 
     def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the host parts of gaps that lie in a cover, for each line of threads."""
+        """Yield the host parts of gaps that lie in a cover, for each axis of threads."""
         idle = self.idle
         has_host_part = idle.call_begin > idle.begin
-        for line, gaps, on_line in self.gaps_by_thread_line(has_host_part):
-            begin = on_line(idle.begin)
-            end = on_line(idle.call_begin)
+        for threads, gaps, on_axis in self.gaps_by_axis(has_host_part):
+            begin = on_axis(idle.begin)
+            end = on_axis(idle.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
-            parts = line.parts(counted(begin, end), cover)
+            parts = threads.parts(counted(begin, end), cover)
             yield HostStretches(
-                line=line,
+                threads=threads,
                 gaps=gaps,
                 parts=parts,
                 first_part=count_below(parts.start, begin),
@@ -440,7 +445,7 @@ class Facts:
             return computing_ns
 
         for host in self._host_parts_in(outside(self.explained_cover)):
-            start, end = host.line.bounds(host.line.own_rows(rows))
+            start, end = host.threads.bounds(host.threads.own_rows(rows))
             computing = union(start, end)
             ns_of_parts = computing.within(host.parts.start, host.parts.end)
             computing_ns[host.gaps] = host.sums_of_gaps(ns_of_parts)
@@ -490,11 +495,11 @@ class Facts:
         """
         idle = self.idle
         begun = np.zeros(len(idle), dtype=np.int64)
-        for line, gaps, on_line in self.gaps_by_thread_line(mask):
-            begin = on_line(idle.begin)
-            end = on_line(idle.call_begin)
+        for threads, gaps, on_axis in self.gaps_by_axis(mask):
+            begin = on_axis(idle.begin)
+            end = on_axis(idle.call_begin)
             for kind in _RECORDED_WORK:
-                start = line.slices(kind).start
+                start = threads.slices(kind).start
                 begun[gaps] += count_between(start, begin, end)
 
         return begun
@@ -555,18 +560,18 @@ class Facts:
         replays = int(np.count_nonzero(is_replay))
         return 2 * replays >= len(calls) > 0
 
-    def gaps_by_thread_line(self, mask: Flags | None = None) -> Iterator[CallsOnLine]:
-        """Yield the gaps that end with a known launch, for each line of threads.
+    def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
+        """Yield the gaps that end with a known launch, for each axis of threads.
 
-        A gap belongs to the line on which the thread lies that launched its next event;
-        see thread_activity.calls_by_line.
+        A gap belongs to the axis on which the thread lies that launched its next event;
+        see thread_activity.calls_by_axis.
 
         Args:
             mask: True for the gaps that count; None for all. Shape [gaps].
         """
         launch = self.idle.launch
         is_wanted = launch >= 0 if mask is None else mask
-        return calls_by_line(self.trace, self.accounts.launchers, launch, is_wanted)
+        return calls_by_axis(self.trace, self.accounts.launchers, launch, is_wanted)
 
     @cached_property
     def compiler_rows(self) -> Rows:
@@ -618,11 +623,11 @@ class Facts:
             ns, of the shape of `rows`.
         """
         waited_ns = np.zeros(len(rows), dtype=np.int64)
-        for line, _, on_line in self.gaps_by_thread_line():
-            gaps = union(on_line(self.idle.begin), on_line(self.idle.end))
-            is_of_line = line.tracks[self.trace.track[rows]]
-            start, end = line.bounds(rows[is_of_line])
-            waited_ns[is_of_line] = gaps.within(start, end)
+        for threads, _, on_axis in self.gaps_by_axis():
+            gaps = union(on_axis(self.idle.begin), on_axis(self.idle.end))
+            is_of_axis = threads.tracks[self.trace.track[rows]]
+            start, end = threads.bounds(rows[is_of_axis])
+            waited_ns[is_of_axis] = gaps.within(start, end)
 
         return waited_ns
 
@@ -650,14 +655,14 @@ _RECORDED_WORK: Final = (
 
 
 class HostStretches(msgspec.Struct, frozen=True, eq=False):
-    """The parts of the host parts of some gaps that lie in a cover, on one line.
+    """The parts of the host parts of some gaps that lie in a cover, on one axis.
 
-    All times are places on the line of threads.
+    All times are times on the axis of the threads.
     """
 
-    line: Threads
+    threads: Threads
     gaps: Rows
-    """The gaps that end with a launch from the line; shape [gaps of the line]."""
+    """The gaps that end with a launch of these threads; shape [their gaps]."""
     parts: Cover
     """In order. Each part lies wholly in one gap, or outside of all."""
     first_part: Rows
@@ -672,7 +677,7 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
             ns_of_parts: The figure, of shape [..., parts].
 
         Returns:
-            The sums, of shape [..., gaps of the line].
+            The sums, of shape [..., gaps].
         """
         return sums_of_ranges(ns_of_parts, self.first_part, self.after_last_part)
 

@@ -25,7 +25,7 @@ from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
     Threads,
-    calls_by_line,
+    calls_by_axis,
     waiting_calls_at,
 )
 from fusetui.trace.model.arrays import (
@@ -83,27 +83,27 @@ class _GapWithRows(NamedTuple):
 
 
 def longest_gaps(
-    lines: Sequence[Devices],
+    devices_by_axis: Sequence[Devices],
     most: int | None = LONGEST,
     window: tuple[int, int] | None = None,
 ) -> LongestGaps:
     """List the longest gaps of all devices together.
 
     Args:
-        lines: The devices, by lines of time.
+        devices_by_axis: The devices, by time axis.
         most: How many gaps are listed; None for all.
         window: The begin and end, in ns of the file, of the part that counts; None for
             all. A gap across its border counts with the part inside.
     """
     candidates: list[_GapWithRows] = []
     count = 0
-    for line in lines:
-        gaps, reasons = line.idle_in(window)
+    for devices in devices_by_axis:
+        gaps, reasons = devices.idle_in(window)
         count += len(gaps)
         longest = _indices_of_longest(gaps, most)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        described = described_gaps(line, gaps, reasons, longest)
+        described = described_gaps(devices, gaps, reasons, longest)
 
         for gap, event, launch in zip(described, events, launches, strict=True):
             candidates.append(_GapWithRows(gap, (event, launch)))
@@ -144,9 +144,9 @@ def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
 
 
 def described_gaps(
-    line: Devices, every: Gaps, reasons: Reasons, selected: Rows
+    devices: Devices, every: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
-    """Describe some gaps of a line of devices.
+    """Describe some gaps of an axis of devices.
 
     Args:
         every: All gaps.
@@ -156,20 +156,20 @@ def described_gaps(
     Returns:
         One record for each of `selected`, in their order.
     """
-    trace = line.trace
+    trace = devices.trace
     gaps = every.only(selected)
-    waits = _waits_at_begin(line, gaps)
-    cover = _coverings_of(line, gaps)
+    waits = _waits_at_begin(devices, gaps)
+    cover = _coverings_of(devices, gaps)
     ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
-    devices = line.device_index(gaps.event).tolist()
+    device_of_gap = devices.device_index(gaps.event).tolist()
     start_ns = (gaps.begin - trace.begin_ns).tolist()
     dur_ns = (gaps.end - gaps.begin).tolist()
 
     described = []
-    for index, device in enumerate(devices):
+    for index, device in enumerate(device_of_gap):
         described.append(
             Gap(
-                device=exact_id(line.named[device].pid),
+                device=exact_id(devices.named[device].pid),
                 start_ns=start_ns[index],
                 dur_ns=dur_ns[index],
                 idle=_by_reason(ns_by_reason[index]),
@@ -186,7 +186,7 @@ def described_gaps(
     return described
 
 
-def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
+def _waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
     """Find the call in which the launching thread waited when each gap began.
 
     A gap whose next event was launched already gets none.
@@ -194,9 +194,9 @@ def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
     Returns:
         The innermost call that waits for the device, as a row; -1 for none.
     """
-    is_launched_later = line.trace.start[gaps.launch] > gaps.begin
+    is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(is_launched_later, gaps.launch, -1)
-    return waiting_calls_at(line.trace, line.threads, late_launch, gaps.begin)
+    return waiting_calls_at(devices.trace, devices.threads, late_launch, gaps.begin)
 
 
 def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
@@ -247,7 +247,7 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _coverings_of(line: Devices, gaps: Gaps) -> Covering:
+def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
     """Find what covered most of the host part of each gap.
 
     Of a gap without a host part, it is what covered most of the launch call.
@@ -257,10 +257,10 @@ def _coverings_of(line: Devices, gaps: Gaps) -> Covering:
     end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
-    for threads, positions, on_line in calls_by_line(
-        line.trace, line.threads, gaps.launch, end > begin
+    for threads, positions, on_axis in calls_by_axis(
+        devices.trace, devices.threads, gaps.launch, end > begin
     ):
-        cover = covering(line.trace, threads, on_line(begin), on_line(end))
+        cover = covering(devices.trace, threads, on_axis(begin), on_axis(end))
         coverings.op[positions] = cover.op
         coverings.annotation[positions] = cover.annotation
         coverings.module[positions] = cover.module
@@ -273,7 +273,7 @@ class Pieces(NamedTuple):
     """Pieces of idle time of one reason; arrays of shape [pieces]."""
 
     device: NDArray[np.integer]
-    """The index of the device of each piece on its line."""
+    """The index of the device of each piece on its axis."""
     start: Int64s
     """In ns of the file, as are the ends."""
     end: Int64s
@@ -353,18 +353,18 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return int(gaps.place_of(np.array([time]))[0])
 
 
-def idle_times(line: Devices) -> tuple[IdleTime, ...]:
-    """Prepare the idle time of each device of a line."""
-    gaps = line.gaps
-    device_of_gap = line.device_index(gaps.event)
+def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
+    """Prepare the idle time of each device of an axis."""
+    gaps = devices.gaps
+    device_of_gap = devices.device_index(gaps.event)
     longest = _longest_of_each(gaps, device_of_gap)
-    described = tuple(described_gaps(line, gaps, line.reasons, longest))
-    reasons = _reasons(line)
+    described = tuple(described_gaps(devices, gaps, devices.reasons, longest))
+    reasons = _reasons(devices)
 
-    gaps_of_devices = slices_of_ids(device_of_gap, len(line))
-    longest_of_devices = slices_of_ids(device_of_gap[longest], len(line))
+    gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
+    longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
-    for device, named in enumerate(line.named):
+    for device, named in enumerate(devices.named):
         of_device = gaps_of_devices[device]
         longest_of_device = longest_of_devices[device]
         idle_times.append(
@@ -400,18 +400,18 @@ def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
     return longest
 
 
-def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
+def _reasons(devices: Devices) -> list[tuple[ReasonTimes, ...]]:
     """Return for each device when it was idle for which reason, in the order of IDLE."""
-    reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
-    for name, all_pieces in zip(IDLE, _pieces_by_reason(line), strict=True):
+    reasons: list[list[ReasonTimes]] = [[] for _ in devices.named]
+    for name, all_pieces in zip(IDLE, _pieces_by_reason(devices), strict=True):
         for device, times in _times_of_each(name, all_pieces):
             reasons[device].append(times)
 
     return [tuple(of_device) for of_device in reasons]
 
 
-def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
-    """Cut all idle time of the devices of a line into pieces of one reason each.
+def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
+    """Cut all idle time of the devices of an axis into pieces of one reason each.
 
     It goes from the begin of the trace to its end, so it includes the time before the
     first event of a device and after the last.
@@ -419,11 +419,11 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
     Returns:
         Records of pieces for each reason, in the order of IDLE.
     """
-    trace = line.trace
+    trace = devices.trace
     by_reason: list[list[Pieces]] = [[] for _ in IDLE]
-    for gaps in (line.lead(trace.begin_ns), line.gaps):
-        device = line.device_index(gaps.event)
-        for reason, stretch in line.stretches(gaps).items():
+    for gaps in (devices.lead(trace.begin_ns), devices.gaps):
+        device = devices.device_index(gaps.event)
+        for reason, stretch in devices.stretches(gaps).items():
             holds = stretch.holds
             by_reason[reason].append(
                 Pieces(
@@ -433,38 +433,38 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
                 )
             )
 
-        for activity, host_pieces in _host_pieces(line, gaps):
+        for activity, host_pieces in _host_pieces(devices, gaps):
             by_reason[HOST + activity].append(host_pieces)
 
     after_last_event = Pieces(
-        device=np.arange(len(line)),
-        start=line.end_ns,
-        end=np.full(len(line), trace.end_ns),
+        device=np.arange(len(devices)),
+        start=devices.end_ns,
+        end=np.full(len(devices), trace.end_ns),
     )
     by_reason[AFTER].append(after_last_event)
     return by_reason
 
 
-def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+def _host_pieces(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
     """Yield the pieces of the host parts of gaps, for each ThreadActivity.
 
     It is the activity of the thread that launches the next event.
     """
-    device = line.device_index(gaps.event)
+    device = devices.device_index(gaps.event)
     has_host_part = gaps.call_begin > gaps.begin
-    for threads, positions, on_line in calls_by_line(
-        line.trace, line.threads, gaps.launch, has_host_part
+    for threads, positions, on_axis in calls_by_axis(
+        devices.trace, devices.threads, gaps.launch, has_host_part
     ):
-        host_parts = Cover(on_line(gaps.begin), on_line(gaps.call_begin))
-        line_to_file_ns = gaps.begin[positions] - host_parts.start
+        host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
+        axis_to_file_ns = gaps.begin[positions] - host_parts.start
         unrecorded = outside(joined(*threads.covers))
 
         for activity, cover in enumerate((*threads.covers, unrecorded)):
             inside, host_part = pieces(host_parts, cover)
             pieces_in_file = Pieces(
                 device=device[positions[host_part]],
-                start=inside.start + line_to_file_ns[host_part],
-                end=inside.end + line_to_file_ns[host_part],
+                start=inside.start + axis_to_file_ns[host_part],
+                end=inside.end + axis_to_file_ns[host_part],
             )
             yield activity, pieces_in_file
 
@@ -525,16 +525,16 @@ MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
-def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
-    """Find what covered most of each of some stretches on a line of threads.
+def covering(trace: Trace, threads: Threads, begin: Int64s, end: Int64s) -> Covering:
+    """Find what covered most of each of some stretches on an axis of threads.
 
     Args:
-        begin: The begins of the stretches, as places on the line.
+        begin: The begins of the stretches, as times on the axis.
         end: Their ends; shape of `begin`.
     """
 
     def touching(kind: ThreadActivity) -> Slices:
-        return line.slices(kind).touching(begin, end)
+        return threads.slices(kind).touching(begin, end)
 
     ops = touching(ThreadActivity.OP)
     annotations = touching(ThreadActivity.ANNOTATION)
@@ -554,7 +554,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 
     Args:
         slices: The slices from which one is chosen.
-        begin: The begins of the stretches, as places on the line.
+        begin: The begins of the stretches, as times on the axis.
         end: Their ends; shape of `begin`.
 
     Returns:
@@ -643,7 +643,7 @@ class _NamesInStretches(NamedTuple):
     row: Rows
     """The first slice of the name that was innermost in the stretch, as a row."""
     first_ns: Int64s
-    """When it first was innermost, as a place on the line."""
+    """When it first was innermost, as a time on the axis."""
     total_ns: Int64s
     """How long slices of the name were innermost in the stretch, in ns."""
 

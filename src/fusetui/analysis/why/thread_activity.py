@@ -39,16 +39,16 @@ from fusetui.trace.model.intervals import (
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.sorted_arrays import count_below, count_between, last_until
 
-MAX_PLACE_NS: Final = 1 << 62
-"""The largest place on a line of time: the sum of two such places fits into 64 bits."""
+MAX_AXIS_NS: Final = 1 << 62
+"""The latest time on an axis: the sum of two such times fits into 64 bits."""
 
 
-class TimeLine:
-    """One line of time on which several threads or devices lie one behind the other.
+class SharedAxis:
+    """A time axis on which the recordings of several threads lie one behind the other.
 
-    One pass of numpy over such a line serves all of them at once. The thread with index
-    n has the stretch [n * length, (n + 1) * length). A *place* is a position on the
-    line, in ns.
+    One pass of numpy over such an axis serves all threads (or devices) at once, and a
+    search finds nothing of another thread. In a trace that lasts 1,000 ns, a slice that
+    the thread with index 2 begins after 30 ns begins at 2 * 1,001 + 30 on the axis.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -57,23 +57,23 @@ class TimeLine:
         self.length = self.end_ns - self.begin_ns + 1
         # How many threads fit: all of them, unless times are so far apart that no
         # clock produces them.
-        self.capacity = max(1, MAX_PLACE_NS // self.length)
+        self.capacity = max(1, MAX_AXIS_NS // self.length)
 
-    def places_of(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of threads.
+    def from_file(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Convert times of the file to times on the axis.
 
         Args:
-            thread: The index of the thread of each time on the line.
-            times: In ns of the file. A time outside the trace gets the place of its
-                boundary, where no other thread has anything.
+            thread: The index of the thread of each time: 0, 1, ...
+            times: In ns of the file. A time outside of the trace counts as its begin or
+                end, so that it does not become a time of another thread.
         """
-        places: Int64s = np.clip(times, self.begin_ns, self.end_ns)
-        places += thread.astype(np.int64) * self.length - self.begin_ns
-        return places
+        on_axis: Int64s = np.clip(times, self.begin_ns, self.end_ns)
+        on_axis += thread.astype(np.int64) * self.length - self.begin_ns
+        return on_axis
 
-    def file_offsets(self, places: Int64s) -> Int64s:
-        """Return what to subtract from each place to get a time of the file."""
-        return places // self.length * self.length - self.begin_ns
+    def file_offsets(self, on_axis: Int64s) -> Int64s:
+        """Return what to subtract from each time on the axis to get that of the file."""
+        return on_axis // self.length * self.length - self.begin_ns
 
 
 class ThreadActivity(IntEnum):
@@ -171,10 +171,10 @@ def _copy_pageable_memory(trace: Trace) -> Flags:
 
 
 class Slices(NamedTuple):
-    """Slices on a line of time, sorted by start, of equal starts the longest first.
+    """Slices on a time axis, sorted by start, of equal starts the longest first.
 
     All arrays have shape [n]; `rows` are rows of the trace, `start` and `end` are
-    places on the line in ns.
+    times on the axis in ns.
     """
 
     rows: Rows
@@ -243,7 +243,7 @@ class Slices(NamedTuple):
         """Return the slices that lie at least partly in one of some stretches.
 
         Args:
-            begin: The begins of the stretches as places on the line, in any order.
+            begin: The begins of the stretches as times on the axis, in any order.
             end: The ends, which do not belong to the stretches; shape of `begin`.
         """
         # A slice touches a stretch exactly if more stretches begin before it ends than
@@ -291,7 +291,7 @@ def _equals_a_neighbor(values: Int64s) -> Flags:
 
 
 class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Some threads of a trace, on one line of time; see TimeLine."""
+    """Some threads of a trace, on one time axis; see SharedAxis."""
 
     trace: Trace
     kinds: NDArray[np.int8]  # the ThreadActivity of each row; see activities
@@ -304,45 +304,45 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _index_of_track(self) -> Int64s:
-        """Return the index on the line of the thread of each track; shape [tracks]."""
+        """Return the index on the axis of the thread of each track; shape [tracks]."""
         index = np.zeros(len(self.tracks), dtype=np.int64)
         threads = self.trace.thread_of_track[self.tracks]
         _, index_of_thread = np.unique(threads, return_inverse=True)
         index[self.tracks] = index_of_thread
         return index
 
-    def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of these threads.
+    def on_axis(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Return the times on the axis of some times of these threads.
 
         Args:
             tracks: A track of the thread of each time.
-            times: In ns of the file; see TimeLine.places_of for times outside the trace.
+            times: In ns of the file; see SharedAxis.from_file for times outside the trace.
         """
-        return TimeLine(self.trace).places_of(self._index_of_track[tracks], times)
+        return SharedAxis(self.trace).from_file(self._index_of_track[tracks], times)
 
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """Return the parts of some stretches that lie in a cover of the file's time.
 
         Args:
-            stretches: On the line. Of a cover that counts its intervals, the counts
+            stretches: On the axis. Of a cover that counts its intervals, the counts
                 stay.
             cover: In ns of the file.
 
         Returns:
-            The parts, on the line.
+            The parts, on the axis.
         """
         # Move the stretches to times of the file, cut them, and move the parts back.
-        line_to_file_ns = TimeLine(self.trace).file_offsets(stretches.start)
+        axis_to_file_ns = SharedAxis(self.trace).file_offsets(stretches.start)
         in_file = Cover(
-            stretches.start - line_to_file_ns,
-            stretches.end - line_to_file_ns,
+            stretches.start - axis_to_file_ns,
+            stretches.end - axis_to_file_ns,
             stretches.number,
         )
         parts, stretch_of_part = pieces(in_file, cover)
 
-        file_to_line_ns = line_to_file_ns[stretch_of_part]
+        file_to_axis_ns = axis_to_file_ns[stretch_of_part]
         return Cover(
-            parts.start + file_to_line_ns, parts.end + file_to_line_ns, parts.number
+            parts.start + file_to_axis_ns, parts.end + file_to_axis_ns, parts.number
         )
 
     @memo(len(ThreadActivity))
@@ -373,7 +373,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the lent slices of one kind, at the places of the waiting threads."""
         is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
         rows = lent.rows[is_wanted]
-        start = self.on_line(lent.track[is_wanted], self.trace.start[rows])
+        start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
 
     def own_rows(self, rows: Rows) -> Rows:
@@ -383,13 +383,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
-        """Return the starts and the ends of slices of these threads, on the line.
+        """Return the starts and the ends of slices of these threads, on the axis.
 
         Args:
             rows: The slices, as rows of the trace.
         """
-        line = TimeLine(self.trace)
-        offset_of_track = self._index_of_track * line.length - line.begin_ns
+        axis = SharedAxis(self.trace)
+        offset_of_track = self._index_of_track * axis.length - axis.begin_ns
         start = offset_of_track.take(self.trace.track[rows])
         start += self.trace.start[rows]
         end = start + self.trace.dur[rows]
@@ -453,10 +453,10 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Divide stretches of the line among the activities.
+        """Divide stretches of the axis among the activities.
 
         Args:
-            begin: The begins of the stretches, as places on the line.
+            begin: The begins of the stretches, as times on the axis.
             end: The ends; shape of `begin`.
 
         Returns:
@@ -510,55 +510,55 @@ def _union(slices: Slices) -> Cover:
     return union(slices.start, slices.end)
 
 
-class CallsOnLine(NamedTuple):
-    """Those of some launch calls whose threads are on one line."""
+class CallsOnAxis(NamedTuple):
+    """Those of some launch calls whose threads are on one axis."""
 
     threads: Threads
     call_indices: Rows
     """Which of the given calls these are, as indices into them."""
-    on_line: Callable[[Int64s], Int64s]
-    """Return the places on the line of times of these calls.
+    on_axis: Callable[[Int64s], Int64s]
+    """Return the times on the axis of times of these calls.
 
     It takes a time for each call that was given, in ns of the file, and returns one
     place for each of `call_indices`.
     """
 
 
-def calls_by_line(
+def calls_by_axis(
     trace: Trace,
     threads: Sequence[Threads],
     launch: NDArray[np.integer],
     selected: Flags,
-) -> Iterator[CallsOnLine]:
-    """Divide some launch calls among the lines on which their threads lie.
+) -> Iterator[CallsOnAxis]:
+    """Divide some launch calls among the axes on which their threads lie.
 
-    Whatever is asked about the threads of many calls is computed for one line after the
+    Whatever is asked about the threads of many calls is computed for one axis after the
     other. Lines without any of the calls are left out.
 
     Args:
-        threads: The lines.
+        threads: The threads, by the axis that they lie on.
         launch: The rows of the calls, -1 for an unknown call.
         selected: True for the calls that count; shape of `launch`. Unknown ones never
             do.
     """
     track = trace.track[np.maximum(launch, 0)]
-    for line in threads:
-        is_of_line = selected & (launch >= 0) & line.tracks[track]
-        indices = np.flatnonzero(is_of_line)
+    for of_axis in threads:
+        is_of_axis = selected & (launch >= 0) & of_axis.tracks[track]
+        indices = np.flatnonzero(is_of_axis)
         if len(indices):
-            yield CallsOnLine(
-                threads=line,
+            yield CallsOnAxis(
+                threads=of_axis,
                 call_indices=indices,
-                on_line=partial(_on_line, line, track[indices], indices),
+                on_axis=partial(_on_axis, of_axis, track[indices], indices),
             )
 
 
-def _on_line(
-    line: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
+def _on_axis(
+    threads: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
 ) -> Int64s:
-    """Return the places on a line of the times at some indices; see
-    CallsOnLine.on_line."""
-    return line.on_line(tracks, times[indices])
+    """Return the places on an axis of the times at some indices; see
+    CallsOnAxis.on_axis."""
+    return threads.on_axis(tracks, times[indices])
 
 
 def waiting_calls_at(
@@ -567,7 +567,7 @@ def waiting_calls_at(
     """Find the call in which the thread of each launch was waiting at a moment.
 
     Args:
-        threads: The lines of all threads.
+        threads: All threads, by the axis that they lie on.
         launch: The rows of launch calls, -1 for an unknown one.
         times: The moment for each launch, in ns of the file.
 
@@ -576,9 +576,9 @@ def waiting_calls_at(
         if the thread is in no such call.
     """
     waiting = np.full(len(launch), NO_ROW, dtype=np.intp)
-    for line, calls, on_line in calls_by_line(trace, threads, launch, launch >= 0):
-        waits = line.slices(ThreadActivity.SYNC)
-        moments = on_line(times)
+    for of_axis, calls, on_axis in calls_by_axis(trace, threads, launch, launch >= 0):
+        waits = of_axis.slices(ThreadActivity.SYNC)
+        moments = on_axis(times)
         last_begun = last_until(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
         waiting[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)

@@ -335,10 +335,10 @@ def _last_waits(facts: Facts) -> Rows:
     since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
 
     last_wait = np.full(len(idle), NO_ROW, dtype=np.intp)
-    for threads, gaps, on_line in facts.gaps_by_thread_line():
+    for threads, gaps, on_axis in facts.gaps_by_axis():
         waits = threads.slices(ThreadActivity.SYNC)
         last_wait[gaps] = _last_begun(
-            waits, after=on_line(since_ns), before=on_line(idle.call_begin)
+            waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
         )
 
     last_wait[~idle.plain] = NO_ROW
@@ -346,7 +346,7 @@ def _last_waits(facts: Facts) -> Rows:
 
 
 def _last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
-    """Find the last slice that begins between two places on the line.
+    """Find the last slice that begins between two times on the axis.
 
     Args:
         slices: The slices to choose from.
@@ -418,11 +418,11 @@ def _waiting_ns(
     """
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
-        of_line = np.flatnonzero(threads.tracks[tracks])
-        begin = threads.on_line(tracks[of_line], begin_ns[of_line])
-        end = threads.on_line(tracks[of_line], end_ns[of_line])
+        of_axis = np.flatnonzero(threads.tracks[tracks])
+        begin = threads.on_axis(tracks[of_axis], begin_ns[of_axis])
+        end = threads.on_axis(tracks[of_axis], end_ns[of_axis])
         waiting = threads.covers[ThreadActivity.SYNC]
-        waited_ns[of_line] = waiting.within(begin, end)
+        waited_ns[of_axis] = waiting.within(begin, end)
 
     return waited_ns
 
@@ -546,15 +546,15 @@ def _ahead_before(facts: Facts) -> Flags:
 
     was_ahead = np.zeros(len(idle), dtype=np.bool_)
     first_device = 0
-    for devices in facts.lines:
+    for devices in facts.devices_by_axis:
         after_last_device = first_device + len(devices)
         gaps = slice_between(idle.device, first_device, after_last_device)
 
-        device_on_line = idle.device[gaps] - first_device
+        device_on_axis = idle.device[gaps] - first_device
         starts = _Starts.of(facts.trace, devices)
         was_ahead[gaps] = starts.was_ahead_between(
-            devices.on_line(device_on_line, previous_end_ns[gaps]),
-            devices.on_line(device_on_line, idle.begin[gaps]),
+            devices.on_axis(device_on_axis, previous_end_ns[gaps]),
+            devices.on_axis(device_on_axis, idle.begin[gaps]),
         )
         first_device = after_last_device
 
@@ -565,7 +565,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
     """When launched events start, and how many of them had enough others in the queue."""
 
     time: Int64s
-    """The starts, ascending, as places on the line of the devices."""
+    """The starts, ascending, as times on the axis of the devices."""
     ahead: Int64s
     """How many events before each index started with LAUNCHES_AHEAD or more in the
     queue.
@@ -579,7 +579,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         rows = devices.events[trace.launch[devices.events] >= 0]
         start, _ = devices.bounds_on(rows)
         launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_line(devices.device_index(rows), launched_ns))
+        launched = np.sort(devices.on_axis(devices.device_index(rows), launched_ns))
 
         # The queue when an event starts: what is launched by then and has not started.
         launched_by_then = count_until(launched, start)
@@ -592,7 +592,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         """Tell in which stretches an event starts with enough others in the queue.
 
         Args:
-            begin: The begins of the stretches, as places on the line.
+            begin: The begins of the stretches, as times on the axis.
             end: Their ends, which belong to the stretches.
         """
         ahead_before = self.ahead[count_below(self.time, begin)]

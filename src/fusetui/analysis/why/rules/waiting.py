@@ -148,8 +148,8 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     idle = facts.idle
 
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for threads, _, on_line in facts.gaps_by_thread_line():
-        gaps = union(on_line(idle.begin), on_line(idle.end))
+    for threads, _, on_axis in facts.gaps_by_axis():
+        gaps = union(on_axis(idle.begin), on_axis(idle.end))
         start, end = threads.bounds(threads.own_rows(loading))
         waiting = common(gaps, union(start, end))
 
