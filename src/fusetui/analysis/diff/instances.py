@@ -51,10 +51,11 @@ def pair_repetitions(alignment: Alignment) -> None:
 class _KernelOfCall(NamedTuple):
     """One kernel under one call of an op.
 
-    Kernels in a row without an op count as those of one call.
+    Equal kernels in a row that no op launched count as those of one call.
     """
 
-    op: int  # row of the call; without an op, -1 minus the first item in the row
+    op: int | None  # the row of the call of the op; None without an op
+    first_item: int | None  # without an op, the first of the equal kernels; else None
     kernel_id: int
 
 
@@ -153,16 +154,15 @@ def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
     kernel_id = items.kernel_id(item)
     op = int(items.op[item])
     if op >= 0:
-        return _KernelOfCall(op=op, kernel_id=kernel_id)
+        return _KernelOfCall(op=op, first_item=None, kernel_id=kernel_id)
 
-    # Without an op: go back to the first of the equal kernels in a row.
     first = item
     while first > 0:
         previous = first - 1
         if items.op[previous] >= 0 or items.kernel_id(previous) != kernel_id:
             break
         first = previous
-    return _KernelOfCall(op=-1 - first, kernel_id=kernel_id)
+    return _KernelOfCall(op=None, first_item=first, kernel_id=kernel_id)
 
 
 def group_rest_of_ops(alignment: Alignment, side: int) -> None:

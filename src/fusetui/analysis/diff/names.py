@@ -185,13 +185,14 @@ def differences(a: str, b: str) -> str:
     decoded_b = role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
-    if decoded_a is None or decoded_b is None:
-        before = clip(before, _MAX_NAME_CELLS)
-        after = clip(after, _MAX_NAME_CELLS)
-    else:
+    if decoded_a is not None and decoded_b is not None:
         texts = _decoded_differences(decoded_a, decoded_b)
         if texts:
             return ", ".join(texts[:_MAX_DIFFERENCES])
+    else:  # a name that is not decoded may be long
+        before = clip(before, _MAX_NAME_CELLS)
+        after = clip(after, _MAX_NAME_CELLS)
+
     if before != after:
         return f"{before} -> {after}"
     return _differing_words(a, b)

@@ -199,9 +199,11 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
     if not is_backward.any():
         return [""] * len(items)
     optimizers = _innermost_around(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
-    phases = np.where(calls >= 0, "forward", "")
-    phases = np.where(is_backward, "backward", phases)
-    phases = np.where(optimizers >= 0, "optimizer", phases)
+    # The later ones win: an optimizer may run inside of a hook of the backward pass.
+    phases = np.full(len(items), "forward", dtype="U9")
+    phases[calls < 0] = ""
+    phases[is_backward] = "backward"
+    phases[optimizers >= 0] = "optimizer"
     return [*phases.tolist()]
 
 

@@ -18,7 +18,7 @@ from fusetui.analysis.why.thread_activity import (
     Threads,
     merged_slices,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union, without
@@ -188,12 +188,9 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
     if with_caller:
         caller = _callers(trace, own.rows)
 
-    # One number stands for the name and its caller, which is NO_CALLER (-1) or more.
-    callers = len(trace.names) + 1
-    name_and_caller = name * callers + (caller - NO_CALLER)
-    _, first, group = np.unique(name_and_caller, return_index=True, return_inverse=True)
+    first, group = distinct_rows((name, caller))
     total_ns = summed(group, own.ns, len(first))
-    longest_first = np.lexsort((first, -total_ns))
+    longest_first = np.lexsort((first, -total_ns))  # then in the order of first slices
 
     times: list[NamedTime] = []
     for group_index in longest_first[:MAX_NAMES].tolist():

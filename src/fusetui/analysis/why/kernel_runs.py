@@ -200,9 +200,12 @@ class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
     """Tell which kernels can take what the kernel before them wrote, by its size.
 
-    An input must have as many elements as the inputs of the kernel before broadcast to.
-    After a reduction it must have a proper divisor of that, above 1. Shape [kernels -
-    1], in stream order.
+    After an add of 8 x 1 and 8 x 64 elements, that is a kernel with an input of 512
+    elements. After a reduction of 512 elements, it is one with an input of 256, 128,
+    ... or 2 elements: any proper divisor above 1.
+
+    Returns:
+        A flag for each kernel in stream order but the first; shape [kernels - 1].
     """
     result_before = sizes.result[:-1]
     elements = sizes.elements_of_input[:, 1:]
@@ -219,8 +222,13 @@ def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
 def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     """Tell which kernels do to one tensor what the kernel before did to another one.
 
-    That happens where an op is called for several tensors one after another. Shape
-    [kernels - 1], in stream order.
+    That happens where an op is called for several tensors one after another, such as
+    relu(a) and then relu(b) of the same shape. A kernel is such a repetition if its op
+    has one input, and the name and the recorded inputs of its op are those of the
+    kernel before.
+
+    Returns:
+        A flag for each kernel in stream order but the first; shape [kernels - 1].
     """
     order = kernels.stream_order
     name = kernels.trace.name[kernels.trace.op[kernels.rows[order]]]

@@ -106,7 +106,11 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     find: Callable[[Facts], Iterable[Claim]] = lambda _: ()
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
-        """Return this rule with the function that answers it, whose name is its id."""
+        """Return this rule with the function that answers it.
+
+        The name of the function becomes the id: `warm_up` defines the rule `warm-up`.
+        What the rule needs of launches and GPU events is put before its other `needs`.
+        """
         needs = self.needs
         if self.by_launches:
             needs = ("launch calls", *needs)
@@ -120,10 +124,12 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 @memo(MAX_RULES)
 def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
-    """Ask a rule about a trace, once: other rules may ask it too.
+    """Run a rule, or return its earlier result: other rules may ask for it too.
 
     Returns:
-        Its claims, and what it lacks to tell more; None if it lacks nothing.
+        The claims of the rule; and what was not recorded that it needs for any further
+        claim, None if it has all it needs. It may return claims and then lack
+        something.
     """
     claims: list[Claim] = []
     try:

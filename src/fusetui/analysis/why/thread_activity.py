@@ -398,9 +398,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
-        """Return when each activity counts, in the order of ThreadActivity.
+        """Return when these threads are in each activity, in the order of ThreadActivity.
 
-        The covers are disjoint. There is none for NOTHING, which is the rest.
+        If an op runs from 0 to 100 ns and calls cudaMalloc from 20 to 50 ns, the cover
+        of ALLOC is [20, 50), and that of OP is [0, 20) and [50, 100).
+
+        Returns:
+            Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
         if self.lent is not None and self.without_lent is not None:
             return self._covers_with_lent(self.without_lent.covers, self.lent)

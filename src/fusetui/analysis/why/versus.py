@@ -96,22 +96,28 @@ def versus(a: Why, b: Why) -> Versus:
     The median steps are compared if those of both sides hold the work, else the spans.
     """
     by_step = steps_tell(a) and steps_tell(b)
-    steps_a = working(a.steps) if by_step else ()
-    steps_b = working(b.steps) if by_step else ()
-    devices_a = median_step(a.steps).devices if by_step else a.devices
-    devices_b = median_step(b.steps).devices if by_step else b.devices
-    count_a = len(a.steps) if by_step else 1
-    count_b = len(b.steps) if by_step else 1
+    if by_step:
+        devices_a = median_step(a.steps).devices
+        devices_b = median_step(b.steps).devices
+        working_a = working(a.steps)
+        working_b = working(b.steps)
+        parts_a = len(a.steps)
+        parts_b = len(b.steps)
+    else:
+        devices_a = a.devices
+        devices_b = b.devices
+        working_a = working_b = ()
+        parts_a = parts_b = 1
 
     return Versus(
         a=a,
         b=b,
         change_of="median step" if by_step else "span",
         change=_changes(devices_a, devices_b),
-        modules=_moved(_module_ns(a), _module_ns(b), count_a, count_b),
-        families=_moved(a._families, b._families, count_a, count_b),
-        findings=compared(a, b, (steps_a, steps_b)),
-        is_sure=max(len(steps_a), len(steps_b)) >= FEWEST,
+        modules=_moved(_module_ns(a), _module_ns(b), parts_a, parts_b),
+        families=_moved(a._families, b._families, parts_a, parts_b),
+        findings=compared(a, b, (working_a, working_b)),
+        is_sure=max(len(working_a), len(working_b)) >= FEWEST,
     )
 
 

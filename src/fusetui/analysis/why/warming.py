@@ -213,21 +213,23 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
 
 
 def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
-    """Tell which calls belong to the steady state of the program.
+    """Mark the calls that belong to the steady state of the program.
 
-    A call belongs to it if it comes after the first step, or if calls of its name
-    recur: they are at least half as many in each later step as in the first one. With
-    fewer than two steps, the names that go on recur; see _goes_on.
+    These are all calls after the first step, and those in it whose name recurs: the
+    mean later step has at least half as many calls of this name as the first one. With
+    4 calls of cudaMalloc in the first of three steps, and 3 and 1 in the others, those
+    in the first step are marked too.
 
     Args:
         calls: Rows of the trace.
 
     Returns:
-        One flag per call.
+        One flag per call. With fewer than two steps, a call is marked if its name
+        recurs by `_recurs_without_steps`.
     """
     name = trace.name[calls]
     if len(steps) < 2:
-        return _goes_on(trace, calls)[name]
+        return _recurs_without_steps(trace, calls)[name]
 
     is_after_first = trace.start[calls] >= steps.start[1]
     names = len(trace.names)
@@ -242,10 +244,11 @@ def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
 
 def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
-    """Tell which calls belong to the start of the program.
+    """Mark the calls that belong to the start of the program, not its steady state.
 
-    None of those that recur does. With fewer than two steps, neither do the later calls
-    of a name that was called before the second half of the GPU events.
+    With two steps or more, these are the calls that are not `recurring`. Without steps,
+    of these the ones in the first half of the recording, and the later ones only if
+    they are the first calls of their name: what is called early and late is no start.
 
     Args:
         calls: Rows of the trace.
@@ -285,11 +288,18 @@ def _launch_times(trace: Trace) -> Int64s:
     return np.sort(trace.start[calls[calls >= 0]])
 
 
-def _goes_on(trace: Trace, calls: Rows) -> Flags:
-    """Tell for which names calls go on, in a trace without steps.
+def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
+    """Mark the names whose calls recur, in a trace without steps.
 
-    They must begin before the second half of the GPU events and continue in it: OFTEN
-    per GPU event, and with GOES_ON of their time. Returns flags of shape [names].
+    The recording is cut in two where the second half of the GPU events begins to be
+    launched. A name recurs if it is called in both halves. In the second half it must
+    be called at least OFTEN times per GPU event, and have GOES_ON of its total time.
+
+    Args:
+        calls: Rows of the trace.
+
+    Returns:
+        One flag per name of the trace; shape [names].
     """
     names = len(trace.names)
     name = trace.name[calls]
@@ -302,11 +312,11 @@ def _goes_on(trace: Trace, calls: Rows) -> Flags:
 
     launched_events = len(_launch_times(trace))
     late_events = launched_events - launched_events // 2
-    goes_on: Flags = (early_calls > 0) & (late_calls > 0)
-    goes_on &= late_calls >= OFTEN * late_events
-    goes_on &= late_ns >= GOES_ON * all_ns
+    recurs: Flags = (early_calls > 0) & (late_calls > 0)
+    recurs &= late_calls >= OFTEN * late_events
+    recurs &= late_ns >= GOES_ON * all_ns
 
-    return goes_on
+    return recurs
 
 
 def warm_up(

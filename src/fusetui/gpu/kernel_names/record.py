@@ -307,7 +307,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
     Args:
         op: The first word, such as `gemm`.
         fields: The fields of the kernel, as KernelName has them.
-        more: Words that follow; None and "" are left out.
+        last_words: Words that follow; None and "" are left out.
 
     >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
     'gemm bf16 128x64 tn'
@@ -456,7 +456,7 @@ def _signs_for_parts(count: int) -> Sequence[str]:
     Signs are single characters, or numbers if there are more parts than SIGNS.
 
     Args:
-        parts: How many parts there are.
+        count: How many parts there are.
     """
     if count <= len(SIGNS):
         return SIGNS[:count]

@@ -260,14 +260,17 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
 
 
 def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
-    """Give kernels with the same name, shapes, blocks and device one number.
+    """Number some kernels so that runs of the same launch get the same number.
+
+    A launch is the same if the name, the shapes, the number of blocks and the device
+    are.
 
     Args:
         indices: The kernels, as indices into Kernels.
-    """
-    if not len(indices):
-        return indices
 
+    Returns:
+        A number from 0 on for each of `indices`.
+    """
     columns = (
         kernels.trace.name[kernels.rows[indices]],
         kernels.job_indices[indices],

@@ -326,7 +326,7 @@ def _built_for(kernel: KernelName) -> int:
     return _NATIVE.get(major, major)
 
 
-def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _dtype_indices(kernels: Kernels) -> Int64s:
     """Number the element types that kernels multiply, by their names.
 
     Returns:
@@ -343,7 +343,8 @@ def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
             dtype = kernel.dtype_a or kernel.dtype
         dtype_of_name[name] = index_of_dtype.setdefault(dtype, len(index_of_dtype))
 
-    return dtype_of_name[trace.name[kernels.rows]]
+    dtype_of_kernel: Int64s = dtype_of_name[trace.name[kernels.rows]]
+    return dtype_of_kernel
 
 
 MOSTLY_EMPTY: Final = 0.5

@@ -154,7 +154,11 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
 
 
 def _missing(trace: Trace, launches: Rows) -> MissingWork:
-    """Find the launch calls without an event between two of their thread that have one.
+    """Find the launch calls whose GPU event was lost in the middle of the recording.
+
+    Such a call has no event, but an earlier and a later call of its thread have one. If
+    a thread makes five calls and the first, the third and the fourth have events, the
+    second counts, and not the fifth: its event may come after the end of the recording.
 
     Args:
         launches: The calls that launch, as rows of the trace.

@@ -77,12 +77,7 @@ BREAKS_ARE_ERRORS: Final = (
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Note graph breaks, or several compiled regions in a step.
-
-    Without a log, only the function that continues after a break proves one. Where
-    stacks were recorded and show none, several regions are functions that were compiled
-    one by one.
-    """
+    """Note graph breaks: from the log of torch.compile, else from what the trace shows."""
     trace = facts.trace
     if any(map(is_compiler, trace.names)):
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
@@ -92,16 +87,27 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
             yield from compile_evidence.logged_breaks(facts, log)
             return
 
+    yield from _breaks_without_log(facts)
+
+
+def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
+    """Note that a step runs several compiled regions, and why that may be.
+
+    A frame that resumes a function after a break proves that there is one. Without such
+    a frame, SEVERAL_REGIONS are needed, and stacks must be missing: they would show it.
+    """
+    trace = facts.trace
     resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
-    if facts.has_stacks and not len(resumed):
+    has_proof = len(resumed) > 0
+    if facts.has_stacks and not has_proof:
         return
 
     step = _usual_step(facts)
-    fewest = 2 if len(resumed) else SEVERAL_REGIONS
-    if step.regions < fewest:
+    min_regions = 2 if has_proof else SEVERAL_REGIONS
+    if step.regions < min_regions:
         return
 
-    if len(resumed):
+    if has_proof:
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
         explanation = (
             f": graph breaks split the program, and nothing is fused across them. {continues} "

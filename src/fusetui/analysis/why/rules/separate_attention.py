@@ -90,10 +90,14 @@ def _may_lie_between(kernel: KernelName) -> bool:
 
 
 def separate_attention(kernels: Kernels) -> SeparateAttention | None:
-    """Find every softmax between two products of one module and stream.
+    """Find attention that runs as a product, a softmax and another product.
+
+    The three run on one stream in one module, maybe with kernels between them, such as
+    a mask or dropout.
 
     Returns:
-        None if there is none.
+        Each softmax, and all kernels between the two products of any softmax. None if
+        there is no softmax between two products.
     """
     is_softmax = kernels.flags(_is_forward_softmax)
     if not is_softmax.any():
