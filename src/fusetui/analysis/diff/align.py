@@ -338,7 +338,11 @@ def _equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
 
 
 def _equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
-    """Pair the equal keys of two short sequences, as positions in them."""
+    """Pair the equal keys of two short sequences, as positions in them.
+
+    >>> _equal_keys([7, 8, 9], [8, 9, 7])
+    [(1, 0), (2, 1)]
+    """
     common_keys = set(keys_a).intersection(keys_b) - {NO_KEY}
     if not common_keys:
         return []
@@ -448,6 +452,9 @@ def _in_common(a: Int64s, b: Int64s) -> int:
     """Count the keys that two lanes have in common.
 
     A key that occurs 2 times in one lane and 3 times in the other counts as 2.
+
+    >>> _in_common(np.array([5, 5, 6]), np.array([5, 7, 5, 5]))
+    2
     """
     if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()

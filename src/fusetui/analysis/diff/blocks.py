@@ -286,6 +286,11 @@ def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     Of equal misfits, backward shifts are preferred to forward ones: the largest
     backward shift, so that the range begins early, or else the smallest forward shift.
 
+    >>> _best_shift(np.array([50, 20, 30]), misfit_forward=np.array([50, 40]))
+    -1
+    >>> _best_shift(np.array([50, 60]), misfit_forward=np.array([50, 70, 10]))
+    2
+
     Args:
         misfit_backward: The misfit of a backward shift by 0, 1, 2, ... pieces.
         misfit_forward: The same for forward shifts.
@@ -517,6 +522,10 @@ def _agreed_number(
     surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
     """Return the number of surplus blocks on which most pieces of a block agree.
+
+    >>> surplus_blocks, times_in_block = np.array([2, 2, 5]), np.array([4, 3, 1])
+    >>> _agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
+    2
 
     Args:
         surplus_blocks: For each key of the block, the number of surplus blocks by the

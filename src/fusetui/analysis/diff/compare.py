@@ -517,6 +517,9 @@ def limits_of(ns: Int64s) -> Int64s:
     The limit is as far above the median of all steps as the first quartile is below it,
     and at least the median divided by MIN_EXCESS_DIVISOR above it.
 
+    >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one piece
+    [112]
+
     Args:
         ns: The time of each piece in each step in ns, [steps, pieces].
 

@@ -234,6 +234,9 @@ def _differing_words(a: str, b: str) -> str:
 
     These are the words between the common beginning and the common end of both names;
     `nothing` stands for none.
+
+    >>> _differing_words("void my<float, 32>()", "void my<float, 64>()")
+    'in its name: 32 -> 64'
     """
     words_a = _WORD.findall(a)
     words_b = _WORD.findall(b)

@@ -308,6 +308,9 @@ def student_point(freedom: int, level: float) -> float:
     The distribution exceeds the point in either direction with the probability `level`.
     It is found by bisection.
 
+    >>> round(student_point(10, 0.05), 3)
+    2.228
+
     Args:
         freedom: The degrees of freedom. More than MAX_DEGREES_OF_FREEDOM count as that.
         level: A probability.

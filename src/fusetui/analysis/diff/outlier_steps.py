@@ -407,6 +407,10 @@ def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     sample may also follow that ratio, and the smaller of the two distances counts: what
     takes 1.3 times as long takes more ns longer in a step in which it is slow.
 
+    >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
+    >>> _from_usual_change(before, after).tolist()
+    [[0], [0], [80]]
+
     Args:
         before: Times of A in ns, [steps, columns].
         after: Times of B in ns, with the same shape.

@@ -90,6 +90,11 @@ def sort_of_work(role: int, kernel: str, op: str) -> str:
 
     The name of the kernel tells it, else the op of PyTorch that launched it.
 
+    >>> sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
+    'GEMM'
+    >>> sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
+    'GEMM'
+
     Args:
         role: The `Role` of its event.
         kernel: The name of the kernel.

@@ -307,6 +307,9 @@ def _positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
     All items of the side with fewer are paired, and those of the other side whose times
     fit best.
 
+    >>> _positions_in_order(np.array([10.0, 50.0]), np.array([11.0, 30.0, 49.0]))
+    _PositionsInOrder(a=[0, 1], b=[0, 2])
+
     Args:
         times_a: The times of the items of A in ns.
         times_b: The times of the items of B in ns.

@@ -72,6 +72,9 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
     The pairs are a longest common subsequence if the table of what remains after
     trimming is small enough (MAX_CELLS), else a long common subsequence.
 
+    >>> match(np.array([7, 8, 9]), np.array([8, 7, 9]))
+    [(1, 0), (2, 2)]
+
     Returns:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
     """
@@ -375,7 +378,11 @@ def _alignment_ends(
 
 
 def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
-    """Return {number: its position} for the numbers that occur once."""
+    """Return {number: its position} for the numbers that occur once.
+
+    >>> _position_of_unique(np.array([7, 5, 7, 6]))
+    {5: 1, 6: 3}
+    """
     values, first_positions, counts = np.unique(
         numbers, return_index=True, return_counts=True
     )
@@ -385,7 +392,11 @@ def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
 
 
 def _position_of_occurrence(numbers: Int64s) -> dict[Hashable, int]:
-    """Return {(number, how often it occurred before): its position}."""
+    """Return {(number, how often it occurred before): its position}.
+
+    >>> _position_of_occurrence(np.array([7, 5, 7]))
+    {(7, 0): 0, (5, 0): 1, (7, 1): 2}
+    """
     keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
     return {key: position for position, key in enumerate(keys)}
 

@@ -61,6 +61,9 @@ def mean(samples: Int64s) -> Int64s:
     """Return the mean over the first axis, rounded to whole numbers.
 
     Halves are rounded away from zero. The mean of no samples is 0.
+
+    >>> mean(np.array([[10, -1], [11, -2]])).tolist()  # two columns
+    [11, -2]
     """
     count = max(1, len(samples))
     total = samples.sum(axis=0)
@@ -83,6 +86,9 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     """Return the range of the middle half of samples over the first axis.
 
     Of fewer than five samples, that is the range of all of them.
+
+    >>> middle_half(np.array([[1], [10], [11], [12], [900]]))
+    MiddleHalf(low=array([10]), high=array([12]))
     """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
@@ -90,7 +96,11 @@ def middle_half(samples: Int64s) -> MiddleHalf:
 
 
 def midmean(samples: Int64s) -> Int64s:
-    """Return the mean of the middle half of samples over the first axis, rounded."""
+    """Return the mean of the middle half of samples over the first axis, rounded.
+
+    >>> midmean(np.array([1, 10, 11, 12, 900])).tolist()
+    11
+    """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return mean(ordered[last // 4 : last - last // 4 + 1])
@@ -107,6 +117,10 @@ def far_apart(
     If the steps are paired, it is also enough that every step of B takes longer than
     that of A (or every one less long), by as much at the median. A step that is slow on
     both sides would make the times of all steps overlap.
+
+    >>> a, b = np.array([[50_000], [51_000]]), np.array([[90_000], [91_000]])
+    >>> far_apart(a, b, resolution_ns=0).tolist(), far_apart(a, a, 0).tolist()
+    ([True], [False])
 
     Args:
         a: Samples of A in ns, [steps, columns].
@@ -250,6 +264,9 @@ def drift(durations: Int64s) -> float:
 
     The slope is the median slope of all pairs of steps (Theil and Sen).
 
+    >>> drift(np.array([100, 101, 102, 103, 104, 105, 106, 107, 108, 109]))
+    0.0861244019138756
+
     Args:
         durations: The durations of the steps in order of time.
 
@@ -281,6 +298,9 @@ def widening_of(samples: Int64s | Floats) -> float:
     worth only n (1 - r) / (1 + r) independent ones; r is the correlation of successive
     ranks. The factor is 1 if r is negative or not significant.
 
+    >>> widening_of(np.array([5, 9] * 10)), round(widening_of(np.arange(20)), 2)
+    (1.0, 3.51)
+
     Args:
         samples: Times or differences in order of time.
     """
@@ -303,6 +323,9 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 
     There is a ratio for each step of B and each step of A. Returns 0 if there are too
     few steps for an interval.
+
+    >>> _rejected_ratios(3, 3), _rejected_ratios(4, 4), _rejected_ratios(10, 10)
+    (0, 1, 24)
     """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _outcomes_in_tail(_orders_by_inversions(steps_a, steps_b))
@@ -316,6 +339,9 @@ def rejected_rounds(rounds: int) -> int:
     """Return how many means of two rounds lie below the interval; as many lie above.
 
     Returns 0 for fewer than FEW_ROUNDS rounds.
+
+    >>> [rejected_rounds(rounds) for rounds in (5, 6, 10, 20)]
+    [0, 1, 9, 53]
     """
     if rounds > MAX_EXACT_ROUNDS:
         total = rounds * (rounds + 1)
@@ -344,6 +370,9 @@ def _orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
     """Count the orders of the steps of two sides by their number of inversions.
 
     The counts are the coefficients of a Gaussian binomial.
+
+    >>> _orders_by_inversions(2, 2).tolist()  # aabb has no inversion, bbaa has 4
+    [1.0, 1.0, 2.0, 1.0, 1.0]
 
     Returns:
         In how many orders there are 0, 1, ... inversions; [steps_a * steps_b + 1].

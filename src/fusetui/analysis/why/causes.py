@@ -231,6 +231,11 @@ def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
 
     A built-in function becomes its name alone. Any other text stays as it is.
 
+    >>> frame_text("/lib/torch/nn/linear.py(125): forward")
+    'forward (linear.py:125)'
+    >>> frame_text("<built-in method run_backward of type object at 0x7f>")
+    'run_backward'
+
     Args:
         name: The name of a slice, from the trace.
         most: How many characters the text may have.

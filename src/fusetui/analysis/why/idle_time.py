@@ -202,6 +202,9 @@ def _waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
 def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
     """Return the reasons that a gap has, with their times.
 
+    >>> _by_reason([0] * (len(IDLE) - 1) + [50])
+    {'after': 50}
+
     Args:
         ns_in_order: The time of each reason, in the order of IDLE.
     """

@@ -137,6 +137,10 @@ def runs_of(kernels: Kernels) -> Runs:
 def _ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
     """Return the begins and the ends of all runs of candidates.
 
+    >>> is_candidate = np.array([True, True, False, True])
+    >>> _ranges_of_runs(is_candidate, continues=np.array([True, False, False]))
+    (array([0, 3]), array([2, 4]))
+
     Args:
         is_candidate: Which kernels in stream order may be part of a run.
         continues: For each kernel but the first, whether it belongs to the run of the

@@ -90,6 +90,9 @@ def heaviest_rows(
 
     Findings show them as evidence.
 
+    >>> heaviest_rows(np.array([70, 80, 70, -1]), np.array([10, 20, 30, 90]))
+    (70, 80)
+
     Args:
         rows: Rows of the trace, which may repeat; -1 for no row.
         ns: The time of each entry of `rows`.

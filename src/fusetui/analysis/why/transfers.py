@@ -250,7 +250,11 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
 
 
 def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
-    """Return for each element the least `ns` of its group."""
+    """Return for each element the least `ns` of its group.
+
+    >>> _least_of_group(np.array([30, 10, 20]), group=np.array([0, 1, 0])).tolist()
+    [20, 10, 20]
+    """
     by_group = grouped(group)
     least_ns = least_of_runs(ns[by_group.order], by_group.begins[:-1])
     return least_ns[positions_of(by_group.keys, group)]
@@ -292,9 +296,12 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     much can be moved in its time. One of fewer bytes shows a rate, and a large transfer
     is no slower for each byte than a small one. The lowest limit counts.
 
-    Of four transfers of 100, 100, 200 and 400 bytes that take 10, 90, 25 and 30 ns, the
-    second is explained for 25 ns by the third, which moved more; it may take 10 ns at
-    the rate of the first, so 10 of its 90 ns are explained.
+    In this example, the second transfer takes 90 ns. The third moved more in 25 ns, and
+    the first as much in 10 ns, so the bytes explain 10 ns:
+
+    >>> dur_ns, size_bytes = np.array([10, 90, 25, 30]), np.array([100, 100, 200, 400])
+    >>> explained_ns(dur_ns, size_bytes).tolist()
+    [10, 10, 20, 30]
 
     Args:
         dur_ns: How long transfers of one kind on one device take.
@@ -326,7 +333,8 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
 def _least_before(values: Floats) -> Floats:
     """Return for each value the least one before it, infinite for the first one.
 
-    (5, 3, 4) gives (inf, 5, 3).
+    >>> _least_before(np.array([5.0, 3.0, 4.0])).tolist()
+    [inf, 5.0, 3.0]
     """
     return np.append(np.inf, np.minimum.accumulate(values)[:-1])
 
@@ -334,7 +342,8 @@ def _least_before(values: Floats) -> Floats:
 def _least_after(values: Floats) -> Floats:
     """Return for each value the least one after it, infinite for the last one.
 
-    (5, 3, 4) gives (3, 4, inf).
+    >>> _least_after(np.array([5.0, 3.0, 4.0])).tolist()
+    [3.0, 4.0, inf]
     """
     return _least_before(values[::-1])[::-1]
 
@@ -368,6 +377,9 @@ def _collective_by_kernel(name: str) -> str:
 
     It is `all_reduce` or the like, else the short name of the kernel, else the name
     itself.
+
+    >>> _collective_by_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
+    'all_reduce'
     """
     kernel = role_of_kernel(name).decoded
     text = name

@@ -477,8 +477,10 @@ def algorithm_searches(trace: Trace) -> Rows:
 def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
     """Count the waits that come after a launch since the wait before.
 
-    Launches at 10, 11 and 40 ns and waits at 20, 30 and 50 ns make 2 tries: nothing was
-    launched between the first and the second wait.
+    In this example, nothing was launched between the first wait and the second.
+
+    >>> _count_tries(np.array([10, 11, 40]), waited_ns=np.array([20, 30, 50]))
+    2
 
     Args:
         launched_ns: When something was launched, ascending.
@@ -634,8 +636,12 @@ def _much_longer_firsts(
 ) -> Rows:
     """Find the elements that are first of their key, and TIMES as long as all later ones.
 
-    With TIMES = 10 and the keys (7, 5, 7, 5), lengths of (90, 40, 9, 9) ns give (0,):
-    the first element of key 7 is 10 times as long as the later one.
+    In this example, it is the first of the two elements with the key 7: 900 ns are far
+    longer than 9 ns, and 40 ns are not.
+
+    >>> key, length_ns = np.array([7, 5, 7, 5]), np.array([900, 40, 9, 9])
+    >>> _much_longer_firsts(key, length_ns).tolist()
+    [0]
 
     Args:
         key: Equal for elements that are compared; in the order of time.

@@ -318,6 +318,11 @@ def follows(took_ns: Int64s, clock: Floats) -> bool:
     This is Spearman's rank correlation, judged by its t statistic with n - 2 degrees of
     freedom.
 
+    >>> follows(np.arange(10), clock=np.arange(10.0)[::-1])
+    True
+    >>> follows(np.arange(10), clock=np.arange(10.0))
+    False
+
     Args:
         took_ns: How long each run took.
         clock: The mean clock over each run, in MHz.
@@ -339,7 +344,8 @@ def follows(took_ns: Int64s, clock: Floats) -> bool:
 def ranks(values: NDArray[np.int64] | Floats) -> Floats:
     """Return the rank of each value, from 1; equal values share the mean of theirs.
 
-    The values (30, 10, 30) have the ranks (2.5, 1, 2.5).
+    >>> ranks(np.array([30, 10, 30])).tolist()
+    [2.5, 1.0, 2.5]
     """
     ascending = np.sort(values)
     first_rank = count_below(ascending, values) + 1

@@ -513,6 +513,11 @@ def _alone_usual_ns(
     median of its runs alone: if five of them take 10, 10, 12, 14 and 15 ns, all kernels
     of the job get 12.
 
+    >>> is_alone = np.arange(10) < 5
+    >>> ns = np.array([10, 10, 12, 14, 15, 20, 20, 20, 20, 20])
+    >>> _alone_usual_ns(np.zeros(10, np.int64), is_alone, ~is_alone, ns).tolist()[:2]
+    [12, 12]
+
     Args:
         job: The index of the job of each kernel, NO_JOB for none.
         is_alone: Which kernels run alone.

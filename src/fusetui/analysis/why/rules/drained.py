@@ -150,8 +150,12 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
 def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     """Tell which gaps lie in a run of gaps of one device.
 
-    Of five gaps of a device, of which the second begins a run and the fourth ends it,
-    the second and the third lie in the run.
+    A run goes from a gap that begins it to the last one before a gap that ends it:
+
+    >>> begins = np.array([False, True, False, False, False])
+    >>> ends = np.array([False, False, False, True, False])
+    >>> _in_runs(begins, ends, device=np.zeros(5, dtype=np.int32)).tolist()
+    [False, True, True, False, False]
 
     Args:
         begins: True for gaps with which a run begins. Such a gap belongs to its run
@@ -430,8 +434,12 @@ def _waiting_ns(
 def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int64s:
     """Return for each gap the value of the gap before it in its group.
 
-    If the gaps 0 and 2 are a group and gap 1 is another, the values (10, 20, 30) give
-    (f, g, 10) with the values f and g of `at_first`.
+    In this example, gaps 0 and 2 are one group, and gap 1 is another:
+
+    >>> groups = grouped(np.array([1, 0, 1]))
+    >>> values, at_first = np.array([10, 20, 30]), np.array([1, 2, 3])
+    >>> _previous_in_group(groups, values, at_first).tolist()
+    [1, 2, 10]
 
     Args:
         groups: The gaps by group, in order of time.
@@ -448,6 +456,10 @@ def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int6
 
 def _sequence_numbers(groups: Groups, begins: Flags) -> Int64s:
     """Number the sequences of gaps, and return the number of each gap's sequence.
+
+    >>> groups = grouped(np.array([1, 0, 1]))
+    >>> _sequence_numbers(groups, begins=np.array([False, False, True])).tolist()
+    [1, 0, 2]
 
     Args:
         groups: The gaps by group, in order of time. A sequence lies in one group.

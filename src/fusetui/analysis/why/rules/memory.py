@@ -425,6 +425,9 @@ def _staying(waits: int) -> str:
     """Say that the waits for the GPU behind so many copies to the host would remain.
 
     The text is "" for 0.
+
+    >>> _staying(1)
+    ' One of them, to the CPU, is followed by a wait for the GPU, which would remain.'
     """
     if not waits:
         return ""

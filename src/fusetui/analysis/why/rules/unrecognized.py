@@ -113,7 +113,11 @@ def _is_of_library(name: str) -> bool:
 
 
 def _displayed_name(name: str) -> str:
-    """Return the identifier with which a name begins, else the beginning of the name."""
+    """Return the identifier with which a name begins, else the beginning of the name.
+
+    >>> _displayed_name("my_kernel<float, 4>(float*)")
+    'my_kernel'
+    """
     identifier = IDENTIFIER.match(name)
     return identifier[0] if identifier else printable(name[:MAX_NAME_CHARACTERS])
 

@@ -87,6 +87,9 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
 
     They are at most MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time.
 
+    >>> _largest_parts([10, 500, 300, 1])
+    [1, 2]
+
     Args:
         waited_ns: How long the GPU waits for each part.
 
