@@ -57,8 +57,8 @@ def align(
     are equal by chance do not tear a module apart.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         places_a: Where in the program each item of A is, one per item. The place of an
             item that is compared by its kernel alone is ignored.
         places_b: The same for the items of B.

@@ -11,7 +11,7 @@ In this file, the *longer* lane is the one that repeats a block more often, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -90,34 +90,45 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     The surplus of each block is left out of its lane before the next block is searched.
     Blocks that A has more often are found first.
     """
+    lanes = [a, b]
     unequal: list[Block] = []
     while len(unequal) < MAX_BLOCKS:
-        more_in_a = most_explaining_block(longer_keys=a.keys, shorter_keys=b.keys)
-        if more_in_a is not None:
-            surplus = _surplus_positions(longer=a, shorter=b, block=more_in_a)
-            block_of_a = Block(
-                side=0,
-                times_in_a=len(more_in_a.marks_in_longer),
-                times_in_b=len(more_in_a.marks_in_shorter),
-                items=tuple(a.items[surplus].tolist()),
-            )
-            unequal.append(block_of_a)
-            a = a.without(surplus)
-            continue
-
-        more_in_b = most_explaining_block(longer_keys=b.keys, shorter_keys=a.keys)
-        if more_in_b is None:
+        repeated = _block_with_surplus(lanes)
+        if repeated is None:
             break
-        surplus = _surplus_positions(longer=b, shorter=a, block=more_in_b)
-        block_of_b = Block(
-            side=1,
-            times_in_a=len(more_in_b.marks_in_shorter),
-            times_in_b=len(more_in_b.marks_in_longer),
-            items=tuple(b.items[surplus].tolist()),
+        side, block = repeated
+        surplus = _surplus_positions(lanes[side], lanes[1 - side], block)
+        times_in_longer = len(block.marks_in_longer)
+        times_in_shorter = len(block.marks_in_shorter)
+        unequal.append(
+            Block(
+                side=side,
+                times_in_a=times_in_longer if side == 0 else times_in_shorter,
+                times_in_b=times_in_shorter if side == 0 else times_in_longer,
+                items=tuple(lanes[side].items[surplus].tolist()),
+            )
         )
-        unequal.append(block_of_b)
-        b = b.without(surplus)
+        lanes[side] = lanes[side].without(surplus)
     return unequal
+
+
+def _block_with_surplus(lanes: Sequence[LaneWork]) -> tuple[int, RepeatedBlock] | None:
+    """Find a block that one lane repeats more often than the other.
+
+    Args:
+        lanes: The lane of A and that of B.
+
+    Returns:
+        The side that has the block more often (0 for A, which is tried first, 1 for B),
+        and the block. None if there is none.
+    """
+    for side in (0, 1):
+        block = most_explaining_block(
+            longer_keys=lanes[side].keys, shorter_keys=lanes[1 - side].keys
+        )
+        if block is not None:
+            return side, block
+    return None
 
 
 def _surplus_positions(
@@ -147,6 +158,8 @@ def _pairing_costs(
     longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
 ) -> Iterator[Int64s]:
     """Yield what it costs to pair each block of the shorter lane with its candidates.
+
+    The shorter lane repeats a block less often than the longer one.
 
     Block n of the shorter lane has `surplus_blocks` + 1 candidates: the blocks n, n +
     1, and so on of the longer lane. The cost of a pair is the sum of the differences of
@@ -198,6 +211,9 @@ class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
 
 def _cut_into_blocks(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
     """Collect some pieces of each of the blocks of a lane.
+
+    With blocks that start at 10 and 14, and the offsets 0 and 2, these are the pieces
+    10 and 12 of the one block, and 14 and 16 of the other.
 
     Args:
         lane: The lane that the blocks are in.
@@ -269,12 +285,23 @@ def _best_fitting_range(
     else:
         counterpart = int(block.marks_in_shorter[-1])
 
-    pieces_per_block = block.pieces_per_block
-    misfit_backward = _misfit_of_backward_shifts(
-        longer, shorter, begin, end, counterpart, pieces_per_block
+    # A shift forward takes the first piece out of the range and the one behind it in; a
+    # shift backward takes the last piece out and the one before the range in.
+    forward = np.arange(block.pieces_per_block)
+    backward = -1 - forward
+    misfit_forward = _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=begin + forward,
+        entering=end + forward,
+        partners=counterpart + forward,
     )
-    misfit_forward = _misfit_of_forward_shifts(
-        longer, shorter, begin, end, counterpart, pieces_per_block
+    misfit_backward = _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=end + backward,
+        entering=begin + backward,
+        partners=counterpart + backward,
     )
     shift = _best_shift(misfit_backward, misfit_forward)
     return begin + shift, end + shift
@@ -301,58 +328,6 @@ def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     return -int(best_shifts[-1])
 
 
-def _misfit_of_forward_shifts(
-    longer: LaneWork,
-    shorter: LaneWork,
-    begin: int,
-    end: int,
-    counterpart: int,
-    max_shift: int,
-) -> Int64s:
-    """Return how the misfit changes if a range of surplus is shifted to later pieces.
-
-    Args:
-        longer: The lane that has the surplus.
-        shorter: Its partner.
-        begin: Where the range [begin, end) begins in the longer lane.
-        end: Where it ends.
-        counterpart: The position in the shorter lane of the piece that is paired with
-            the piece at `end`.
-        max_shift: The largest shift, in pieces.
-
-    Returns:
-        The change (ns, negative: better) for shifts by 0, 1, ... pieces. There are
-        fewer than `max_shift` + 1 if other work comes before that.
-    """
-    step = np.arange(max_shift)
-    return _misfit_of_shifts(
-        longer,
-        shorter,
-        leaving=begin + step,
-        entering=end + step,
-        partners=counterpart + step,
-    )
-
-
-def _misfit_of_backward_shifts(
-    longer: LaneWork,
-    shorter: LaneWork,
-    begin: int,
-    end: int,
-    counterpart: int,
-    max_shift: int,
-) -> Int64s:
-    """Return the same as `_misfit_of_forward_shifts` for shifts to earlier pieces."""
-    step = np.arange(max_shift)
-    return _misfit_of_shifts(
-        longer,
-        shorter,
-        leaving=end - 1 - step,
-        entering=begin - 1 - step,
-        partners=counterpart - 1 - step,
-    )
-
-
 def _misfit_of_shifts(
     longer: LaneWork,
     shorter: LaneWork,
@@ -363,10 +338,15 @@ def _misfit_of_shifts(
 ) -> Int64s:
     """Return how the misfit changes as the surplus is shifted piece by piece.
 
+    The *misfit* is the sum of the differences between the times of the pieces of the
+    longer lane that are no surplus, and those of their partners in the shorter lane.
+
     With each piece of a shift, one piece leaves the surplus at one end and another one
     enters it at the other end. The piece that leaves is compared with a partner from
-    then on; the piece that enters was compared with that same partner before. The shift
-    ends before the first piece that is not the same work in all three positions.
+    then on; the piece that enters was compared with that same partner before. If these
+    take 30, 50 and 32 ns (leaving, entering, partner), the misfit falls from 18 to 2
+    ns, by 16. The shift ends before the first piece that is not the same work in all
+    three positions.
 
     Args:
         longer: The lane that has the surplus.

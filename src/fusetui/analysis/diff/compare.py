@@ -291,7 +291,7 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     """Compute the figures of one side: means over its usual steps, which add up.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         on_cpu: Neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
     work = items.work
@@ -577,7 +577,7 @@ def _without_interruptions(
     """Take away from the alike steps of a side what exceeds the limits of its pieces.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Its alike steps, cut into pieces.
         limits: The limit of each column of `pieces.ns`, in ns.
     """

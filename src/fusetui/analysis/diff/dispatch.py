@@ -118,8 +118,8 @@ def rows(
     without a GPU, one more row has all other dispatch.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: Rows of each trace that other rows of the diff are about. They are left
             out, unless dispatch is part of the sum, as it is without a GPU.
         renamed: {label in B: label in A} of what is the same.
@@ -166,8 +166,8 @@ def _compared_labels(
     """Compare the dispatch of each label that either side has, those of A first.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: See `rows`.
         renamed: See `rows`.
         is_in_sum: Whether dispatch is part of the sum. Then no rows are left out, and
@@ -212,7 +212,7 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
     """Count how often each step calls each op, whether the op launches work or not.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         without: True for rows of the trace that do not count.
     """
     trace = items.trace
@@ -435,7 +435,7 @@ def dispatch_by_label(
     """Collect all dispatch in the steps of a side, {label: dispatch}.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         without: True for rows of the trace that are left out; None for none.
 
     Returns:

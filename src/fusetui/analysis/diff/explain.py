@@ -54,8 +54,8 @@ def rows(
     """Make one row of each group, in the order of the program (`_program_order`).
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work; each item is in one group.
         programs: Where the program does the work of A, and that of B.
     """
@@ -168,8 +168,8 @@ def _row_of_group(
     """Make the row of a group.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         group: A group of work.
         kind: What happened to the work. A pair that was matched elsewhere is MOVED
             instead.
@@ -396,8 +396,8 @@ def _kinds_by_time(
     usual steps, which are the figures of a row, say the opposite of the medians.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         before: Samples of A in ns, [alike steps, columns].
         after: Samples of B in ns, with the same columns.
         noise: The noise of the diff.
@@ -517,7 +517,7 @@ def _rank_of_preceding_match(
     """Return the rank in A of the last matched group at or before an item of B.
 
     Args:
-        b: The items of trace B.
+        b: The items of the representative step of B.
         item: An item of B.
         matched: The groups that both sides have, sorted by `item_b`.
 

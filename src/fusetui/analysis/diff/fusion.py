@@ -50,7 +50,7 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     collector asks for, and one of them is an op of its core.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side with the items; the fused kernels are on the other side.
     """
     all_fused_items: list[_FusedItem] = []
@@ -85,7 +85,7 @@ def _group_if_enough(
     be an op of its core.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the claimed items.
         fused: The fused kernel.
         claimed: Open items whose work it may do.
@@ -117,7 +117,7 @@ def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_Fused
     hand-written kernel that are ops of open items near it.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side whose ops the items may do the work of.
         gap_index: The index of the gap.
     """
@@ -168,7 +168,7 @@ def _divide(
     division is greedy.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         open_items: The open items of that side in the gap.
         fused_items: The fused kernels of the other side in the gap.
@@ -317,7 +317,7 @@ def _missing_ops_nearby(
     name lists none, and the ops of its core are alternatives.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         fused: The fused kernel.
         claimed: The items that it claims so far.

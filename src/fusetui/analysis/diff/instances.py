@@ -66,7 +66,7 @@ def group_launches_in_parts(alignment: Alignment, side: int) -> None:
     are grouped with it if all their times add up to that of the single launch.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side with several launches.
     """
     open_items_by_call = _open_items_by_call(alignment, side)
@@ -95,7 +95,7 @@ def _pairs_by_call(alignment: Alignment, side: int) -> dict[_KernelOfCall, list[
     """Return the indices of the pairs of one kernel under one op, by call.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side whose calls are meant.
     """
     own = alignment.items[side]
@@ -117,7 +117,7 @@ def _group_parts(
     """Group open items and a pair, if the times on this side add up to the other's.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         open_items: Open items of one call.
         pair_index: The index of a pair whose item of this side is of the same call.
@@ -173,7 +173,7 @@ def group_rest_of_ops(alignment: Alignment, side: int) -> None:
     or if they add up the parts of its kernel.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: 0; both directions are covered at once, so nothing is done for side 1.
     """
     if side == 1:
@@ -210,7 +210,7 @@ def _join_pair(
     parts of its kernel.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         pair_index: The index of the pair.
         rest_a: The open items of A of the same call.
         rest_b: The open items of B of the same call; one of the two lists is empty.
@@ -235,7 +235,7 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
     The next kernel has to be open, follow immediately, and have no op.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the kernel that adds up.
     """
     items = alignment.items[side]
@@ -331,7 +331,7 @@ def _pair_closest(
     would take too long, the whole run becomes one group.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side that has more of the kernel.
         run: Pairs of one kernel.
         open_items: The open items of that side that are the same kernel.
@@ -375,7 +375,7 @@ def _open_again(
     """Make items open in the gaps of a run where they belong.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the items.
         run: Pairs of one kernel.
         partners: The items of that side in these pairs, ascending.

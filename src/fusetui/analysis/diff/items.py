@@ -341,8 +341,8 @@ def with_usual_steps(
     differ, each side chooses from its own alike steps.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: Indices of steps that are neither plain nor usual, unless no other
             steps are left.
 

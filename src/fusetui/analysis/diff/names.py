@@ -97,14 +97,16 @@ def work_class(op: str, kernel: str) -> str:
 
 
 def _does_other_work_than_op(kernel: str, kind: str) -> bool:
-    """Return whether the name of a kernel shows that the kind of its op is not its own.
+    """Return whether a kernel is known to do something else than its op is named for.
 
-    It does if the kernel helps the main kernel of the op, if it does the work of
-    several ops, or if it is known to do something that two kernels cannot be paired by.
+    So the kind of the op must not be taken for that of the kernel. That is so of a
+    kernel that helps the main one (such as the reduction of split-K after a product),
+    of a fused kernel, and of one whose name is decoded to a kind such as elementwise.
 
     Args:
         kernel: The name of the kernel.
-        kind: The kind by which the kernel can be paired; "" for none.
+        kind: The kind of work by which two such kernels can be paired, such as `gemm`;
+            "" for none.
     """
     role = role_of_kernel(kernel)
     decoded = role.decoded

@@ -62,8 +62,8 @@ def notes(
     Notes about one side begin with its label.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         devices: How the devices differ, of `other_devices`; "" if they do not.
         step: The change of the step.
@@ -290,7 +290,7 @@ def _notes_of_merged_streams(
     """Name the streams that are compared as one, or the threads without a GPU.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         merged_lanes: Groups of at least two lanes that are compared as one.
 
     Returns:
@@ -428,8 +428,8 @@ def _are_only_reordered(
     to look at each call.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         item_of_a: An item of A whose op is asked about.
         before: The inputs of its call.
         after: The inputs of the call in B that it is compared with.
@@ -451,7 +451,7 @@ def _calls_of_op(items: WorkItems, op: str) -> list[int]:
     """Return the rows of the calls of an op that launch work in the step, ascending.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         op: The name of the op without its namespace.
     """
     is_of_op = [name == op for name in items.stems]

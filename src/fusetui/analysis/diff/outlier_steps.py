@@ -68,8 +68,8 @@ def single_step_outliers(
     to step: the n-th steps of two separate runs have nothing in common but chance.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
     """
     steps = len(a.work.windows)
@@ -91,8 +91,8 @@ def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[R
     work. The two become one row.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         rows: The rows of single steps.
 
     Returns:
@@ -129,8 +129,8 @@ def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
     is on the other side.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that one side has in addition in one step.
     """
@@ -255,8 +255,8 @@ def _row_of_kernel(
     """Make the row of a kernel that is faster or slower in one step.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         times: The times of all paired kernels.
         pair: The index of the pair.
         step: The index of the step.
@@ -315,8 +315,8 @@ def _vary_alike(
     the two sides do.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         steps: Indices of the steps that do the usual work on both sides.
     """
@@ -510,8 +510,8 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     fills one. That is no change of the idle time by itself.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         change_ns: The change of the idle time of each step, B minus A.
 
     Returns:
@@ -532,7 +532,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     As with idle time, it does not matter which step launched it.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         keys: All exact keys of the side, and maybe others, ascending.
 
     Returns:

@@ -66,7 +66,7 @@ def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
     """Compare the work of an odd step with that of the representative step.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         step: The index of the odd step.
         expected_ns: The time that each item would take in it.
     """
@@ -276,8 +276,8 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     and what only one side has in all steps has a row already.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
 
     Returns:
@@ -390,7 +390,7 @@ def _at_another_position(
     the one whose time is the closest.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         odd: One of its odd steps.
         item: An item that the step lacks.
         extra_pieces: Pieces of the step that are none of the items.
@@ -448,7 +448,7 @@ def _rows_of_side(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
     step has or lacks more than MAX_KINDS_OF_WORK keys, it is one row for all of them.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: The pieces that the other side does not have.
         side: `A` or `B`.
     """
@@ -477,7 +477,7 @@ def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRe
     """Make a row for each call of an op that has other kernels in one step than usual.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Pieces of the side.
         side: `A` or `B`.
     """
@@ -539,7 +539,7 @@ def _fused_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
     several pieces instead.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Pieces of the side.
         side: `A` or `B`.
     """

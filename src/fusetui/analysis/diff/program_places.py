@@ -194,7 +194,7 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
     """Return `optimizer`, `backward` or `forward` for each item.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         calls: The row of the call that launched each item, -1 if it is not in the file.
 
     Returns:
@@ -238,7 +238,7 @@ def _is_inside_named(
     """Return whether each row is a slice of a wanted name, or inside such a slice.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         rows: A row of the trace for each item, -1 for none.
         is_wanted: Returns whether a name is wanted.
     """

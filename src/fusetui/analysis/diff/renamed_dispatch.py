@@ -56,8 +56,8 @@ def renamed_labels(
     of the step, equally often. A label that fits two others is in no pair.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         renamed_work: Ops that were renamed by the evidence of their kernels.
 
     Returns:

@@ -153,7 +153,7 @@ def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
 
     Args:
         side: 0 for A, 1 for B.
-        items: The items of that side.
+        items: The items (kernels and copies) of the representative step of that side.
 
     Returns:
         {lane: {exact key: times}}, where an exact key stands for a kernel under an op.

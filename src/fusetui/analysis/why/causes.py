@@ -71,7 +71,10 @@ def slices_in_idle_time(
     leaving_out: Cover,
     layers: Sequence[tuple[ThreadActivity, ...]],
 ) -> tuple[Rows, Int64s]:
-    """Find the innermost slices of launching threads in the host parts of gaps.
+    """Find what launching threads did while the GPU waited for their next launch.
+
+    That is the innermost slice at each moment of the host part of a gap, which goes
+    from the begin of the gap to the begin of the call that launches the next event.
 
     Args:
         is_counted: True for the gaps that count; shape [gaps].

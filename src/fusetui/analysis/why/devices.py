@@ -480,7 +480,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(columns)
 
     def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
-        """Yield what the launching threads did in the host parts of some gaps.
+        """Yield what the launching threads did from the begin of each gap to the launch.
 
         For each axis of threads these are the indices of its gaps among `gaps`, and ns
         of shape [ThreadActivity, these gaps].

@@ -252,7 +252,10 @@ class Facts:
         return activity_ns
 
     def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the host parts of gaps that lie in a cover, for each axis of threads."""
+        """Yield the time until the launch of each gap that lies in a cover.
+
+        There is a record for each axis of threads.
+        """
         idle = self.idle
         has_host_part = idle.call_begin > idle.begin
         for threads, gaps, on_axis in self.gaps_by_axis(has_host_part):
@@ -389,7 +392,7 @@ class Facts:
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
-        """Measure how long only a step was recorded in the host part of each gap.
+        """Measure how long only a step was recorded in each gap, until its launch call.
 
         The annotation of a step encloses work but is no work itself, so this time
         counts as unrecorded. Returns ns, of shape [gaps].
@@ -406,10 +409,11 @@ class Facts:
 
     @cached_property
     def unclaimed_host_ns(self) -> Int64s:
-        """Measure the host parts of gaps that no cause with slices of its own claims.
+        """Measure the time until the launch of each gap that has no other explanation.
 
-        Data loading, recorded compilation and the warm-up are left out. Returns ns of
-        each activity in each gap, of shape [ThreadActivity, gaps].
+        Left out are data loading, recorded compilation and the warm-up, for which slices
+        were recorded. Returns ns of each activity in each gap, of shape
+        [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
         unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
@@ -485,7 +489,7 @@ class Facts:
         return is_busy & ~self.is_set_up_gap
 
     def _slices_begun(self, mask: Flags) -> Int64s:
-        """Count the ops, calls and frames that begin in the host parts of some gaps.
+        """Count the ops, calls and frames that begin in some gaps until the launch call.
 
         Args:
             mask: True for the gaps that count; shape [gaps].
@@ -655,7 +659,7 @@ _RECORDED_WORK: Final = (
 
 
 class HostStretches(msgspec.Struct, frozen=True, eq=False):
-    """The parts of the host parts of some gaps that lie in a cover, on one axis.
+    """The time until the launch calls of some gaps, cut to a cover, on one axis.
 
     All times are times on the axis of the threads.
     """

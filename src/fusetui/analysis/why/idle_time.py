@@ -251,9 +251,9 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 
 
 def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
-    """Find what covered most of the host part of each gap.
+    """Find what covered most of each gap until its launch call began.
 
-    Of a gap without a host part, it is what covered most of the launch call.
+    If the call had begun before the gap, it is what covered most of the call.
     """
     has_host_part = gaps.call_begin > gaps.begin
     begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
@@ -449,7 +449,7 @@ def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
 
 
 def _host_pieces(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
-    """Yield the pieces of the host parts of gaps, for each ThreadActivity.
+    """Yield the time until the launch call of each gap, by ThreadActivity.
 
     It is the activity of the thread that launches the next event.
     """

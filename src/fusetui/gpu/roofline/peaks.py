@@ -275,22 +275,25 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _listed(properties: Mapping[str, Any]) -> Peak | None:
-    """Look up a device by its name.
+    """Look up a device by its name in the table of PEAKS.
 
-    The first entry whose pattern fits decides. Returns None if its multiprocessors or
-    its memory differ from those of the device.
+    The first entry whose pattern fits counts. Returns None without such an entry, and
+    if the entry has another number of multiprocessors or another memory than the
+    device: then only a part of the device is in use, or it is another model.
     """
     name = properties.get("name")
     if not isinstance(name, str):
         return None
 
-    for peak in PEAKS:
-        if re.search(peak.pattern, name):
-            is_whole = properties.get("numSms") == peak.sms
-            if is_whole and _has_memory(properties, peak.memory_gb):
-                return msgspec.structs.replace(peak, device=name)
-            return None
-    return None
+    peaks_by_name = (peak for peak in PEAKS if re.search(peak.pattern, name))
+    peak = next(peaks_by_name, None)
+    if peak is None:
+        return None
+
+    is_whole = properties.get("numSms") == peak.sms
+    if not is_whole or not _has_memory(properties, peak.memory_gb):
+        return None
+    return msgspec.structs.replace(peak, device=name)
 
 
 def _nameless(properties: Mapping[str, Any]) -> Peak | None:
