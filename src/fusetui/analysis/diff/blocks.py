@@ -12,6 +12,7 @@ In this file, the *longer* lane is the one that repeats a block more often, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -269,21 +270,7 @@ def _best_fitting_range(
     Returns:
         The range [begin, end) of positions in the longer lane.
     """
-    first, last = run
-    # After the last block of the lane there is no mark that says where it ends. Then
-    # the range of the same length that starts one block earlier is used.
-    if last + 1 == len(block.marks_in_longer):
-        first -= 1
-        last -= 1
-    begin = int(block.marks_in_longer[first])
-    end = int(block.marks_in_longer[last + 1])
-
-    # The position in the shorter lane of the block that follows the run.
-    if last + 1 in with_counterpart:
-        index_in_shorter = with_counterpart.index(last + 1)
-        counterpart = int(block.marks_in_shorter[index_in_shorter])
-    else:
-        counterpart = int(block.marks_in_shorter[-1])
+    begin, end, counterpart = _range_from_mark_to_mark(block, with_counterpart, run)
 
     # A shift forward takes the first piece out of the range and the one behind it in; a
     # shift backward takes the last piece out and the one before the range in.
@@ -305,6 +292,47 @@ def _best_fitting_range(
     )
     shift = _best_shift(misfit_backward, misfit_forward)
     return begin + shift, end + shift
+
+
+class _MarkedRange(NamedTuple):
+    """Surplus from one mark to another, and where the shorter lane goes on after it."""
+
+    begin: int  # position of a mark in the longer lane
+    end: int  # position of the mark of the block after the surplus
+    counterpart: int  # position in the shorter lane of the block paired with that block
+
+
+def _range_from_mark_to_mark(
+    block: RepeatedBlock, with_counterpart: list[int], run: tuple[int, int]
+) -> _MarkedRange:
+    """Return the range of a run of surplus blocks, before it is shifted to fit best.
+
+    With marks at 0, 10, 20 and 30 in the longer lane, a run of the second and the third
+    block is the range [10, 30).
+
+    Args:
+        block: The repeated block.
+        with_counterpart: See `_best_fitting_range`.
+        run: The indices of the first and the last surplus block of the run.
+    """
+    first, last = run
+    # After the last block of the lane there is no mark that says where it ends. Then
+    # the range of the same length that starts one block earlier is used.
+    if last + 1 == len(block.marks_in_longer):
+        first -= 1
+        last -= 1
+
+    next_block = last + 1
+    if next_block in with_counterpart:
+        index_in_shorter = with_counterpart.index(next_block)
+        counterpart = block.marks_in_shorter[index_in_shorter]
+    else:
+        counterpart = block.marks_in_shorter[-1]
+    return _MarkedRange(
+        begin=int(block.marks_in_longer[first]),
+        end=int(block.marks_in_longer[next_block]),
+        counterpart=int(counterpart),
+    )
 
 
 def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:

@@ -30,12 +30,14 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     begins_runs,
+    distinct,
     group_of_each,
     least_of_runs,
 )
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover
+from fusetui.trace.model.intervals import NO_INTERVAL, Cover
+from fusetui.trace.model.sorted_arrays import positions_of
 
 MAX_SHARE_IN_ENQUEUING_STEPS = 0.01
 """Steps only enqueue work if at most this share of the time of their work runs before
@@ -302,22 +304,35 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
 
     rows, launched_ns = by_launch_time(trace)
     step_of_row = steps.index_of(launched_ns)
-    rows = rows[step_of_row >= 0]
-    step_of_row = step_of_row[step_of_row >= 0]
-    # The steps that launch any work, and for each row the index among these.
-    launching_steps, launching_index = np.unique(step_of_row, return_inverse=True)
-    if not len(launching_steps) or not _only_enqueue(trace, steps, rows, step_of_row):
+    rows = rows[step_of_row != NO_INTERVAL]
+    step_of_row = step_of_row[step_of_row != NO_INTERVAL]
+    if not len(rows) or not _only_enqueue(trace, steps, rows, step_of_row):
         return steps
-    if not _run_in_order(trace, rows, launching_index):
+    if not _run_in_order(trace, rows, step_of_row):
         return steps
+    return _from_work_end_to_work_end(trace, label, steps, rows, step_of_row)
 
+
+def _from_work_end_to_work_end(
+    trace: Trace, label: str, steps: Windows, rows: Rows, step_of_row: Rows
+) -> Windows:
+    """Let each step last from the end of the previous step's work to that of its own.
+
+    Args:
+        trace: A trace.
+        label: The name of the trace in notes.
+        steps: Its steps. Those that launch no work are left out.
+        rows: Rows of GPU events that steps launched; at least one.
+        step_of_row: The index of the step that launched each of them, ascending.
+    """
+    launching_steps = distinct(step_of_row)
     first_start = steps.start[launching_steps[:1]]
     bounds = launched_bounds(
         wall_bounds=np.append(first_start, steps.end[launching_steps]),
         work_end=trace.end[rows],
-        step_of_work=launching_index,
+        step_of_work=positions_of(launching_steps, step_of_row),
     )
-    first = 1 if len(launching_steps) > 1 else 0
+    first = 1 if len(launching_steps) > 1 else 0  # no work ends before the first step
     what = "the GPU runs the work of a step after the step has ended"
     length_in_words = "from the end of the previous step's work to the end of its own"
     note = f"{label}: {what}; a step (launched) is {length_in_words}"

@@ -36,7 +36,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
+from fusetui.trace.model.intervals import FOREVER, Cover, joined, order_by_start, union
 from fusetui.trace.model.sorted_arrays import count_below, last_until, positions_of
 
 Reasons = tuple[Int64s, ...]
@@ -116,32 +116,6 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     def plain(self) -> Flags:
         """Tell which gaps are neither unlinked nor within a graph."""
         return (self.launch >= 0) & ~self.in_graph
-
-
-def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
-    """Sort GPU events by start; of those that start together, the longest comes first.
-
-    Args:
-        rows: The events. The array may be changed in place.
-        start: The start of each event to sort by, in ns.
-    """
-    is_in_order = (start[1:] >= start[:-1]).all()
-    if not is_in_order:
-        order = np.argsort(start, kind="stable")
-        rows = rows[order]
-        start = start[order]
-
-    # Sort again only those that start together: there are few of them.
-    is_same_as_next = start[1:] == start[:-1]
-    if is_same_as_next.any():
-        is_tied = np.append(is_same_as_next, False)
-        is_tied[1:] |= is_same_as_next
-        tied = rows[is_tied]
-        # By start, then by length, then by row; lexsort takes the last key first.
-        order_of_tied = np.lexsort((tied, -trace.dur[tied], start[is_tied]))
-        rows[is_tied] = tied[order_of_tied]
-
-    return rows
 
 
 MIN_GAPS_FOR_LATENCY: Final = 20
@@ -263,8 +237,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not is_of_device.all():
             rows = rows[is_of_device]
 
-        start, _ = self.bounds_on(rows)
-        return events_in_order(self.trace, rows, start)
+        start, end = self.bounds_on(rows)
+        return rows[order_by_start(start, end)]
 
     @cached_property
     def _first_events(self) -> Int32s:

@@ -121,15 +121,18 @@ MIN_BOUND_NS: Final = 2_000
 """No kernel is expected to take less time than this."""
 
 
+UNKNOWN_NS: Final = -1
+
+
 class Bounds(NamedTuple):
     """How fast kernels could be at most; arrays of shape [rows], times in ns."""
 
     bound_ns: Int64s
-    """By the attainable rates; -1 where it is not known."""
+    """By the attainable rates; UNKNOWN_NS where it is not known."""
     at_stake_ns: Int64s
     """How much longer the kernel takes; 0 where the bound is not known."""
     least_ns: Int64s
-    """By the full rates of the data sheet; -1 where it is not known."""
+    """By the full rates of the data sheet; UNKNOWN_NS where it is not known."""
     assumed: Flags
     """Whether the attainable rate is assumed, because nobody has measured it."""
 
@@ -304,26 +307,31 @@ class Kernels:
 
     @cached_property
     def bounded(self) -> Bounds:
-        """Return the bounds of these events; unknown for what is not a kernel."""
+        """Return the bounds of these events; unknown for what is not a kernel.
+
+        A product whose arithmetic takes 30 us at the attainable rate, and whose bytes
+        take 10 us, is bound by 30 us; if it runs for 50 us, 20 us are at stake.
+        """
         jobs = self.jobs
         is_known = share_known(self.trace, jobs)
 
-        # What is slower, arithmetic or memory, decides; nan where one is not known.
+        # The slower one of arithmetic and memory counts. np.fmax ignores nan, which
+        # stands for a time that is not known.
         compute_ns = jobs.of_each(lambda job: job.attainable.compute_ns)
         memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
         attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
-        attainable_ns = np.where(is_known, np.rint(attainable_ns), -1)
-        bound_ns = self._from_jobs(attainable_ns.astype(np.int64), -1)
+        attainable_ns = np.where(is_known, np.rint(attainable_ns), UNKNOWN_NS)
+        bound_ns = self._from_jobs(attainable_ns.astype(np.int64), UNKNOWN_NS)
         beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
 
         least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
-        least_ns = np.where(is_known, np.floor(least_ns), -1)
+        least_ns = np.where(is_known, np.floor(least_ns), UNKNOWN_NS)
         is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
 
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(bound_ns >= 0, beyond_bound_ns, 0),
-            least_ns=self._from_jobs(least_ns.astype(np.int64), -1),
+            at_stake_ns=np.where(bound_ns != UNKNOWN_NS, beyond_bound_ns, 0),
+            least_ns=self._from_jobs(least_ns.astype(np.int64), UNKNOWN_NS),
             assumed=self._from_jobs(is_known & is_assumed, False),
         )
 

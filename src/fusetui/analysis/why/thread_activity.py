@@ -31,6 +31,7 @@ from fusetui.trace.model.intervals import (
     common,
     innermost,
     joined,
+    order_by_start,
     pieces,
     ranges,
     union,
@@ -263,31 +264,14 @@ class Slices(NamedTuple):
 def merged_slices(slices: Sequence[Slices]) -> Slices:
     """Merge several records of slices into one, in the order that Slices promises.
 
-    Slices with the same bounds stay in the order of the records. For a few sorted
-    records this is much faster than np.lexsort over all.
+    Slices with the same bounds stay in the order of the records.
     """
     rows = np.concatenate([record.rows for record in slices])
     start = np.concatenate([record.start for record in slices])
     end = np.concatenate([record.end for record in slices])
 
-    # Sort by start; then sort only those again, by length, that start together.
-    order = np.argsort(start, kind="stable")
-    is_tied = _equals_a_neighbor(start[order])
-    positions_of_tied = np.flatnonzero(is_tied)
-    tied = order[positions_of_tied]
-    negative_length = start[tied] - end[tied]
-    longest_first = np.lexsort((negative_length, start[tied]))
-    order[positions_of_tied] = tied[longest_first]
-
+    order = order_by_start(start, end)
     return Slices(rows=rows[order], start=start[order], end=end[order])
-
-
-def _equals_a_neighbor(values: Int64s) -> Flags:
-    """Tell which values equal the one before or the one behind them; shape [n]."""
-    equals_next = np.diff(values) == 0
-    equals_any: Flags = np.append(equals_next, False)
-    equals_any |= np.append(False, equals_next)
-    return equals_any
 
 
 class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
-from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import (
@@ -41,6 +40,7 @@ from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
     joined,
+    order_by_start,
     union,
     without,
 )
@@ -592,7 +592,7 @@ def _first_launches(trace: Trace) -> Rows:
     """
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
-    events = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
+    events = kernels[order_by_start(trace.start[kernels], trace.end[kernels])]
     calls = trace.launch[events].astype(np.intp)
 
     device = trace.process_of_track[trace.track[events]].astype(np.int64)

@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    ends_runs,
+)
 
 MAX_SMALL_TRACK_ROWS = 64
 """A track with more rows is worth a call of numpy of its own."""
@@ -97,6 +104,31 @@ def ranges(first: Rows, sizes: Rows) -> Rows:
     shift = np.repeat(first - offset_in_result, sizes)
     integers: Rows = np.arange(sizes.sum()) + shift
     return integers
+
+
+def order_by_start(start: Int64s, end: Int64s) -> Rows:
+    """Sort intervals by start; of those that start together, the longest comes first.
+
+    So an interval comes before those inside it. Equal ones keep their order. Where most
+    intervals are sorted already, this is much faster than np.lexsort.
+
+    >>> start, end = np.array([5, 0, 0]), np.array([6, 3, 9])
+    >>> order_by_start(start, end).tolist()
+    [2, 1, 0]
+
+    Returns:
+        The indices of the intervals in that order.
+    """
+    order = np.argsort(start, kind="stable")
+
+    # Sort again, by length, only those that start together.
+    ascending = start[order]
+    is_tied = ~(begins_runs(ascending) & ends_runs(ascending))
+    positions = np.flatnonzero(is_tied)
+    tied = order[positions]
+    negative_length = start[tied] - end[tied]
+    order[positions] = tied[np.lexsort((negative_length, start[tied]))]
+    return order
 
 
 def are_alone(start: Int64s, end: Int64s) -> Flags:

@@ -319,7 +319,7 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     longest = int(exposed_ns[kind.rows].argmax())
     dur_ns = int(dur[kind.rows[longest]])
     explained_ns = dur_ns - int(kind.waits_ns[longest])
-    median_ns = median(np.delete(dur[kind.rows], longest))
+    median_ns = median(np.delete(dur[kind.rows], longest))  # of the others
 
     waits = explained_ns < dur_ns and dur_ns >= FAR_LONGER * explained_ns
     is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns

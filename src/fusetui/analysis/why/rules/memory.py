@@ -358,8 +358,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
     is_to_host = trace.matching(rows, TO_HOST.search)
-    waits_behind = _waits_behind(facts, calls[is_to_host])
-    waits = int(np.count_nonzero(waits_behind >= 0))
+    waits = _count_with_wait_behind(facts, calls[is_to_host])
 
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
@@ -387,17 +386,14 @@ def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
     return alone_ns
 
 
-def _waits_behind(facts: Facts, copying: Rows) -> Rows:
-    """Find the wait that follows each call that copies, on its thread.
+def _count_with_wait_behind(facts: Facts, copying: Rows) -> int:
+    """Count the copies after which their thread waits for the device before it launches.
 
-    If such a copy did not block, that call would wait instead.
+    If such a copy did not block, the next call would wait instead.
 
     Args:
-        copying: The calls, as rows of the trace; -1 for none.
-
-    Returns:
-        The next call of the thread that waits for the device or launches, if it waits;
-        -1 for none.
+        copying: The calls that copy, as rows of the trace, in any order; -1 for an
+            unknown call, which is not counted.
     """
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
@@ -411,14 +407,10 @@ def _waits_behind(facts: Facts, copying: Rows) -> Rows:
     calls = calls[by_thread]
     thread = thread[by_thread]
 
-    next_call = calls[1:]
     is_same_thread = thread[1:] == thread[:-1]
-    is_before_wait = is_same_thread & ~np.isin(next_call, launches)
-
-    # By row of the call. One more element stands for row -1.
-    wait_behind = np.full(len(trace) + 1, -1, dtype=np.intp)
-    wait_behind[calls[:-1][is_before_wait]] = next_call[is_before_wait]
-    return wait_behind[copying]
+    next_waits = is_same_thread & ~np.isin(calls[1:], launches)
+    with_wait_behind = calls[:-1][next_waits]
+    return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
 
 
 def _staying(waits: int) -> str:

@@ -32,7 +32,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, counted
+from fusetui.trace.model.intervals import Cover, counted, order_by_start
 
 MAX_PARTS_NAMED: Final = 3
 """How many parts of the warm-up a sentence names."""
@@ -195,8 +195,7 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
         Rows of the trace and their times in ns, of one shape. A row occurs once for
         each stretch of time in which it is the innermost one.
     """
-    # By start, and of equal starts the longest first, so that outer slices come first.
-    outer_first = np.lexsort((slices.start - slices.end, slices.start))
+    outer_first = order_by_start(slices.start, slices.end)
     innermost = slices.only(outer_first).innermost_parts()
     waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
 
