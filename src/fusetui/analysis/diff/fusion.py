@@ -214,6 +214,10 @@ def _best_cuts(covers: Covers) -> list[int]:
 
     This is dynamic programming over the last cut.
 
+    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+    >>> _best_cuts([[add, add, other], [other, other, mul]])  # two kernels, three items
+    [0, 2, 3]
+
     Returns:
         See `_Division.cuts`.
     """
@@ -255,6 +259,9 @@ def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
     There is one point for each item that may be an op on its list, and one point for
     each op that any of them may be.
 
+    >>> _worth_of_range([frozenset({"add"}), frozenset({"add", "mul"}), frozenset()])
+    4
+
     Args:
         covered_ops: For each item of the range, the listed ops that it may be.
     """
@@ -267,6 +274,10 @@ def _greedy_cuts(covers: Covers) -> list[int]:
     """Return cuts where each kernel takes all items up to the first of a later one.
 
     That is the first item that the kernel does not list, but a later kernel does.
+
+    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+    >>> _greedy_cuts([[add, other, other], [other, other, mul]])
+    [0, 2, 3]
 
     Returns:
         See `_Division.cuts`.

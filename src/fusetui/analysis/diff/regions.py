@@ -175,6 +175,8 @@ def _groups_of_one_sort(
 
     Main work is paired in order. Then each kernel that both sides have becomes one
     group, and then all that is left becomes one group, unless it is copies or fills.
+    Five unpaired norms of A and four of B, three of which are one kernel on both sides,
+    become a group of 3 and 3, and one of 2 and 1.
 
     Args:
         a: Where the program does the work of A.

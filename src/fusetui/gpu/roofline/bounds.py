@@ -390,6 +390,11 @@ def _ceil_div(number: int, divisor: int) -> int:
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
     """Return the launch grid of a kernel in blocks.
 
+    >>> blocks_of({"grid": [8, 2, 1], "block": [128, 1, 1]}, in_threads=False)
+    (8, 2, 1)
+    >>> blocks_of({"grid": [1024, 1, 1], "block": [128, 1, 1]}, in_threads=True)
+    (8, 1, 1)
+
     Args:
         args: The args of the kernel.
         in_threads: Whether its arg `grid` counts threads, as that of some HIP calls
@@ -553,7 +558,11 @@ def _confirms(
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:
-    """Return a recorded list of three positive integers as (x, y, z), else None."""
+    """Return a recorded list of three positive integers as (x, y, z), else None.
+
+    >>> _triple([8, 2, 1]), _triple([8])
+    ((8, 2, 1), None)
+    """
     if not isinstance(value, list) or len(value) != 3:
         return None
     if not all(_natural_number(size) for size in value):

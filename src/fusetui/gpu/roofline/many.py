@@ -364,6 +364,10 @@ def _numbers_of_runs(
 ) -> Int64s:
     """Number runs of values so that equal runs have equal numbers.
 
+    >>> values = np.array([7, 8, 5, 7, 8], dtype=np.int32)
+    >>> _numbers_of_runs(values, np.array([0, 2, 3]), np.array([2, 1, 2])).tolist()
+    [1, 0, 1]
+
     Args:
         values: The values of all runs.
         first: The index in `values` at which each run begins.

@@ -375,6 +375,9 @@ def tiles_text(tiles: Tiles | None) -> str:
 def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
     """Return the texts of an amount and of its rate: `38.7 GFLOP`, `204 TFLOP/s`.
 
+    >>> _amount_and_rate(2_000_000, ns=1_000, unit="FLOP")
+    ['2 MFLOP', '2 TFLOP/s']
+
     Args:
         number: The amount; no texts are returned if it is unknown (None) or 0.
         ns: The time that it took; without one there is no rate.
@@ -420,6 +423,10 @@ def device_generation(properties: dict[str, Any]) -> str | None:
     writes 9.0 for several generations, and that is the number of Hopper too.
 
     Returns None if it was not recorded, is unknown or is ambiguous.
+
+    >>> nvidia = {"sharedMemPerMultiprocessor": 233472}  # only CUDA writes it
+    >>> device_generation({**nvidia, "computeMajor": 9, "computeMinor": 0})
+    'Hopper'
     """
     capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
