@@ -505,10 +505,11 @@ class _Population(msgspec.Struct, frozen=True, eq=False):
 
 
 def _populations(work: Work) -> Iterator[_Population]:
-    """Yield all slices that are dispatch, in steps or not.
+    """Yield all slices of the CPU that are dispatch: overhead around the work itself.
 
     They are ops without work, calls that launch work (all with one label), other calls,
-    and annotations of torch.compile, whose time does not add up.
+    and annotations of torch.compile, whose time does not add up. They may lie in steps
+    or not.
     """
     trace = work.trace
     self_times = self_ns(trace)

@@ -507,7 +507,9 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     """Return how much of the change of idle time the change of work explains.
 
     Work that is gone or faster leaves a gap of at most its time, and additional work
-    fills one. That is no change of the idle time by itself.
+    fills one. If a kernel of 30 ns is gone in B and another one of 5 ns is new, that
+    explains a change of the idle time from -5 to 30 ns: all of a rise of 20 ns, 30 ns
+    of a rise of 40 ns, and 5 ns of a fall of 10 ns.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.

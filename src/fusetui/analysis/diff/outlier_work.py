@@ -494,20 +494,22 @@ def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRe
 
 
 def _are_other_kernels(extra: Pieces, missing: Pieces) -> bool:
-    """Return whether a call of an op has a few other kernels instead of the usual ones.
+    """Return whether a call of an op ran a few other kernels instead of the usual ones.
 
-    It is not so without an op, or if the same kernel is in both.
+    So it is if one kernel runs instead of another, and not if the same kernel runs at
+    another position: then it is among both.
 
     Args:
-        extra: What the call has and usually has not.
-        missing: What the call lacks.
+        extra: The kernels that the call ran and usually does not run.
+        missing: The kernels that it usually runs, and did not run this time.
     """
-    if not extra or not missing or _op_id(extra[0]) == NO_OP:
+    is_exchange = len(extra) > 0 and len(missing) > 0
+    if not is_exchange or len(extra) + len(missing) > MAX_KINDS_OF_WORK:
         return False
-    if len(extra) + len(missing) > MAX_KINDS_OF_WORK:
-        return False
+
+    has_op = _op_id(extra[0]) != NO_OP
     extra_keys = {piece.key for piece in extra}
-    return extra_keys.isdisjoint(piece.key for piece in missing)
+    return has_op and extra_keys.isdisjoint(piece.key for piece in missing)
 
 
 def _op_id(piece: OutlierPiece) -> int:

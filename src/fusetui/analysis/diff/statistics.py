@@ -510,7 +510,9 @@ def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
 def _nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
     """Choose the steps around the median whose mean is nearest to it.
 
-    At least `_min_usual_steps` are chosen.
+    Steps are taken in the order of their distance from the median, as long as that
+    brings the mean nearer: of 98, 100, 101 and 140 ns, with a median of 100 ns, the
+    first three (mean 99.7). At least `_min_usual_steps` are chosen.
 
     Args:
         side: The durations of the side.

@@ -152,9 +152,9 @@ def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     """List what the time of the CPU goes to during some time (ns of the file)."""
     trace = accounts.trace
     times = by_kind(accounts, cover)
-    ops = longest(trace, times.ops)
-    functions = longest(trace, times.functions)
-    waits = longest(trace, times.waits, with_caller=True)
+    ops = longest_names(trace, times.ops)
+    functions = longest_names(trace, times.functions)
+    waits = longest_names(trace, times.waits, with_caller=True)
 
     return CpuWork(
         whole_ns=times.ns,
@@ -171,7 +171,9 @@ class NamedTime(NamedTuple):
     own: OwnTimes
 
 
-def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
+def longest_names(
+    trace: Trace, own: OwnTimes, with_caller: bool = False
+) -> list[NamedTime]:
     """List the MAX_NAMES names with the longest own time, the longest first.
 
     Of names with equal times, the one comes first whose slice comes first in `own`.

@@ -163,11 +163,11 @@ def _most_frequent(facts: Facts, calls: Rows) -> str:
         calls = blocking
 
     most_frequent = heaviest_call(trace, calls, np.ones(len(calls), dtype=np.int64))
-    call_text = _plain(most_frequent.name) or "a call that waits"
-    op_text = _plain(most_frequent.op or "")
+    call_text = _name_without_braces(most_frequent.name) or "a call that waits"
+    op_text = _name_without_braces(most_frequent.op or "")
     return f"{call_text} ({op_text})" if op_text else call_text
 
 
-def _plain(name: str) -> str:
+def _name_without_braces(name: str) -> str:
     """Return a name, or "" if it has characters that a remedy must not have."""
     return name if _PLAIN_NAME.fullmatch(name) else ""

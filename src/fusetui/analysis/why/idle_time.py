@@ -249,6 +249,18 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
             op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
         )
 
+    def fill(self, stretches: Rows, cover: Covering) -> None:
+        """Replace what covers some of the stretches, in place.
+
+        Args:
+            stretches: The indices of these stretches.
+            cover: What covers each of them.
+        """
+        self.op[stretches] = cover.op
+        self.annotation[stretches] = cover.annotation
+        self.module[stretches] = cover.module
+        self.frame[stretches] = cover.frame
+
 
 def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
     """Find what covered most of each gap until its launch call began.
@@ -264,10 +276,7 @@ def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
         devices.trace, devices.threads, gaps.launch, end > begin
     ):
         cover = covering(devices.trace, threads, on_axis(begin), on_axis(end))
-        coverings.op[positions] = cover.op
-        coverings.annotation[positions] = cover.annotation
-        coverings.module[positions] = cover.module
-        coverings.frame[positions] = cover.frame
+        coverings.fill(positions, cover)
 
     return coverings
 

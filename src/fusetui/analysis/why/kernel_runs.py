@@ -129,7 +129,7 @@ def runs_of(kernels: Kernels) -> Runs:
         ns=sums_of_ranges(kernels.effective_ns[order], begin, end),
         module=module[begin],
         least_ns=_least_ns(kernels, sizes, written_bytes, begin, end),
-        moved=_moved(sizes, written_bytes, begin, end),
+        moved=_share_of_bytes_left(sizes, written_bytes, begin, end),
         are_chains=are_chains,
     )
 
@@ -275,7 +275,9 @@ def _least_ns(
     return np.where(is_known, least_ns, UNKNOWN).astype(np.int64)
 
 
-def _moved(sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows) -> Floats:
+def _share_of_bytes_left(
+    sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows
+) -> Floats:
     """Estimate which share of the bytes of each run one kernel would still move.
 
     What a kernel hands to the next one would be neither written nor read. NaN where

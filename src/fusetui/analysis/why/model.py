@@ -410,11 +410,13 @@ def median_step(steps: Sequence[StepAccount]) -> StepAccount:
     Args:
         steps: At least one step.
     """
-    by_length = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
+    by_length = sorted(
+        steps_with_work(steps), key=lambda step: (step.dur_ns, step.start_ns)
+    )
     return by_length[(len(by_length) - 1) // 2]
 
 
-def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
+def steps_with_work(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
     """Return the steps in which a device ran anything, or all steps if none did.
 
     Recording often ends early in a step.

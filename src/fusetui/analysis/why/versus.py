@@ -21,8 +21,8 @@ from fusetui.analysis.why.model import (
     Why,
     median_step,
     steps_tell,
+    steps_with_work,
     totals,
-    working,
 )
 from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
 
@@ -99,8 +99,8 @@ def versus(a: Why, b: Why) -> Versus:
     if by_step:
         devices_a = median_step(a.steps).devices
         devices_b = median_step(b.steps).devices
-        working_a = working(a.steps)
-        working_b = working(b.steps)
+        working_a = steps_with_work(a.steps)
+        working_b = steps_with_work(b.steps)
         parts_a = len(a.steps)
         parts_b = len(b.steps)
     else:
@@ -114,8 +114,8 @@ def versus(a: Why, b: Why) -> Versus:
         b=b,
         change_of="median step" if by_step else "span",
         change=_changes(devices_a, devices_b),
-        modules=_moved(_module_ns(a), _module_ns(b), parts_a, parts_b),
-        families=_moved(a._families, b._families, parts_a, parts_b),
+        modules=_largest_changes(_module_ns(a), _module_ns(b), parts_a, parts_b),
+        families=_largest_changes(a._families, b._families, parts_a, parts_b),
         findings=compared(a, b, (working_a, working_b)),
         is_sure=max(len(working_a), len(working_b)) >= FEWEST,
     )
@@ -144,7 +144,7 @@ def _module_ns(why: Why) -> dict[str, int]:
     return {module.path: module.gpu_self_ns for module in why.modules or ()}
 
 
-def _moved(
+def _largest_changes(
     ns_a: dict[str, int], ns_b: dict[str, int], count_a: int, count_b: int
 ) -> tuple[Moved, ...]:
     """Return by name the means that differ, the largest change first.
@@ -285,7 +285,7 @@ def _side(
     at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
     total_ns = at_stake_ns + why._below.get(rule.id, 0)
 
-    lack = None if findings else _lack(rule, why, other)
+    lack = None if findings else _first_lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
@@ -309,7 +309,7 @@ def _least_ns(rule: Rule, why: Why) -> float:
     return least_ns
 
 
-def _lack(rule: Rule, why: Why, other: Why) -> Lack | None:
+def _first_lack(rule: Rule, why: Why, other: Why) -> Lack | None:
     """Return the first thing that a rule lacks in a trace; None if it lacks nothing.
 
     What it could not tell comes first, then what it needs and only this trace lacks. If

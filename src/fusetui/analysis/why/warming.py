@@ -212,7 +212,7 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
     return steps.numbers[0] > first_number
 
 
-def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the steady state of the program.
 
     These are all calls after the first step, and those in it whose name recurs: the
@@ -243,10 +243,10 @@ def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     return is_steady
 
 
-def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the start of the program, not its steady state.
 
-    With two steps or more, these are the calls that are not `recurring`. Without steps,
+    With two steps or more, these are the calls that are not `are_recurring`. Without steps,
     of these the ones in the first half of the recording, and the later ones only if
     they are the first calls of their name: what is called early and late is no start.
 
@@ -256,7 +256,7 @@ def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     Returns:
         One flag per call.
     """
-    is_once = ~recurring(trace, steps, calls)
+    is_once = ~are_recurring(trace, steps, calls)
     if len(steps) >= 2:
         return is_once
 
@@ -390,7 +390,7 @@ def _one_time_slices(
 
     The arguments are those of warm_up.
     """
-    yield captures(trace)
+    yield graph_captures(trace)
     yield _searches(trace, steps)
     if len(steps) > 1:
         is_in_first_step = trace.start[compiling] < steps.start[1]
@@ -398,7 +398,7 @@ def _one_time_slices(
 
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    allocations = allocations[only_once(trace, steps, allocations)]
+    allocations = allocations[happen_only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
     yield _slices(trace, "set-up calls", _set_up_calls(trace, steps))
     first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
@@ -417,7 +417,7 @@ def _set_up_calls(trace: Trace, steps: Steps) -> Rows:
     """Find the long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
-    return calls[only_once(trace, steps, calls)]
+    return calls[happen_only_once(trace, steps, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -569,7 +569,7 @@ def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
     )
 
 
-def captures(trace: Trace) -> OneTimeSlices:
+def graph_captures(trace: Trace) -> OneTimeSlices:
     """Find the captures of graphs.
 
     Each goes from a call that begins one to the next call that ends one on the same

@@ -364,7 +364,7 @@ def _confirmed_tiles(
     # The libraries are column-major, so the m of a tile runs along the n of PyTorch.
     tiles_along_n = _ceil_div(amount.n, kernel.tile_m)
     tiles_along_m = _ceil_div(amount.m, kernel.tile_n)
-    is_confirmed = _confirms(
+    is_confirmed = _grid_has_tiles(
         grid, tiles_along_n, tiles_along_m, amount.batch, kernel.family
     )
     if not is_confirmed:
@@ -520,7 +520,7 @@ def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
     )
 
 
-def _confirms(
+def _grid_has_tiles(
     grid: tuple[int, int, int],
     tiles_along_n: int,
     tiles_along_m: int,

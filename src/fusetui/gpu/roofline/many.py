@@ -24,7 +24,7 @@ from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import distinct, distinct_rows, used_ids
+from fusetui.trace.model.arrays import at, distinct, distinct_rows, used_ids
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import (
@@ -78,11 +78,9 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
         Returns:
             One figure per kernel; nan where it is unknown.
         """
-        figure_of_job = [value(job) for job in self.distinct]
-        # NO_JOB is -1, so kernels without a job find the last entry. numpy
-        # turns None into nan.
-        figures = np.array([*figure_of_job, None], dtype=np.float64)
-        return figures[self.number]
+        figures = [value(job) for job in self.distinct]
+        figure_of_job = np.array(figures, dtype=np.float64)  # None becomes nan
+        return at(figure_of_job, self.number, missing=np.nan)
 
 
 def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:

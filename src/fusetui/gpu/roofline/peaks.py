@@ -208,7 +208,7 @@ def peak_of(
     """
     # Some versions of ROCm leave the name empty.
     has_name = bool(properties.get("name"))
-    peak = _listed(properties) if has_name else _nameless(properties)
+    peak = _peak_by_name(properties) if has_name else _peak_without_name(properties)
     if not overrides:
         return peak
 
@@ -274,7 +274,7 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
     return ("float16",)
 
 
-def _listed(properties: Mapping[str, Any]) -> Peak | None:
+def _peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
     """Look up a device by its name in the table of PEAKS.
 
     The first entry whose pattern fits counts. Returns None without such an entry, and
@@ -296,14 +296,14 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
     return msgspec.structs.replace(peak, device=name)
 
 
-def _nameless(properties: Mapping[str, Any]) -> Peak | None:
+def _peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
     """Look up a device whose name was not recorded, by its other properties."""
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
         is_chip = capability == device.capability and sms == device.sms
         if is_chip and _has_memory(properties, device.memory_gb):
-            return _listed({**properties, "name": device.name})
+            return _peak_by_name({**properties, "name": device.name})
     return None
 
 

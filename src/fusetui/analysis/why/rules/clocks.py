@@ -302,7 +302,7 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     has_enough_runs = len(took_ns) >= MIN_RUNS
     has_enough_fast_runs = 4 * is_fast.sum() >= MIN_RUNS
     is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
-    if not is_comparable or not follows(took_ns, clock):
+    if not is_comparable or not is_slower_at_lower_clock(took_ns, clock):
         return np.zeros_like(took_ns)
 
     longer_ns = took_ns - np.median(took_ns[is_fast])
@@ -312,23 +312,23 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
-def follows(took_ns: Int64s, clock: Floats) -> bool:
+def is_slower_at_lower_clock(took_ns: Int64s, clock: Floats) -> bool:
     """Whether runs take longer the lower the clock is, more than by chance.
 
     This is Spearman's rank correlation, judged by its t statistic with n - 2 degrees of
     freedom.
 
-    >>> follows(np.arange(10), clock=np.arange(10.0)[::-1])
+    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0)[::-1])
     True
-    >>> follows(np.arange(10), clock=np.arange(10.0))
+    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0))
     False
 
     Args:
         took_ns: How long each run took.
         clock: The mean clock over each run, in MHz.
     """
-    rank_of_time = ranks(took_ns)
-    rank_of_clock = ranks(clock)
+    rank_of_time = mean_ranks(took_ns)
+    rank_of_clock = mean_ranks(clock)
     if not rank_of_time.std() or not rank_of_clock.std():
         return False
 
@@ -341,10 +341,10 @@ def follows(took_ns: Int64s, clock: Floats) -> bool:
     return rho < 0 and is_certain
 
 
-def ranks(values: NDArray[np.int64] | Floats) -> Floats:
+def mean_ranks(values: NDArray[np.int64] | Floats) -> Floats:
     """Return the rank of each value, from 1; equal values share the mean of theirs.
 
-    >>> ranks(np.array([30, 10, 30])).tolist()
+    >>> mean_ranks(np.array([30, 10, 30])).tolist()
     [2.5, 1.0, 2.5]
     """
     ascending = np.sort(values)

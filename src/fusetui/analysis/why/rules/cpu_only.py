@@ -11,7 +11,7 @@ from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
-from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
+from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest_names
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import (
@@ -72,9 +72,9 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     """
     trace = facts.trace
     times = by_kind(facts.accounts, cover)
-    names = longest(trace, times.ops)
-    names += longest(trace, times.functions)
-    names += longest(trace, times.waits, with_caller=True)
+    names = longest_names(trace, times.ops)
+    names += longest_names(trace, times.functions)
+    names += longest_names(trace, times.waits, with_caller=True)
 
     return sorted(names, key=lambda named: -named.share.ns)
 
@@ -97,7 +97,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_mostly(facts, cover)}."
+    reason = f"for the data loader{_longest_name_text(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
         reason = "to take over batches that the data loader's workers have ready."
@@ -111,7 +111,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _mostly(facts: Facts, cover: Cover) -> str:
+def _longest_name_text(facts: Facts, cover: Cover) -> str:
     """Name the op, function or wait that takes most of a cover: `, 2 s of it in NAME`.
 
     The text is "" if there is none, or only those of the loader itself.
@@ -275,7 +275,7 @@ def _compilations(facts: Facts) -> str:
     return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
-def _explained(facts: Facts) -> Cover:
+def _claimed_by_other_rules(facts: Facts) -> Cover:
     """Return the time that the other rules of this module claim.
 
     In it a data loader, a compiler or a read of one value runs.
@@ -375,7 +375,7 @@ def _unrecorded(facts: Facts, thread: int) -> Cover:
 
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
-        _cover(facts, work), _explained(facts), _cover(facts, collectives)
+        _cover(facts, work), _claimed_by_other_rules(facts), _cover(facts, collectives)
     )
     return without(from_first_to_last, recorded)
 
@@ -496,7 +496,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    unexplained = without(facts.whole_time, _explained(facts))
+    unexplained = without(facts.whole_time, _claimed_by_other_rules(facts))
     times = by_kind(facts.accounts, unexplained)
     yield from _hot_op(facts, times.ops)
     yield from _hot_function(facts, times.functions)
@@ -505,7 +505,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    for named in longest(facts.trace, _program_ops(facts, ops))[:1]:
+    for named in longest_names(facts.trace, _program_ops(facts, ops))[:1]:
         first_call = _slow_first_call(named)
         yield _hot_claim(
             facts,
@@ -522,7 +522,7 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
     The profiler's own functions do not count.
     """
     functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
-    for named in longest(facts.trace, functions)[:1]:
+    for named in longest_names(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
         yield _hot_claim(
             facts,
@@ -542,7 +542,7 @@ def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
     waits = waits.only(~is_collective & ~is_of_profiler)
 
-    for named in longest(facts.trace, waits, with_caller=True)[:1]:
+    for named in longest_names(facts.trace, waits, with_caller=True)[:1]:
         yield _hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 

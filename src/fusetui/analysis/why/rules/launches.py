@@ -125,7 +125,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{not_counted(facts)}. The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
+        f"kernel{not_counted(facts)}. The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -209,7 +209,7 @@ def _time_that_counts(facts: Facts) -> Cover:
     return Cover(begin_ns, end_ns)
 
 
-def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
+def activities_text(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """Describe what the CPU did in some gaps, and in which modules.
 
     An example is `60 us in ops, mostly aten::add (3 x, 40 us); 15 us with nothing
@@ -416,7 +416,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
         f"{longer} while the CPU launches nothing{not_counted(facts)}. "
-        f"The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
+        f"The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),

@@ -362,7 +362,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_staying(waits)}",
+        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_remaining_waits_text(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
@@ -413,12 +413,12 @@ def _count_with_wait_behind(facts: Facts, copying: Rows) -> int:
     return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
 
 
-def _staying(waits: int) -> str:
+def _remaining_waits_text(waits: int) -> str:
     """Say that the waits for the GPU behind so many copies to the host would remain.
 
     The text is "" for 0.
 
-    >>> _staying(1)
+    >>> _remaining_waits_text(1)
     ' One of them, to the CPU, is followed by a wait for the GPU, which would remain.'
     """
     if not waits:

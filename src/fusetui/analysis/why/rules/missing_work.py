@@ -14,7 +14,7 @@ from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.analysis.why.warming import captures
+from fusetui.analysis.why.warming import graph_captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -227,7 +227,7 @@ def launch_calls(facts: Facts) -> Rows:
     has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
     calls = calls[is_outer & is_inside & has_correlation]
 
-    captured = captures(trace)
+    captured = graph_captures(trace)
     capturing = union(captured.start, captured.end)
     is_captured = capturing.place_of(trace.start[calls]) >= 0
     not_captured: Rows = calls[~is_captured]

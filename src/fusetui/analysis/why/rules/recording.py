@@ -14,7 +14,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
-from fusetui.analysis.why.warming import FEWEST, captures, first_step
+from fusetui.analysis.why.warming import FEWEST, first_step, graph_captures
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
@@ -277,7 +277,7 @@ def _slow_steps(
 def _captures(facts: Facts) -> Iterator[Note]:
     """Note that graphs are captured for CAPTURED of the time of the steps or more."""
     steps = facts.steps
-    captured = captures(facts.trace)
+    captured = graph_captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
     all_ns = int(step_wall(steps.start, steps.end).sum())

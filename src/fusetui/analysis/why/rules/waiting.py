@@ -20,7 +20,7 @@ from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import RemovedCalls
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
+from fusetui.analysis.why.warming import GOES_ON, OFTEN, are_recurring
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -69,7 +69,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     has_workers = fetches_from_workers(facts)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_mostly(facts, rows, waited_ns)}."
+    reason = f"for the data loader{_longest_name_text(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
         reason = "to take over batches that the data loader's workers have ready."
@@ -107,7 +107,7 @@ def batches_were_ready(facts: Facts) -> bool:
     return bool(waited_ns.sum() < MOST_OF_IT * lasted_ns.sum())
 
 
-def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
+def _longest_name_text(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """Name the frame, else the op, in which the loader spends most of the waiting time.
 
     The text is `, 3 ms of it in FRAME`. It is "" if none has MOST_OF_IT of the time, or
@@ -235,7 +235,7 @@ def _recurring_allocations(facts: Facts) -> Rows:
     """
     is_allocation = facts.accounts.kinds == ThreadActivity.ALLOC
     calls = facts.rows_in_window(np.flatnonzero(is_allocation))
-    calls = calls[recurring(facts.trace, facts.steps, calls)]
+    calls = calls[are_recurring(facts.trace, facts.steps, calls)]
 
     return _in_many_steps(facts, calls)
 
