@@ -34,8 +34,8 @@ from fusetui.analysis.diff.renamed_dispatch import renamed_labels
 from fusetui.analysis.diff.renamed_work import renamed_at_places
 from fusetui.analysis.diff.rules import groups_of_lanes, with_moved_work
 from fusetui.analysis.diff.statistics import (
-    FEW_ROUNDS,
-    FEW_STEPS,
+    MIN_ROUNDS_FOR_VERDICT,
+    MIN_STEPS_FOR_VERDICT,
     mean,
     median_of_usual_work,
     paired_interval,
@@ -698,7 +698,8 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     """Say why the times of the steps cannot be judged; "" if they can.
 
     Different devices are no change of the program, so they are not judged. Nor are
-    fewer than FEW_STEPS steps on a side (FEW_ROUNDS where the steps took turns).
+    fewer than MIN_STEPS_FOR_VERDICT steps on a side (MIN_ROUNDS_FOR_VERDICT where the
+    steps took turns).
     """
     empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty_sides:
@@ -708,7 +709,7 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     if devices:
         return f"the devices differ ({devices})"
 
-    min_steps = FEW_ROUNDS if step.turns else FEW_STEPS
+    min_steps = MIN_ROUNDS_FOR_VERDICT if step.turns else MIN_STEPS_FOR_VERDICT
     if min(a.steps, b.steps) < min_steps:
         steps = "alternating steps" if step.turns else "steps"
         counts = f"A {a.steps}, B {b.steps}"

@@ -17,7 +17,7 @@ from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
-from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
+from fusetui.analysis.diff.statistics import MIN_STEPS_FOR_VERDICT, MIN_USUAL_STEPS
 from fusetui.analysis.diff.work import is_launched_by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, pace, percent, plural, several
@@ -478,13 +478,15 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
 
 
 def _note_of_few_steps(a: WorkItems, b: WorkItems) -> str:
-    """Note that a side has fewer than FEW_STEPS steps."""
+    """Note that a side has fewer than MIN_STEPS_FOR_VERDICT steps."""
     steps_a = len(a.work.windows)
     steps_b = len(b.work.windows)
-    if min(steps_a, steps_b) >= FEW_STEPS:
+    if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
     steps = f"few steps ({plural(steps_a, 'step')} of A, {steps_b} of B)"
-    return f"{steps}: the changes may be noise; profile at least {FEW_STEPS}"
+    return (
+        f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT}"
+    )
 
 
 def _note_of_few_usual_steps(items: WorkItems) -> str:
@@ -494,7 +496,7 @@ def _note_of_few_usual_steps(items: WorkItems) -> str:
     """
     steps = len(items.work.windows)
     usual_steps = len(items.usual_steps)
-    if steps < FEW_STEPS or not 0 < usual_steps < MIN_USUAL_STEPS:
+    if steps < MIN_STEPS_FOR_VERDICT or not 0 < usual_steps < MIN_USUAL_STEPS:
         return ""
     few = "because few do the usual work"
     return _of_side(items, f"its figures are of {usual_steps} of {steps} steps, {few}")

@@ -28,7 +28,7 @@ MAX_CELLS = 1 << 28
 MAX_CELLS_UNTRIMMED = 64
 """Tables up to this size are solved without trimming."""
 
-WINDOW = 2048
+WINDOW_NUMBERS = 2048
 """This many numbers of each side are solved exactly at a time where windows slide along
 both sides. Only pairs in the first halves of two windows are used."""
 
@@ -285,21 +285,23 @@ def _pairs_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
 def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
     """Pair equal numbers, in order, by windows that move along both sequences.
 
-    After each step the windows begin behind the last pair, and at least WINDOW / 4
-    positions further on one of the sides.
+    After each step the windows begin behind the last pair, and at least WINDOW_NUMBERS
+    / 4 positions further on one of the sides.
     """
     pairs: list[Pair] = []
     begin_a = 0
     begin_b = 0
     while begin_a < len(a) and begin_b < len(b):
-        window_a = a[begin_a : begin_a + WINDOW]
-        window_b = b[begin_b : begin_b + WINDOW]
-        is_last = begin_a + WINDOW >= len(a) and begin_b + WINDOW >= len(b)
+        window_a = a[begin_a : begin_a + WINDOW_NUMBERS]
+        window_b = b[begin_b : begin_b + WINDOW_NUMBERS]
+        is_last = begin_a + WINDOW_NUMBERS >= len(
+            a
+        ) and begin_b + WINDOW_NUMBERS >= len(b)
         pairs_of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
         last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
-        skipped = max(1, WINDOW // 4 - max(last_i, last_j))
+        skipped = max(1, WINDOW_NUMBERS // 4 - max(last_i, last_j))
         begin_a += last_i + skipped
         begin_b += last_j + skipped
     return pairs
@@ -313,7 +315,7 @@ def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]
     """
     if is_last:
         return longest_common(a, b)
-    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW // 2]
+    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW_NUMBERS // 2]
 
 
 class _AlignmentEnd(NamedTuple):

@@ -16,17 +16,17 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 from fusetui.trace.model.quantiles import median, medians
 
-FEW_STEPS = 5
+MIN_STEPS_FOR_VERDICT = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with
 a probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
-FEW_ROUNDS = 6
+MIN_ROUNDS_FOR_VERDICT = 6
 """A verdict on steps that took turns needs this many rounds: the signed-rank test
 rejects nothing at 5 % of five, because 2 of 32 signs are all alike."""
 
 CONFIDENCE = 95  # the confidence level of an interval, in percent
 
-TAIL = 0.025
+TAIL_PROBABILITY = 0.025
 """The share of the distribution that the interval leaves out on each side."""
 
 NORMAL_POINT = 1.959964  # the two-sided 5 % point of the normal distribution
@@ -37,10 +37,10 @@ of ns."""
 
 MICROSECOND_NS = 1000
 
-STEPS_FOR_CORRELATION = 10
+MIN_STEPS_FOR_CORRELATION = 10
 """With fewer steps, the correlation of successive steps is not estimated."""
 
-STEPS_FOR_TREND = 4  # with fewer, no trend is significant
+MIN_STEPS_FOR_TREND = 4  # with fewer, no trend is significant
 
 MAX_EXACT_STEPS = 60
 """Up to this many steps on a side, the distribution of the rank test is counted out;
@@ -53,8 +53,8 @@ MAX_SHARE_OFF = 0.005
 """The mean time of the usual steps is within this share of the median."""
 
 MIN_USUAL_STEPS = 3
-"""At least this many steps are usual of FEW_STEPS or more: the times of single pieces
-in one or two steps are chance."""
+"""At least this many steps are usual of MIN_STEPS_FOR_VERDICT or more: the times of
+single pieces in one or two steps are chance."""
 
 
 def mean(samples: Int64s) -> Int64s:
@@ -274,7 +274,7 @@ def drift(durations: Int64s) -> float:
         A share of the median step; 0 where Kendall's test at 5 % finds no trend.
     """
     steps = len(durations)
-    if steps < STEPS_FOR_TREND:
+    if steps < MIN_STEPS_FOR_TREND:
         return 0.0
 
     # All pairs of an earlier and a later step.
@@ -305,7 +305,7 @@ def widening_of(samples: Int64s | Floats) -> float:
         samples: Times or differences in order of time.
     """
     steps = len(samples)
-    if steps < STEPS_FOR_CORRELATION:
+    if steps < MIN_STEPS_FOR_CORRELATION:
         return 1.0
 
     # Sorting twice gives the rank of each sample. From it the mean rank is taken away.
@@ -338,7 +338,7 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 def rejected_rounds(rounds: int) -> int:
     """Return how many means of two rounds lie below the interval; as many lie above.
 
-    Returns 0 for fewer than FEW_ROUNDS rounds.
+    Returns 0 for fewer than MIN_ROUNDS_FOR_VERDICT rounds.
 
     >>> [rejected_rounds(rounds) for rounds in (5, 6, 10, 20)]
     [0, 1, 9, 53]
@@ -358,12 +358,12 @@ def rejected_rounds(rounds: int) -> int:
 
 
 def _outcomes_in_tail(ways: Floats) -> int:
-    """Count the first outcomes of a test that together are at most as likely as TAIL.
+    """Count the first outcomes of a test that together have at most TAIL_PROBABILITY.
 
     Args:
         ways: In how many equally likely ways each outcome comes about.
     """
-    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
+    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL_PROBABILITY))
 
 
 def _orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
@@ -470,9 +470,12 @@ def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
 def _min_usual_steps(alike: Rows) -> int:
     """Return how many of these steps have to be usual ones, at least.
 
-    That is MIN_USUAL_STEPS of FEW_STEPS or more, one of fewer, and 0 of none.
+    That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
+    none.
     """
-    return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
+    return (
+        MIN_USUAL_STEPS if len(alike) >= MIN_STEPS_FOR_VERDICT else min(1, len(alike))
+    )
 
 
 def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:

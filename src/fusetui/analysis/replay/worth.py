@@ -35,8 +35,8 @@ from fusetui.analysis.replay.whatif import (
     steps_of_median,
 )
 from fusetui.analysis.why.model import (
-    DOUBTFUL,
-    NOTHING,
+    MIN_DOUBTFUL_SHARE,
+    MIN_GAIN_DIVISOR,
     AsyncCalls,
     CombinedWorth,
     Finding,
@@ -321,8 +321,8 @@ def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
         after: The steps with the change.
     """
     gains = before.lengths - after.lengths
-    is_shorter = gains * NOTHING > before.lengths
-    is_longer = -gains * NOTHING > before.lengths
+    is_shorter = gains * MIN_GAIN_DIVISOR > before.lengths
+    is_longer = -gains * MIN_GAIN_DIVISOR > before.lengths
     return SomeSteps(
         steps=int(np.count_nonzero(is_shorter)),
         of=len(gains),
@@ -359,13 +359,13 @@ def _with_gain(
     gain_ns = max(0, usual_ns - after_ns)
     some_steps = _some_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
-    is_next_to_nothing = gain_ns * NOTHING <= usual_ns
+    is_next_to_nothing = gain_ns * MIN_GAIN_DIVISOR <= usual_ns
     median_step_gains = not is_next_to_nothing and not few_steps_gain
 
     if not median_step_gains:
         if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
-        mean_gain_is_something = mean_gain_ns * NOTHING > usual_ns
+        mean_gain_is_something = mean_gain_ns * MIN_GAIN_DIVISOR > usual_ns
         if some_steps.steps and mean_gain_is_something:
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
         if few_steps_gain:
@@ -424,7 +424,9 @@ def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
     """
     if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
         return True
-    tolerated_share = min(DOUBTFUL, before.unknown_share + 1 / NOTHING)
+    tolerated_share = min(
+        MIN_DOUBTFUL_SHARE, before.unknown_share + 1 / MIN_GAIN_DIVISOR
+    )
     return after.unknown_share > tolerated_share
 
 
@@ -457,7 +459,7 @@ def _rank(
     if gain_ns is None:
         bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
         return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
-    gains_nothing = (finding.worth_share or 0.0) * NOTHING <= 1
+    gains_nothing = (finding.worth_share or 0.0) * MIN_GAIN_DIVISOR <= 1
     if gains_nothing:
         return RANK_OF_NO_GAIN, 0, -bound_ns
     if finding.worth_note == "own_time":

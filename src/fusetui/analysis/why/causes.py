@@ -1,4 +1,5 @@
-"""Find the slices of CPU threads that idle time of the devices is due to, also by name."""
+"""Find the slices of CPU threads that idle time of the devices is due to, also by
+name."""
 
 from __future__ import annotations
 
@@ -223,13 +224,13 @@ def heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
 
 FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
 BUILT_IN: Final = lazy_pattern(r"<built-in (?:method|function) (\S+)")
-LONGEST_TEXT: Final = 60
+MAX_TEXT_CHARACTERS: Final = 60
 """How many characters of a name are shown."""
 MAX_FRAME_CHARACTERS: Final = 1000
 """How many characters of the name of a frame are read."""
 
 
-def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
+def frame_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a frame as a user would name it, such as `zoom (_interpolation.py:691)`.
 
     A built-in function becomes its name alone. Any other text stays as it is.
@@ -255,7 +256,7 @@ def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
     return printable(clip(name, most))
 
 
-def module_text(name: str, most: int = LONGEST_TEXT) -> str:
+def module_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a module without its number, or an annotation.
 
     Examples are `Qwen2MLP` and `## forward ##`.
@@ -267,7 +268,7 @@ def module_text(name: str, most: int = LONGEST_TEXT) -> str:
 MAX_NAMES: Final = 2
 """How many names are told of one kind."""
 _STEP_NUMBER: Final = lazy_pattern(r"#[0-9]{1,18}\Z")
-LEAST_SHARE: Final = 0.02
+MIN_SHARE_TO_NAME: Final = 0.02
 """A name with a smaller share of all time is not told."""
 
 
@@ -280,7 +281,7 @@ def longest_holding_names(
         rows: Slices, as rows of the trace; a row may occur several times.
         ns: How long each kept a launching thread.
         text: Makes the text for a name, under which slices count together.
-        all_ns: A name with less than LEAST_SHARE of this time is left out.
+        all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
         At most MAX_NAMES texts with their ns, the longest first, such as `aten::conv2d
@@ -293,7 +294,7 @@ def longest_holding_names(
     considerable = {}
     by_name = by_text(trace, slices, ns_of_slice, text)
     for name, (calls, name_ns) in by_name.items():
-        if name_ns >= LEAST_SHARE * all_ns > 0:
+        if name_ns >= MIN_SHARE_TO_NAME * all_ns > 0:
             considerable[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
 
     longest_first = sorted(considerable.items(), key=lambda item: -item[1])

@@ -51,7 +51,7 @@ CREATES = words(
 """Ops that make a tensor out of nothing, or fill one, by their stems."""
 
 
-BY_ITSELF = 0.5
+MIN_SHARE_BY_ITSELF = 0.5
 """An op that spends less than this share of its duration by itself is made of others.
 """
 
@@ -77,7 +77,7 @@ def cpu_compute_rows(trace: Trace) -> Rows:
 
     own_ns = trace.dur[ops] - _children_ns(trace, ops)
     takes_long = own_ns >= COMPUTES_NS
-    is_mostly_own = own_ns >= BY_ITSELF * trace.dur[ops]
+    is_mostly_own = own_ns >= MIN_SHARE_BY_ITSELF * trace.dur[ops]
     computes: Rows = ops[takes_long & is_mostly_own]
 
     return computes

@@ -30,7 +30,7 @@ from fusetui.analysis.why.thread_activity import (
     calls_by_axis,
 )
 from fusetui.analysis.why.warming import (
-    TIMES,
+    MIN_RATIO_TO_LATER_CALLS,
     StepIntervals,
     WarmUpPiece,
     slow_first_step,
@@ -362,7 +362,9 @@ class Facts:
         first_ns = unrecorded_ns[first]
         host_ns = idle.host_ns[:, first].sum(axis=0)
         probably_compiles = first_ns >= COMPILING_NS
-        probably_compiles &= first_ns >= TIMES * longest_later_ns[name[first]]
+        probably_compiles &= (
+            first_ns >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[first]]
+        )
         probably_compiles &= 2 * first_ns > host_ns
         with_compiler: Rows = first[probably_compiles]
 
@@ -411,8 +413,8 @@ class Facts:
     def unclaimed_host_ns(self) -> Int64s:
         """Measure the time until the launch of each gap that has no other explanation.
 
-        Left out are data loading, recorded compilation and the warm-up, for which slices
-        were recorded. Returns ns of each activity in each gap, of shape
+        Left out are data loading, recorded compilation and the warm-up, for which
+        slices were recorded. Returns ns of each activity in each gap, of shape
         [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
@@ -510,7 +512,8 @@ class Facts:
 
     @cached_property
     def is_late(self) -> bool:
-        """Whether the GPU waits for launches for CPU_BOUND of the span or longer.
+        """Whether the GPU waits for launches for MIN_SHARE_CPU_BOUND of the span or
+        longer.
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
@@ -522,7 +525,7 @@ class Facts:
         warm_up_ns = self.late_ns_during(self.warm_up_cover)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
-        return late_ns >= CPU_BOUND * span_ns > 0
+        return late_ns >= MIN_SHARE_CPU_BOUND * span_ns > 0
 
     @cached_property
     def is_set_up_gap(self) -> Flags:
@@ -636,7 +639,7 @@ class Facts:
         return waited_ns
 
 
-CPU_BOUND: Final = 0.10
+MIN_SHARE_CPU_BOUND: Final = 0.10
 """From this share of the span on, a GPU counts as waiting for launches."""
 WORK_NS: Final = 5_000_000
 """A longer gap is not due to launching, unless many slices begin in it."""

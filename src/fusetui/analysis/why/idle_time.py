@@ -57,7 +57,7 @@ from fusetui.trace.model.sorted_arrays import (
 )
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
-LONGEST: Final = 100
+MAX_GAPS_LISTED: Final = 100
 """How many gaps are listed, unless all are asked for."""
 
 
@@ -84,7 +84,7 @@ class _GapWithRows(NamedTuple):
 
 def longest_gaps(
     devices_by_axis: Sequence[Devices],
-    most: int | None = LONGEST,
+    most: int | None = MAX_GAPS_LISTED,
     window: tuple[int, int] | None = None,
 ) -> LongestGaps:
     """List the longest gaps of all devices together.
@@ -394,7 +394,7 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
 
 
 def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
-    """Choose the LONGEST longest gaps of each device.
+    """Choose the MAX_GAPS_LISTED longest gaps of each device.
 
     Args:
         device_of_gap: The index of the device of each gap, ascending.
@@ -407,7 +407,7 @@ def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
     negative_length = gaps.begin - gaps.end
     by_length = grouped(device_of_gap, then_by=negative_length).order
     rank_in_device = ordinals(device_of_gap)
-    longest: Rows = by_length[rank_in_device < LONGEST]
+    longest: Rows = by_length[rank_in_device < MAX_GAPS_LISTED]
 
     return longest
 
@@ -530,7 +530,7 @@ def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     return Pieces(device=device[is_first], start=start[is_first], end=end[is_last])
 
 
-SHARES_OF_A_STRETCH: Final = 10
+MIN_COVERING_DIVISOR: Final = 10
 """A name that covers less than this fraction (1 / n) of a stretch says nothing about
 it."""
 MAX_DEPTH: Final = 2000
@@ -621,7 +621,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
 
     Returns:
         For each stretch the first slice of that name which was innermost in it, as a
-        row. It is -1 if the name takes less than 1 / SHARES_OF_A_STRETCH of the
+        row. It is -1 if the name takes less than 1 / MIN_COVERING_DIVISOR of the
         stretch. Of several such names the one counts that was innermost first.
     """
     rows = np.full(len(begin), -1, dtype=np.intp)
@@ -633,7 +633,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
         return rows
 
     length_ns = (end - begin)[names.stretch]
-    is_enough = SHARES_OF_A_STRETCH * names.total_ns >= length_ns
+    is_enough = MIN_COVERING_DIVISOR * names.total_ns >= length_ns
     stretch = names.stretch[is_enough]
     row = names.row[is_enough]
 

@@ -199,9 +199,9 @@ NEGLIGIBLE_SHARE = 0.005
 It is a share of the span, or of the steps together where those are shorter. Negligible
 findings come last, and only where all findings are asked for.
 """
-NOTHING: Final = 2000
-"""A gain of less than 1 / NOTHING of the time counts as no gain."""
-DOUBTFUL: Final = 0.05
+MIN_GAIN_DIVISOR: Final = 2000
+"""A gain of less than 1 / MIN_GAIN_DIVISOR of the time counts as no gain."""
+MIN_DOUBTFUL_SHARE: Final = 0.05
 """From this share that is not understood on, the answer of a replay begins with a
 doubt.
 

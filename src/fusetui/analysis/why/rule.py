@@ -42,9 +42,9 @@ NOTHING_RECORDS: Final = ""
 """The option for what comes with GPU events, which are there: no option records it."""
 MAX_RULES: Final = 100
 """A limit for a cache: there are fewer rules."""
-LEAST_SHARE: Final = 0.02
+MIN_SHARE_OF_SPAN: Final = 0.02
 """A smaller share of the span is not worth a look."""
-LEAST_OF_BUSY: Final = 0.05
+MIN_SHARE_OF_BUSY_TIME: Final = 0.05
 """From this share of the busy time on, a finding about kernels is worth a look too.
 
 It counts however idle the span is.
@@ -54,16 +54,16 @@ It counts however idle the span is.
 def is_large_enough(facts: Facts, ns: int, of_kernels: bool) -> bool:
     """Whether some time is worth a look.
 
-    That is LEAST_SHARE of the span. For a finding about kernels it is LEAST_OF_BUSY of
-    the busy time if that is less. It is at least 1 ns.
+    That is MIN_SHARE_OF_SPAN of the span. For a finding about kernels it is
+    MIN_SHARE_OF_BUSY_TIME of the busy time if that is less. It is at least 1 ns.
 
     Args:
         ns: The time at stake.
         of_kernels: Whether the finding is about kernels.
     """
-    least_ns = LEAST_SHARE * facts.span_ns
+    least_ns = MIN_SHARE_OF_SPAN * facts.span_ns
     if of_kernels:
-        least_ns = min(least_ns, LEAST_OF_BUSY * facts.kernels.busy_ns)
+        least_ns = min(least_ns, MIN_SHARE_OF_BUSY_TIME * facts.kernels.busy_ns)
     return ns >= max(1, least_ns)
 
 

@@ -17,7 +17,7 @@ from fusetui.analysis.questions.launches import launched_without_events
 from fusetui.analysis.questions.totals import kernel_totals, outermost
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
+from fusetui.analysis.why.idle_time import MAX_GAPS_LISTED, longest_gaps
 from fusetui.analysis.why.model import (
     AcceleratorWork,
     DeviceAccount,
@@ -113,7 +113,7 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
         about=selected.about,
         is_whole=selected.window is None
         and devices_by_axis is accounts.devices_by_axis,
-        gaps=None if selection.all_gaps else LONGEST,
+        gaps=None if selection.all_gaps else MAX_GAPS_LISTED,
     )
 
 

@@ -41,12 +41,12 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.sorted_arrays import positions_of
 
-PAIR: Final = 2
+RANKS_OF_PAIR: Final = 2
 """In a job of this many ranks, the only group of several ranks is both of them."""
-FEWEST: Final = 3
+MIN_EQUAL_TRANSFERS: Final = 3
 """From this many equal transfers on, the fastest tells how long the others waited."""
 UNKNOWN_SIZE: Final = -1
-FAR_LONGER: Final = 5
+MIN_RATIO_TO_EXPLAINED: Final = 5
 """A transfer waits if it takes this many times what its bytes explain, or the median.
 """
 _UNNAMED: Final = frozenset({"", "undefined"})
@@ -224,23 +224,23 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
 def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     """Estimate how long each of some kernels waited for other ranks.
 
-    If there are FEWEST or more equal transfers of a known size, each waited for what it
-    took longer than the fastest of them. Any other transfer counts as waiting only if
-    it took FAR_LONGER times what its bytes explain.
+    If there are MIN_EQUAL_TRANSFERS or more equal transfers of a known size, each
+    waited for what it took longer than the fastest of them. Any other transfer counts
+    as waiting only if it took MIN_RATIO_TO_EXPLAINED times what its bytes explain.
     """
     dur_ns = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, equal_group = distinct_rows(columns)
     fastest_ns = _least_of_group(dur_ns, equal_group)
-    has_equals = group_size_of_each(equal_group) >= FEWEST
+    has_equals = group_size_of_each(equal_group) >= MIN_EQUAL_TRANSFERS
     has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
     unexplained_ns = _longer_than_explained(kernels.kind, device, dur_ns, kernels.bytes)
     explained_by_bytes_ns = dur_ns - unexplained_ns
     is_by_bytes = ~has_equals & (unexplained_ns > 0)
-    is_by_bytes &= dur_ns >= FAR_LONGER * explained_by_bytes_ns
+    is_by_bytes &= dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
 
     return _Waiting(
         ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
@@ -309,11 +309,11 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
 
     Returns:
         ns for each transfer: its whole duration if its size is not known, or if at most
-        FEWEST transfers have a size.
+        MIN_EQUAL_TRANSFERS transfers have a size.
     """
     with_size = np.flatnonzero(size_bytes > 0)
     explained = dur_ns.copy()
-    if len(with_size) <= FEWEST:
+    if len(with_size) <= MIN_EQUAL_TRANSFERS:
         return explained
 
     smallest_first = with_size[np.lexsort((dur_ns[with_size], size_bytes[with_size]))]
@@ -368,7 +368,7 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
         group=printable(group_name[:_MAX_GROUP_CHARACTERS]),
         ranks=group.size,
         dtype=printable(dtype[:_MAX_NAME_CHARACTERS]),
-        is_guessed=ONE_GROUP in collective.inferred and group.size > PAIR,
+        is_guessed=ONE_GROUP in collective.inferred and group.size > RANKS_OF_PAIR,
     )
 
 

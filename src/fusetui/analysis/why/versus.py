@@ -24,14 +24,14 @@ from fusetui.analysis.why.model import (
     steps_with_work,
     totals,
 )
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
+from fusetui.analysis.why.rule import MIN_SHARE_OF_BUSY_TIME, MIN_SHARE_OF_SPAN, Rule
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL: Final = (0.1, 0.9)
 """The quantiles between which steps of one run usually lie."""
-FEWEST: Final = 3
+MIN_STEPS_TO_COMPARE: Final = 3
 """Fewer steps do not show by how much steps differ."""
-UNSURE: Final = 0.75
+MIN_SHARE_WITHOUT_NOISE: Final = 0.75
 """The share of a time by which it must differ where the noise of steps is not known."""
 
 
@@ -117,7 +117,7 @@ def versus(a: Why, b: Why) -> Versus:
         modules=_largest_changes(_module_ns(a), _module_ns(b), parts_a, parts_b),
         families=_largest_changes(a._families, b._families, parts_a, parts_b),
         findings=compared(a, b, (working_a, working_b)),
-        is_sure=max(len(working_a), len(working_b)) >= FEWEST,
+        is_sure=max(len(working_a), len(working_b)) >= MIN_STEPS_TO_COMPARE,
     )
 
 
@@ -302,10 +302,10 @@ def _side(
 
 def _least_ns(rule: Rule, why: Why) -> float:
     """Return the time at stake (ns) from which on a rule has a finding about a trace."""
-    least_ns = LEAST_SHARE * sum(device.span_ns for device in why.devices)
+    least_ns = MIN_SHARE_OF_SPAN * sum(device.span_ns for device in why.devices)
     if rule.of_kernels:
         busy_ns = sum(device.busy_ns for device in why.devices)
-        return min(least_ns, LEAST_OF_BUSY * busy_ns)
+        return min(least_ns, MIN_SHARE_OF_BUSY_TIME * busy_ns)
     return least_ns
 
 
@@ -330,11 +330,11 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     """Measure by how much some steps differ, between the quantiles USUAL.
 
     Returns:
-        None if there are fewer than FEWEST steps, or if one has no span.
+        None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if one has no span.
     """
     totals_of_steps = [totals(step.devices) for step in steps]
     spans = [total_ns["span"] for total_ns in totals_of_steps]
-    if len(steps) < FEWEST or 0 in spans:
+    if len(steps) < MIN_STEPS_TO_COMPARE or 0 in spans:
         return None
 
     span_ns = np.array(spans)
@@ -382,13 +382,14 @@ def _differs(a: RuleSide, b: RuleSide) -> bool:
     """Whether the times at stake differ by more than chance.
 
     They must differ by what makes a finding, and by more than steps of one run do
-    (UNSURE of the time where that is not known). False if a time is not known.
+    (MIN_SHARE_WITHOUT_NOISE of the time where that is not known). False if a time is
+    not known.
     """
     if a.ns is None or b.ns is None:
         return False
 
     noises_ns = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
-    usual_ns = UNSURE * max(a.ns, b.ns)
+    usual_ns = MIN_SHARE_WITHOUT_NOISE * max(a.ns, b.ns)
     if noises_ns:
         usual_ns = hypot(*noises_ns)
 

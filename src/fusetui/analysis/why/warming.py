@@ -62,20 +62,20 @@ LONG_NS: Final = 100_000
 LONG_OP_NS: Final = 1_000_000
 """A first call of an op that takes longer than this may have done more than its work.
 """
-TIMES: Final = 10
+MIN_RATIO_TO_LATER_CALLS: Final = 10
 """A first call that takes this many times as long as all later ones did more than its
 work."""
-SLOW_FIRST: Final = 2
+MIN_RATIO_OF_FIRST_STEP: Final = 2
 """A first step that takes this many times the median of the others is warm-up."""
-FEWEST: Final = 3
+MIN_STEPS_TO_COMPARE: Final = 3
 """From fewer steps than these, the first one is not compared with the others."""
-OFTEN: Final = 0.1
+MIN_CALLS_PER_GPU_EVENT: Final = 0.1
 """How often a call goes on, in calls per GPU event.
 
 In a trace without steps, a name that is called less often in the second half of the GPU
 events does not go on there.
 """
-GOES_ON: Final = 0.25
+MIN_SHARE_OF_TIME_LATE: Final = 0.25
 """How much of a call goes on, as a share of the time of all calls of its name.
 
 In a trace without steps, a name with less of its time in the second half of the GPU
@@ -181,10 +181,10 @@ def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | Non
         intervals: When the steps run; None if that is not known.
 
     Returns:
-        None if there are fewer than FEWEST steps, or if their work differs by design,
-        as in a server.
+        None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if their work
+        differs by design, as in a server.
     """
-    if intervals is None or len(steps) < FEWEST or steps.are_of_server:
+    if intervals is None or len(steps) < MIN_STEPS_TO_COMPARE or steps.are_of_server:
         return None
 
     length_ns = intervals.end - intervals.start
@@ -194,9 +194,15 @@ def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | Non
 
 
 def slow_first_step(steps: Steps, intervals: StepIntervals | None) -> bool:
-    """Whether the first step takes more than SLOW_FIRST times as long as the others."""
+    """Whether the first step is much longer than the median of the others.
+
+    That is by more than a factor of MIN_RATIO_OF_FIRST_STEP.
+    """
     step = first_step(steps, intervals)
-    return step is not None and step.first_ns > SLOW_FIRST * step.others_ns > 0
+    return (
+        step is not None
+        and step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns > 0
+    )
 
 
 def earlier_steps_are_missing(steps: Steps) -> bool:
@@ -246,9 +252,10 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the start of the program, not its steady state.
 
-    With two steps or more, these are the calls that are not `are_recurring`. Without steps,
-    of these the ones in the first half of the recording, and the later ones only if
-    they are the first calls of their name: what is called early and late is no start.
+    With two steps or more, these are the calls that are not `are_recurring`. Without
+    steps, of these the ones in the first half of the recording, and the later ones only
+    if they are the first calls of their name: what is called early and late is no
+    start.
 
     Args:
         calls: Rows of the trace.
@@ -293,7 +300,8 @@ def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
 
     The recording is cut in two where the second half of the GPU events begins to be
     launched. A name recurs if it is called in both halves. In the second half it must
-    be called at least OFTEN times per GPU event, and have GOES_ON of its total time.
+    be called at least MIN_CALLS_PER_GPU_EVENT times per GPU event, and have
+    MIN_SHARE_OF_TIME_LATE of its total time.
 
     Args:
         calls: Rows of the trace.
@@ -313,8 +321,8 @@ def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
     launched_events = len(_launch_times(trace))
     late_events = launched_events - launched_events // 2
     recurs: Flags = (early_calls > 0) & (late_calls > 0)
-    recurs &= late_calls >= OFTEN * late_events
-    recurs &= late_ns >= GOES_ON * all_ns
+    recurs &= late_calls >= MIN_CALLS_PER_GPU_EVENT * late_events
+    recurs &= late_ns >= MIN_SHARE_OF_TIME_LATE * all_ns
 
     return recurs
 
@@ -634,7 +642,9 @@ def _first_ops(trace: Trace) -> Rows:
 def _much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
-    """Find the elements that are first of their key, and TIMES as long as all later ones.
+    """Find the first element of each key that is much longer than all later ones.
+
+    It is so if it takes MIN_RATIO_TO_LATER_CALLS times as long as the longest of them.
 
     In this example, it is the first of the two elements with the key 7: 900 ns are far
     longer than 9 ns, and 40 ns are not.
@@ -656,7 +666,9 @@ def _much_longer_firsts(
     later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
     longest_later_ns = greatest_of_runs(later_ns, by_key.begins[:-1])
 
-    is_much_longer = length_ns[by_key.first] >= TIMES * longest_later_ns
+    is_much_longer = (
+        length_ns[by_key.first] >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
+    )
     if not single:
         is_much_longer &= by_key.counts > 1
 

@@ -152,18 +152,6 @@ def heaviest_id(ids: NDArray[np.integer], amounts: NDArray[Any]) -> int:
     return int(np.bincount(ids, amounts).argmax())
 
 
-def most_frequent_id(ids: NDArray[np.integer]) -> int:
-    """Find the id that occurs most often; of equal ones, the least id.
-
-    >>> most_frequent_id(np.array([2, 0, 2]))
-    2
-
-    Args:
-        ids: At least one id; none is negative.
-    """
-    return int(np.bincount(ids).argmax())
-
-
 def sums_before(amounts: NDArray[Any]) -> Int64s:
     """Add up the amounts before each index, along the last axis.
 

@@ -23,14 +23,14 @@ from fusetui.trace.model.sorted_arrays import count_below, count_until
 
 MIN_RUNS: Final = 20
 """A kernel with fewer runs is not judged."""
-CLOCK_DROP: Final = 0.05
+MIN_CLOCK_DROP_SHARE: Final = 0.05
 """By how much clocks must differ to count, as a share of the highest."""
-NEAR_HIGHEST: Final = 0.02
+MAX_DROP_OF_HIGHEST: Final = 0.02
 """A clock that is lower by this share of the highest, or less, counts as the highest.
 """
-CERTAIN_T: Final = 4.0
+MIN_T_STATISTIC: Final = 4.0
 """From this t statistic of the rank correlation on, it is no chance."""
-AT_THE_TOP: Final = 0.97
+MIN_SHARE_OF_HIGHEST_POWER: Final = 0.97
 """From this share of the highest power on, a kernel runs at the highest power."""
 CAPPED_SHARE: Final = 0.2
 """Capped kernels are worth a claim from this share of the compute time on."""
@@ -41,9 +41,9 @@ CAPPED_SHARE: Final = 0.2
     "|:the limits of power and temperature}); lock it to compare measurements.",
     thresholds={
         "fewest": MIN_RUNS,
-        "varies": CLOCK_DROP,
-        "near": NEAR_HIGHEST,
-        "certain": CERTAIN_T,
+        "varies": MIN_CLOCK_DROP_SHARE,
+        "near": MAX_DROP_OF_HIGHEST,
+        "certain": MIN_T_STATISTIC,
     },
     of_kernels=True,
     without_gpu=True,  # silent without counters, and so without GPU events
@@ -79,9 +79,9 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     remedy="Raise the limit of power if it was lowered{nvidia: (nvidia-smi -pl)|amd: (amd-smi set "
     "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
     thresholds={
-        "at_the_top": AT_THE_TOP,
+        "at_the_top": MIN_SHARE_OF_HIGHEST_POWER,
         "often": CAPPED_SHARE,
-        "varies": CLOCK_DROP,
+        "varies": MIN_CLOCK_DROP_SHARE,
     },
     of_kernels=True,
     without_gpu=True,  # silent without counters, and so without GPU events
@@ -89,10 +89,11 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 def power_capped(facts: Facts) -> Iterator[Claim]:
     """Report each device that is at its highest power while its clock is lowered.
 
-    A kernel is *capped* if it ran at AT_THE_TOP of the highest power, and CLOCK_DROP or
-    more below the highest clock. At stake is what the lower clock costs at most. There
-    is no claim where capped kernels take less than CAPPED_SHARE of the measured time,
-    or where the power is always at its highest, so that it says nothing.
+    A kernel is *capped* if it ran at MIN_SHARE_OF_HIGHEST_POWER of the highest power,
+    and MIN_CLOCK_DROP_SHARE or more below the highest clock. At stake is what the lower
+    clock costs at most. There is no claim where capped kernels take less than
+    CAPPED_SHARE of the measured time, or where the power is always at its highest, so
+    that it says nothing.
     """
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
@@ -154,8 +155,8 @@ def _capped_kernels(
 
     highest_w = power[is_measured].max()
     fastest_mhz = clock[is_measured].max()
-    is_at_top = power >= AT_THE_TOP * highest_w
-    is_slower = clock <= (1 - CLOCK_DROP) * fastest_mhz
+    is_at_top = power >= MIN_SHARE_OF_HIGHEST_POWER * highest_w
+    is_slower = clock <= (1 - MIN_CLOCK_DROP_SHARE) * fastest_mhz
     is_capped = is_measured & is_at_top & is_slower
 
     capped_ns = kernels.cover(is_capped, device).ns
@@ -297,8 +298,8 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
         do not follow them.
     """
     highest_mhz = clock.max()
-    is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
-    clocks_differ = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
+    is_fast: Flags = clock >= (1 - MAX_DROP_OF_HIGHEST) * highest_mhz
+    clocks_differ = clock.min() <= (1 - MIN_CLOCK_DROP_SHARE) * highest_mhz
     has_enough_runs = len(took_ns) >= MIN_RUNS
     has_enough_fast_runs = 4 * is_fast.sum() >= MIN_RUNS
     is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
@@ -334,9 +335,9 @@ def is_slower_at_lower_clock(took_ns: Int64s, clock: Floats) -> bool:
 
     rho = float(np.corrcoef(rank_of_time, rank_of_clock)[0, 1])
     degrees_of_freedom = len(took_ns) - 2
-    # t^2 >= CERTAIN_T^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
+    # t^2 >= MIN_T_STATISTIC^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
     unexplained = 1 - rho * rho
-    is_certain = rho * rho * degrees_of_freedom >= CERTAIN_T**2 * unexplained
+    is_certain = rho * rho * degrees_of_freedom >= MIN_T_STATISTIC**2 * unexplained
 
     return rho < 0 and is_certain
 

@@ -26,8 +26,8 @@ from fusetui.analysis.why.rule import (
     share_of_work,
 )
 from fusetui.analysis.why.transfers import (
-    FAR_LONGER,
-    FEWEST,
+    MIN_EQUAL_TRANSFERS,
+    MIN_RATIO_TO_EXPLAINED,
     Transfers,
     kind_text,
     moved_bytes_text,
@@ -44,7 +44,7 @@ from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
 
-DOMINATES: Final = 0.5
+MIN_DOMINANT_SHARE: Final = 0.5
 """From this share of the exposed time on, waiting or one transfer is what it is about.
 """
 MAX_KINDS_NAMED: Final = 3
@@ -84,7 +84,11 @@ MAY_MOVE_MORE: Final = (
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates. In tensor parallelism: an all-reduce fused with the norm that follows, or fewer "
     "ranks}. To find the rank that is late, run fusetui ranks on all traces of the job.",
-    thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
+    thresholds={
+        "fewest": MIN_EQUAL_TRANSFERS,
+        "far_longer": MIN_RATIO_TO_EXPLAINED,
+        "dominates": MIN_DOMINANT_SHARE,
+    },
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
@@ -103,7 +107,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
 
     exposed_ns = _exposed_of_each(facts)
     kinds = _exposed_kinds(facts, exposed_ns)
-    least_ns = DOMINATES * times.exposed_ns
+    least_ns = MIN_DOMINANT_SHARE * times.exposed_ns
     longest = _dominating(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
@@ -304,14 +308,16 @@ class LongTransfer(msgspec.Struct, frozen=True):
 def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     """Return the transfer with the most exposed time, if it takes far too long.
 
-    That is FAR_LONGER than its bytes explain or, where sizes are not known, than the
-    median of at least FEWEST others. Else there is None.
+    That is MIN_RATIO_TO_EXPLAINED of what its bytes explain or, where sizes are not
+    known, than the median of at least MIN_EQUAL_TRANSFERS others. Else there is None.
 
     Args:
         exposed_ns: The exposed time of each event of the trace.
     """
     dur = facts.trace.dur
-    kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
+    kinds = [
+        kind for kind in transfers_of(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
+    ]
     if not kinds:
         return None
 
@@ -321,8 +327,8 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     explained_ns = dur_ns - int(kind.waits_ns[longest])
     median_ns = median(np.delete(dur[kind.rows], longest))  # of the others
 
-    waits = explained_ns < dur_ns and dur_ns >= FAR_LONGER * explained_ns
-    is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
+    waits = explained_ns < dur_ns and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
+    is_far_longer = median_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * median_ns
     if waits:
         text = (
             f"but its bytes account for only {duration(explained_ns)}, judging by the others "

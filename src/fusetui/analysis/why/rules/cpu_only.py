@@ -1,4 +1,5 @@
-"""Rules for traces without GPU events: what the threads of the CPU spend their time on."""
+"""Rules for traces without GPU events: what the threads of the CPU spend their time
+on."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
-MOST_OF_IT: Final = 0.5
+MIN_SHARE_TO_NAME: Final = 0.5
 """A name is told if it has at least this share of the time of a cause."""
 MAIN_THREAD_SHARE: Final = 0.8
 """The thread that runs at least this share of the time of all ops is the program."""
@@ -116,7 +117,7 @@ def _longest_name_text(facts: Facts, cover: Cover) -> str:
 
     The text is "" if there is none, or only those of the loader itself.
     """
-    least_ns = MOST_OF_IT * cover.ns
+    least_ns = MIN_SHARE_TO_NAME * cover.ns
     for named in _longest_names(facts, cover):
         share = named.share
         if share.ns >= least_ns and not ITSELF.search(share.name):
@@ -399,7 +400,7 @@ def _annotation_with_most(
         thread: The index of the thread.
 
     Returns:
-        None if no name holds at least MOST_OF_IT of the time.
+        None if no name holds at least MIN_SHARE_TO_NAME of the time.
     """
     trace = facts.trace
     rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
@@ -412,7 +413,7 @@ def _annotation_with_most(
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
     longest = int(ns_of_name.argmax())
-    if ns_of_name[longest] < MOST_OF_IT * time.ns:
+    if ns_of_name[longest] < MIN_SHARE_TO_NAME * time.ns:
         return None
 
     # Annotations of one name may lie in each other, and then count twice.
@@ -420,7 +421,7 @@ def _annotation_with_most(
     return AnnotatedTime(name=trace.names[longest], ns=inside_ns)
 
 
-SLOW_FIRST: Final = 10
+MIN_RATIO_OF_FIRST_CALL: Final = 10
 """A first call that takes this many times the median of the others sets something up.
 """
 FIRST_CALL: Final = (
@@ -483,7 +484,7 @@ def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
     "ops and fusetui lines show where it is called.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
-        "slow_first": SLOW_FIRST,
+        "slow_first": MIN_RATIO_OF_FIRST_CALL,
         "long_call_ns": LONG_CALL_NS,
         "fewest_calls": MIN_CALLS,
     },
@@ -564,8 +565,8 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
 def _slow_first_call(named: NamedTime) -> str:
     """Say how long the first call takes, if it takes most of the time of all calls.
 
-    It must also take SLOW_FIRST times as long as the others. The text is `; the first
-    call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
+    It must also take MIN_RATIO_OF_FIRST_CALL times as long as the others. The text is
+    `; the first call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
     """
     ns_of_call = named.own.ns  # in the order of the starts of the calls
     if len(ns_of_call) < 2:
@@ -573,8 +574,8 @@ def _slow_first_call(named: NamedTime) -> str:
 
     first_ns = int(ns_of_call[0])
     usual_ns = median(ns_of_call[1:])
-    is_most = first_ns >= MOST_OF_IT * ns_of_call.sum()
-    is_slow = first_ns >= SLOW_FIRST * usual_ns
+    is_most = first_ns >= MIN_SHARE_TO_NAME * ns_of_call.sum()
+    is_slow = first_ns >= MIN_RATIO_OF_FIRST_CALL * usual_ns
     if not is_most or not is_slow:
         return ""
 

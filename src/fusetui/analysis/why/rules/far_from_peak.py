@@ -36,7 +36,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
 from fusetui.trace.model.sorted_arrays import position_of
 
-NEAR_BOUND: Final = 0.75
+MIN_BOUND_SHARE_OF_TIME: Final = 0.75
 """A kernel is near its bound if the bound is at least this share of its time."""
 SHORTEST_NS: Final = 10_000
 """A shorter kernel is not worth a look."""
@@ -59,7 +59,7 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
     needs=("input shapes", LISTED_DEVICE),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention{{torch2: (torch.nn.attention.sdpa_kernel)}}, {LIBRARIES}.",
-    thresholds={"near": NEAR_BOUND, "shortest_ns": SHORTEST_NS},
+    thresholds={"near": MIN_BOUND_SHARE_OF_TIME, "shortest_ns": SHORTEST_NS},
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
@@ -103,7 +103,7 @@ def _are_far_from_bound(kernels: Kernels) -> Flags:
     """
     taken_ns = kernels.effective_ns
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
+    is_far: Flags = (bound_ns >= 0) & (MIN_BOUND_SHARE_OF_TIME * taken_ns > bound_ns)
     is_far &= ~kernels.tried & kernels.alone
     is_far &= taken_ns >= SHORTEST_NS
 
@@ -192,7 +192,7 @@ def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
 
 
 _OLD: Final = " built for an earlier generation of GPUs"
-FAR_TIMES: Final = 2
+MIN_RATIO_TO_BOUND: Final = 2
 """A kernel is slow if it takes this many times its bound or more."""
 _SM: Final = lazy_pattern(r"sm(\d{1,3})\d\Z")
 """Matches the architecture in a kernel name, such as sm80, with the major capability.
@@ -205,7 +205,7 @@ _NATIVE: Final = {12: 8}
     needs=("input shapes", LISTED_DEVICE),
     remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
-    thresholds={"far": FAR_TIMES},
+    thresholds={"far": MIN_RATIO_TO_BOUND},
     of_kernels=True,
 )
 def old_architecture(facts: Facts) -> Iterator[Claim]:
@@ -282,7 +282,7 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     """
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
     is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
-    is_slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
+    is_slow &= kernels.effective_ns >= MIN_RATIO_TO_BOUND * bound_ns
     is_slow &= kernels.alone & ~kernels.tried
     is_slow &= ~kernels.flags(is_unaligned)
 
@@ -347,7 +347,7 @@ def _dtype_indices(kernels: Kernels) -> Int64s:
     return dtype_of_kernel
 
 
-MOSTLY_EMPTY: Final = 0.5
+MIN_SHARE_EMPTY: Final = 0.5
 """The last wave is mostly empty if more than this share of it is."""
 MAX_WAVES: Final = 4
 """With more waves than these, the last one does not matter."""
@@ -357,7 +357,7 @@ MAX_WAVES: Final = 4
     needs=("input shapes", "launch configurations", LISTED_DEVICE),
     remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
     '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
-    thresholds={"mostly": MOSTLY_EMPTY, "most_waves": MAX_WAVES},
+    thresholds={"mostly": MIN_SHARE_EMPTY, "most_waves": MAX_WAVES},
     of_kernels=True,
 )
 def tail_wave(facts: Facts) -> Iterator[Claim]:
@@ -421,7 +421,7 @@ def _waves_with_empty_last(job: KernelJob) -> float | None:
         return None
 
     has_few_waves = 1 < tiles.waves <= MAX_WAVES
-    is_mostly_empty = tiles.last_wave_empty > MOSTLY_EMPTY
+    is_mostly_empty = tiles.last_wave_empty > MIN_SHARE_EMPTY
     if job.limits.bound == "compute" and has_few_waves and is_mostly_empty:
         return tiles.waves
 

@@ -84,9 +84,9 @@ def recompute(facts: Facts) -> Iterator[Claim]:
         )
 
 
-NEARLY_FULL: Final = 0.8
+MIN_SHARE_RESERVED: Final = 0.8
 """From this share of the memory of the device on, reserved memory fills it."""
-UNUSED: Final = 0.2
+MIN_SHARE_UNUSED: Final = 0.2
 """From this share of the reserved memory on, what was never allocated at once is much.
 """
 
@@ -94,7 +94,7 @@ UNUSED: Final = 0.2
 @Rule(
     remedy="{segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
-    thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
+    thresholds={"nearly_full": MIN_SHARE_RESERVED, "unused": MIN_SHARE_UNUSED},
     reads=True,
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
@@ -121,8 +121,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     for pid, peak in _devices(facts, memory.peaks).items():
         size = _memory_bytes(facts, pid)
         unused = peak.reserved - peak.allocated
-        is_nearly_full = peak.reserved >= NEARLY_FULL * size
-        is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
+        is_nearly_full = peak.reserved >= MIN_SHARE_RESERVED * size
+        is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
         if pid in selected_pids and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
@@ -172,7 +172,7 @@ TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable")
 DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 """Matches copies within a device or between two."""
 
-LEAST_PART: Final = 0.1
+MIN_SHARE_OF_COPIES: Final = 0.1
 """A remedy is told for a kind of copies with at least this share of their time."""
 CASTS: Final = "Keep one dtype through a block"
 """The remedy against casts."""
@@ -188,7 +188,7 @@ JOINS: Final = "Write into slices of one buffer instead of torch.cat"
 
 @Rule(
     remedy=f"{CASTS}. {COPIES}. {JOINS}.",
-    thresholds={"least_part": LEAST_PART},
+    thresholds={"least_part": MIN_SHARE_OF_COPIES},
     of_kernels=True,
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
@@ -274,7 +274,9 @@ def _counted(kinds: NDArray[np.int8]) -> str:
 
 
 def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
-    """Choose what helps against the kinds of copies that take LEAST_PART of the time.
+    """Choose what helps against the kinds of copies that take much of the time.
+
+    Much is MIN_SHARE_OF_COPIES or more.
 
     For a kernel that may be a copy or a cast, both remedies are told.
 
@@ -282,7 +284,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
         copies: True for the copies.
         kinds: The CopyKind of each event.
     """
-    least_ns = LEAST_PART * kernels.total_ns(copies)
+    least_ns = MIN_SHARE_OF_COPIES * kernels.total_ns(copies)
 
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),

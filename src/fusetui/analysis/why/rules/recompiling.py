@@ -1,4 +1,5 @@
-"""Rules about compilation: the GPU waits for it, and graph breaks divide its results."""
+"""Rules about compilation: the GPU waits for it, and graph breaks divide its
+results."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ for other inputs.
 """
 RESUMES: Final = lazy_pattern(r"torch_dynamo_resume_in_")
 """Matches Dynamo's name for the function that continues after a graph break."""
-SEVERAL_REGIONS: Final = 3
+MIN_REGIONS_WITHOUT_PROOF: Final = 3
 """From this many compiled regions of a step on, there may be graph breaks.
 
 Two may be two functions, such as a model and its loss.
@@ -43,7 +44,7 @@ MAX_FRAME_CHARACTERS: Final = 100
     needs=("annotations", "Python frames and modules"),
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
-    thresholds={"several": SEVERAL_REGIONS},
+    thresholds={"several": MIN_REGIONS_WITHOUT_PROOF},
     once=True,
 )
 def recompilation(facts: Facts) -> Iterator[Claim]:
@@ -94,7 +95,8 @@ def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
     """Note that a step runs several compiled regions, and why that may be.
 
     A frame that resumes a function after a break proves that there is one. Without such
-    a frame, SEVERAL_REGIONS are needed, and stacks must be missing: they would show it.
+    a frame, MIN_REGIONS_WITHOUT_PROOF are needed, and stacks must be missing: they
+    would show it.
     """
     trace = facts.trace
     resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
@@ -103,7 +105,7 @@ def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
         return
 
     step = _usual_step(facts)
-    min_regions = 2 if has_proof else SEVERAL_REGIONS
+    min_regions = 2 if has_proof else MIN_REGIONS_WITHOUT_PROOF
     if step.regions < min_regions:
         return
 

@@ -23,7 +23,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
-VARIES: Final = 1.3
+MIN_RATIO_P90_TO_P10: Final = 1.3
 """A kernel varies from step to step from this ratio of p90 to p10 on."""
 MIN_STEPS: Final = 5
 """Kernels are compared over at least this many steps."""
@@ -41,11 +41,15 @@ Attention is none of them: its lengths may vary within its tensors.
     remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
     "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
     "measurements.",
-    thresholds={"varies": VARIES, "fewest": MIN_STEPS, "shortest_ns": SHORTEST_NS},
+    thresholds={
+        "varies": MIN_RATIO_P90_TO_P10,
+        "fewest": MIN_STEPS,
+        "shortest_ns": SHORTEST_NS,
+    },
     of_kernels=True,
 )
 def unsteady(facts: Facts) -> Iterator[Claim]:
-    """Report kernels that vary by VARIES or more from step to step.
+    """Report kernels that vary by MIN_RATIO_P90_TO_P10 or more from step to step.
 
     They do the same work at the same position of each step. At stake is what they took
     longer than their median, added up over the steps.
@@ -67,7 +71,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of "
-        f"{VARIES} (p90 / p10). What took longer than the median adds up to "
+        f"{MIN_RATIO_P90_TO_P10} (p90 / p10). What took longer than the median adds up to "
         f"{share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
@@ -79,7 +83,7 @@ class _Variation(NamedTuple):
     """How groups of the same work vary."""
 
     groups: int
-    """How many groups vary by VARIES or more."""
+    """How many groups vary by MIN_RATIO_P90_TO_P10 or more."""
     slower_ns: Int64s
     """How much longer each kernel of these took than the median of its group.
 
@@ -94,7 +98,7 @@ def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
     p50 = percentiles_of_runs(ns, first, groups.counts, 50)
     p90 = percentiles_of_runs(ns, first, groups.counts, 90)
-    varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
+    varies = (p90 >= MIN_RATIO_P90_TO_P10 * p10) & (p10 >= SHORTEST_NS)
 
     group = group_of_each(groups.counts)
     slower_ns = np.where(varies[group], np.maximum(ns - p50[group], 0), 0)

@@ -12,12 +12,12 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
-    GOES_ON,
     LONG_NS,
     LONG_OP_NS,
-    OFTEN,
-    SLOW_FIRST,
-    TIMES,
+    MIN_CALLS_PER_GPU_EVENT,
+    MIN_RATIO_OF_FIRST_STEP,
+    MIN_RATIO_TO_LATER_CALLS,
+    MIN_SHARE_OF_TIME_LATE,
     OneTimeSlices,
     earlier_steps_are_missing,
 )
@@ -36,7 +36,7 @@ from fusetui.trace.model.intervals import Cover, counted, order_by_start
 
 MAX_PARTS_NAMED: Final = 3
 """How many parts of the warm-up a sentence names."""
-LEAST_SHARE_NAMED: Final = 0.05
+MIN_SHARE_NAMED: Final = 0.05
 """A part with a smaller share of the warm-up is not named."""
 
 
@@ -50,10 +50,10 @@ LEAST_SHARE_NAMED: Final = 0.05
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
-        "times": TIMES,
-        "slow_first": SLOW_FIRST,
-        "often": OFTEN,
-        "goes_on": GOES_ON,
+        "times": MIN_RATIO_TO_LATER_CALLS,
+        "slow_first": MIN_RATIO_OF_FIRST_STEP,
+        "often": MIN_CALLS_PER_GPU_EVENT,
+        "goes_on": MIN_SHARE_OF_TIME_LATE,
     },
     once=True,
 )
@@ -85,7 +85,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 def _largest_parts(waited_ns: list[int]) -> list[int]:
     """Choose the parts that are named, the longest first.
 
-    They are at most MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time.
+    They are at most MAX_PARTS_NAMED, each with MIN_SHARE_NAMED of the time.
 
     >>> _largest_parts([10, 500, 300, 1])
     [1, 2]
@@ -97,7 +97,7 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
         Indices of parts.
     """
     longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
-    least_ns = LEAST_SHARE_NAMED * sum(waited_ns)
+    least_ns = MIN_SHARE_NAMED * sum(waited_ns)
     candidates = longest_first[:MAX_PARTS_NAMED]
 
     return [part for part in candidates if waited_ns[part] >= least_ns]
@@ -106,7 +106,8 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
 def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     """List the named parts with their times, and the time of all others.
 
-    An example is `2 ms in first launches of kernels (...), 1 ms in other one-time work`.
+    An example is `2 ms in first launches of kernels (...), 1 ms in other one-time
+    work`.
 
     Args:
         waited_ns: How long the GPU waits for each part.
