@@ -471,8 +471,11 @@ def collector_of(kernel: str) -> Collector | None:
 def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
     """Return which ops a hand-written kernel has as words in its name.
 
-    For example, `scale_mask_softmax` has `mask` and `softmax`. Ops that only change
-    metadata do not count.
+    Ops that only change metadata do not count.
+
+    >>> collector = collector_by_words("scale_mask_softmax<float>", {"softmax", "mask"})
+    >>> sorted(collector.ops)
+    ['mask', 'softmax']
 
     Args:
         kernel: The name of a kernel.

@@ -338,7 +338,7 @@ class Kernels:
     @cached_property
     def ceiling(self) -> Ceiling:
         """Return what better kernels could save."""
-        is_known = self.bounded.bound_ns >= 0
+        is_known = self.bounded.bound_ns != UNKNOWN_NS
         beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
         return Ceiling(
             known_ns=self.total_ns(is_known),

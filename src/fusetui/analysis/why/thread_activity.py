@@ -210,7 +210,13 @@ class Slices(NamedTuple):
         """Cut the slices so that each part belongs to the slice that is innermost then.
 
         The parts do not overlap and are in order. A slice may have several parts, or
-        none if others inside it cover it wholly.
+        none if others inside it cover it wholly. If row 1 lasts from 0 to 9 ns and row
+        2, inside it, from 3 to 5 ns, the parts are these:
+
+        >>> slices = Slices(np.array([1, 2]), np.array([0, 3]), np.array([9, 5]))
+        >>> parts = slices.innermost_parts()
+        >>> parts.rows.tolist(), parts.start.tolist(), parts.end.tolist()
+        ([1, 2, 1], [0, 3, 5], [3, 5, 9])
         """
         # Most slices meet no other one and are their own part. One without a length has
         # no part, which `innermost` knows.

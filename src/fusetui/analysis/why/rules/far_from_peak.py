@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import UNKNOWN_NS, Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.rule import (
     Claim,
@@ -281,7 +281,7 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     there are no others for such tensors. One flag per kernel.
     """
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
+    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns != UNKNOWN_NS)
     is_slow &= kernels.effective_ns >= MIN_RATIO_TO_BOUND * bound_ns
     is_slow &= kernels.alone & ~kernels.tried
     is_slow &= ~kernels.flags(is_unaligned)
@@ -363,12 +363,13 @@ MAX_WAVES: Final = 4
 def tail_wave(facts: Facts) -> Iterator[Claim]:
     """Report products whose last wave of tiles is mostly empty.
 
-    At stake is the time of the empty part, but no more than what the product takes
-    longer than is attainable.
+    A device computes as many tiles of a product at a time (a wave) as it has room for.
+    With 2.1 waves, nine tenths of the third one are empty. At stake is the time of the
+    empty part, but no more than what the product takes longer than is attainable.
     """
     kernels = facts.kernels
     waves = kernels.figures_of_jobs(_waves_with_empty_last)  # nan for other jobs
-    has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0)
+    has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns != UNKNOWN_NS)
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
