@@ -1,5 +1,7 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
-# make test       run the whole test suite
+# make test       run the test suite, without the few tests marked as slow
+# make test-all   run these, too
+# make budget     measure what each part of the tests takes of the processor
 # make corpus     make the traces that tests use, as the first run of the tests does
 # make check      check lint, format and types, as .ci/run does before the tests
 # make dist       build sdist and a pure wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
@@ -17,7 +19,7 @@
 # make sanitize   compare the compiled scanner with Python under AddressSanitizer and UndefinedBehaviorSanitizer
 #                 (gcc); RUNS=100000 for more inputs than 2,000
 # make workflows  check the files of .github with check-jsonschema and zizmor
-# make coverage   the tests once more, with the share of lines that they run in build/coverage.md
+# make coverage   all tests once more, with the share of lines that they run in build/coverage.md
 # make lowest     install the oldest versions of the dependencies that pyproject.toml allows
 # make compare-release  reading and answers beside the last release, in build/compared.md
 # make locked     the tools of development as requirements-dev.lock pins them, without torch
@@ -57,6 +59,14 @@ report:
 # code: also where the environment says not to write it, or each worker takes ten seconds longer.
 test: $(VENV)/.dev
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+.PHONY: test-all
+test-all: $(VENV)/.dev
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest -m "not dist" --numprocesses $(WORKERS) --dist worksteal
+
+.PHONY: budget
+budget: $(VENV)/.dev
+	@$(BIN)/python -P tests/budget.py
 
 .PHONY: corpus
 corpus: $(VENV)/.dev
@@ -117,7 +127,7 @@ workflows: $(VENV)/.ci
 .PHONY: coverage
 coverage: $(VENV)/.ci
 	@mkdir -p build && rm -f build/coverage.md
-	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal \
+	@$(BIN)/python -P -m pytest -m "not dist" --numprocesses $(WORKERS) --dist worksteal \
 		--cov fusetui --cov-report markdown-append:build/coverage.md
 
 # Without --upgrade, uv keeps what is installed already.

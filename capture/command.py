@@ -1,5 +1,5 @@
-"""`fusetui capture`: one run, or with `--sweep` one for each point and a table, a chart,
-JSON and CSV of all of them. Importing this does not need torch.
+"""`fusetui capture`: runs one capture, or with `--sweep` one per point, with a table, a
+chart, JSON and CSV of all of them. Importing this does not need torch.
 
 The points of a sweep are run folders inside the folder of the sweep. Each appears when
 it is complete, so the same command with the same `--out` continues after Ctrl-C: points
@@ -122,7 +122,7 @@ def capture(
         f"\nOpen it with: fusetui open {shown_folder}",
     ]
     if any(folder.glob("*.pickle")):
-        lines.append(f"Who held memory: fusetui memory {shown_folder}")
+        lines.append(f"See what held memory: fusetui memory {shown_folder}")
     if options.compare:
         lines.append(f"Compare them with: fusetui diff {shown_folder}")
     emit("\n".join(lines))
@@ -260,7 +260,7 @@ def run_sweep(
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
     if not runs:
         _remove_empty_sweep(folder)
-        raise CaptureError("Nothing was captured at any point of the sweep.")
+        raise CaptureError("No point of the sweep was captured.")
     wrong_guesses = _wrong_guesses(runs)
     if prints_json:
         emit((folder / SWEEP_NAME).read_text(encoding="utf-8").rstrip("\n"))
@@ -320,12 +320,12 @@ def _sweep_folder(
         saved_identity = read_json(out / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
         raise CaptureError(
-            f"{out} exists and is not a sweep: give another --out."
+            f"{out} exists and is not a sweep: choose another --out."
         ) from error
     if saved_identity != identity:
         difference = _difference(saved_identity, identity)
         raise CaptureError(
-            f"{out} holds another sweep, with {difference}: give another --out."
+            f"{out} contains another sweep, with {difference}: choose another --out."
         )
     return out
 
@@ -387,7 +387,7 @@ def _run_point(
     name = describe_point(point)
     point_folder = folder / name
     if os.path.lexists(point_folder):
-        progress.say(f"{name} ({position}): there already")
+        progress.say(f"{name} ({position}): already captured")
         return
     progress.say(f"{name} ({position})")
     sizes = [f"{option_of(axis)}={size}" for axis, size in point.items()]
@@ -410,7 +410,7 @@ def _saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
             runs.append(SweptRun(point=point, run=read_run(point_folder)))
         except CaptureError as error:
             raise CaptureError(
-                f"{error} Move its folder away to run the point again."
+                f"{error} To run the point again, move its folder."
             ) from error
     return runs
 

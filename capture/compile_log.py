@@ -1,4 +1,4 @@
-"""Has torch.compile write its log into a folder, as TORCH_TRACE=DIR does, for `fusetui
+"""Makes torch.compile write its log to a folder, as TORCH_TRACE=DIR does, for `fusetui
 compile`.
 
 torch reads TORCH_TRACE when it is imported, so the handler that it would add then is

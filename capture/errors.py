@@ -1,4 +1,4 @@
-"""What a capture prints on stderr, and the sentences of its errors.
+"""The messages that a capture prints on stderr, and the texts of its errors.
 
 `CaptureError` is an error of the user's request, and `failure_reason` describes any
 other error in one line. `print_message` prints a message, and `Progress` the phases of

@@ -63,13 +63,13 @@ class FolderClaim:
         self.out = out
         if out.name in ("", ".."):
             raise CaptureError(
-                f"{out} is not a valid name for a new folder: give another --out."
+                f"{out} is not a valid name for a new folder: choose another --out."
             )
         try:  # the same folder whatever the working directory becomes
             self._absolute_out = out.absolute()
         except OSError as error:
             raise CaptureError(
-                f"The working directory is gone: {error.strerror}."
+                f"The working directory no longer exists: {error.strerror}."
             ) from error
         self.part = self._absolute_out.with_name(f".{self._absolute_out.name}.part")
         self._owner = os.getpid()
@@ -105,7 +105,7 @@ class FolderClaim:
         self._unlock()
         if final != self._absolute_out:
             raise CaptureError(
-                f"{self.out} was made by another program: the run is in {final}."
+                f"Another program created {self.out}: the run is in {final}."
             )
 
     def release(self) -> None:
@@ -122,7 +122,7 @@ class FolderClaim:
     def _raise_if_taken(self) -> None:
         if os.path.lexists(self._absolute_out):
             raise TakenError(
-                f"{self.out} exists already: give another --out, or move it away."
+                f"{self.out} already exists: choose another --out, or move it."
             )
 
     def _make_part(self) -> int:
@@ -131,8 +131,8 @@ class FolderClaim:
             self.part.mkdir(parents=True)
         except FileExistsError:
             raise TakenError(
-                f"another capture is writing {self.out}: give another --out, or, if there is no "
-                f"other capture, remove {self.part}."
+                f"another capture is writing {self.out}: choose another --out or, if "
+                f"no other capture is running, remove {self.part}."
             ) from None
         except OSError as error:
             raise CaptureError(

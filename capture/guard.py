@@ -1,5 +1,5 @@
-"""Guards a capture against what the user's code may do to this process, and cleans up
-when a signal ends it.
+"""Protects a capture from side effects of the user's code, and cleans up when a signal
+ends it.
 
 The user's code may change the working directory (`keep_working_directory`) or fork
 (`end_forked_children`). Signals that end the process end it still, after a clean-up

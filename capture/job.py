@@ -1,5 +1,5 @@
-"""What a capture runs: the variants of a workload, or functions of the user's own code,
-`my_file.py:build` or `my_module:build`.
+"""The code that a capture runs: the variants of a workload, or functions in the user's
+own code, `my_file.py:build` or `my_module:build`.
 
 `build` returns a function or a dict of functions; each is a function without arguments,
 or a pair of a function and a tuple of arguments. The parameters of `build` with an
@@ -141,8 +141,8 @@ def why_unable(variant: Variant, device: CaptureDevice) -> str | None:
     needed = _capability_text(variant.capability)
     available = _capability_text(device.capability)
     return (
-        f"it needs compute capability {needed}, and this GPU has "
-        f"{available}: Triton does not use its tensor cores."
+        f"it needs compute capability {needed}, but this GPU has {available}, whose "
+        "tensor cores Triton does not use."
     )
 
 
@@ -217,7 +217,7 @@ def code_folder_of(target: str) -> Path:
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
     except (OSError, ValueError) as error:
-        raise CaptureError(f"{target} is not where code can be: {error}.") from None
+        raise CaptureError(f"{target} cannot contain code: {error}.") from None
 
 
 def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
@@ -225,7 +225,7 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
     fails, or if an option does not apply."""
     if options.mode is not None:
         raise CaptureError(
-            "--mode is for the built-in workloads: give the mode to torch.compile."
+            "--mode applies only to built-in workloads: pass the mode to torch.compile."
         )
     build = load_build(target)
     shapes = parse_shapes(options.shapes, default_shapes(build))

@@ -1,4 +1,4 @@
-"""Memory snapshots of what runs on a GPU: at the end, and when memory runs out."""
+"""Takes memory snapshots on a GPU: at the end of a run, and when memory runs out."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def takes_snapshots(options: Options, device_kind: str) -> bool:
     if not options.memory:
         return False
     if device_kind != "cuda":
-        print_message("No memory snapshot: torch records one only for a GPU.")
+        print_message("No memory snapshot: torch records snapshots only for GPUs.")
         return False
     if options.scrub:
-        print_message("No memory snapshot with --scrub: it would hold paths.")
+        print_message("No memory snapshot with --scrub: it would contain paths.")
         return False
     return True
 

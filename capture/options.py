@@ -89,31 +89,33 @@ class Options:
     """The options of one capture, as the user gave them."""
 
     variants: Sequence[str] = option_field(
-        "--variant V", "Only this variant; may be repeated.", ()
+        "--variant V", "Profile only this variant; may be repeated.", ()
     )
     device: str = option_field(
         "--device WHERE",
-        "cuda, cuda:1 or cpu; auto, the default, uses a GPU if there is one.",
+        "The device: cuda, cuda:1 or cpu. The default, auto, uses a GPU if there is one.",
         "auto",
     )
     dtype: str | None = option_field(
-        "--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
+        "--dtype D", f"The data type: {', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
     )
     shapes: Sequence[str] = option_field("", "Sizes by name, such as --batch 32.", ())
     backward: bool = option_field(
-        "--backward", "Measure forward and backward pass, without an optimizer.", False
+        "--backward",
+        "Measure the forward and backward pass, without an optimizer.",
+        False,
     )
     mode: str | None = option_field(
         "--mode M", "The mode of torch.compile, such as reduce-overhead."
     )
     steps: int | None = option_field(
         "--steps N",
-        f"Number of profiled steps: {DEFAULT_STEPS} by default, {ROUNDS} with --compare; a verdict of "
-        "diff needs five, with --compare six.",
+        f"Profile this many steps: {DEFAULT_STEPS} by default, {ROUNDS} with --compare. A verdict of "
+        "diff needs five, or six with --compare.",
     )
     compare: bool = option_field(
         "--compare",
-        "Profile all variants in turns, one step of each at a time, so that a diff is reliable.",
+        "Alternate between the variants, one step at a time, so that a diff is reliable.",
         False,
     )
     stack: bool = option_field("--stack", "Record Python frames.", False)
@@ -122,27 +124,28 @@ class Options:
     )
     memory: bool = option_field(
         "--memory",
-        "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
+        "Record allocations and, on a GPU, also a memory snapshot for fusetui memory.",
         False,
     )
     compile_log: bool = option_field(
         "--compile-log",
-        "Write what torch.compile logs beside the trace of a compiled variant, for fusetui "
-        "compile; on by default, except with --scrub.",
+        "Write the torch.compile log next to the trace of each compiled variant, for fusetui "
+        "compile. On by default, except with --scrub.",
         True,
     )
     seconds: float | None = option_field(
         "--seconds S",
-        f"Seconds to time each variant for: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
+        f"Time each variant for this long: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
         "sweep.",
     )
     expect: Sequence[str] = option_field(
         "--expect GUESS",
-        'Expected numbers of kernels, such as "kernels=5 gemm=3": exit with 1 if they differ.',
+        'The expected numbers of kernels, such as "kernels=5 gemm=3". If they differ, the '
+        "command exits with 1.",
         (),
     )
     sweep: Sequence[str] = option_field(
-        "--sweep SIZES", "Run once for each size, as in batch=1,2,4.", ()
+        "--sweep SIZES", "Profile each of these sizes, as in batch=1,2,4.", ()
     )
     scrub: bool = option_field(
         "--scrub",
@@ -408,7 +411,7 @@ def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
         is_second_to_last = index == len(words) - 2
         if len(sizes) < 2 or not is_second_to_last:
             raise CaptureError(
-                f"--sweep {axis}: two sizes come before ... and one behind it."
+                f"--sweep {axis}: write two sizes before ... and one after it."
             )
         last = _swept_size(axis, words[-1])
         sizes += _sizes_between(axis, sizes[-2], sizes[-1], last)
@@ -441,7 +444,8 @@ def _with_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
             )
         if total % point[divided_by]:
             raise CaptureError(
-                f"--sweep {axis}: {total} is no multiple of {divided_by}={point[divided_by]}."
+                f"--sweep {axis}: {total} is not a multiple of "
+                f"{divided_by}={point[divided_by]}."
             )
         sizes[axis] = total // point[divided_by]
     return sizes
@@ -462,4 +466,4 @@ def _sizes_between(axis: str, first: int, second: int, last: int) -> list[int]:
     difference = second - first
     if difference > 0 and last > second and (last - second) % difference == 0:
         return list(range(second + difference, last, difference))
-    raise CaptureError(f"--sweep {axis}: {first},{second},... never comes to {last}.")
+    raise CaptureError(f"--sweep {axis}: {first},{second},... never reaches {last}.")

@@ -1,5 +1,5 @@
-"""Where and how a run was made: the device with its clocks and driver, the user's
-commit, the command.
+"""The origin of a run: the device with its clocks and driver, the user's commit, the
+command.
 
 What is private in the record or the trace of a run is removed here too, by means of
 `fusetui.trace.scrub`.
@@ -99,9 +99,7 @@ def find_device(wanted: str) -> CaptureDevice:
         return _gpu(torch, int(number) if number else None)
     if wanted == "auto":
         return _cpu(torch)
-    raise CaptureError(
-        "torch sees no GPU here: use --device cpu, or install a CUDA build."
-    )
+    raise CaptureError("torch finds no GPU: use --device cpu, or install a CUDA build.")
 
 
 def _cpu(torch: Any) -> CaptureDevice:
@@ -123,7 +121,7 @@ def _gpu(torch: Any, index: int | None) -> CaptureDevice:
     count = torch.cuda.device_count()
     if index is not None and index >= count:
         names = ", ".join(f"cuda:{number}" for number in range(count))
-        raise CaptureError(f"torch does not see cuda:{index} here, only {names}.")
+        raise CaptureError(f"torch does not find cuda:{index}, only {names}.")
     number = torch.cuda.current_device() if index is None else index
     properties = torch.cuda.get_device_properties(number)
     capability = None

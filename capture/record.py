@@ -1,4 +1,5 @@
-"""The record of a run: the content of run.json, as frozen data, and how it is read.
+"""The record of a run: the content of run.json, as frozen data, and the code to read
+it.
 
 Durations are integer ns. Whatever is read may come from anybody, so nothing in it is
 trusted. A record holds the user's guesses too, such as `kernels=5 gemm=3`, with what a
@@ -67,12 +68,12 @@ def parse_guess(guess: str) -> dict[str, int]:
         match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
-                f"'{term}' is not an expectation: give a whole number, as in gemm=3."
+                f"'{term}' is not an expectation: use a whole number, as in gemm=3."
             )
         expected[kind] = int(match[2])
     if not expected:
         raise CaptureError(
-            '--expect is empty: write --expect "kernels=5 gemm=3", for example.'
+            '--expect is empty: use, for example, --expect "kernels=5 gemm=3".'
         )
     return expected
 
@@ -326,7 +327,7 @@ def why_not_opened(folder: Path, name: str) -> str | None:
         return f"cannot be opened ({(error.strerror or str(error)).lower()})"
     except ValueError:  # a NUL in the name
         return "is not a file name"
-    return None if is_regular else "is no regular file"
+    return None if is_regular else "is not a regular file"
 
 
 def read_json(path: Path) -> Any:
@@ -336,7 +337,7 @@ def read_json(path: Path) -> Any:
         # Not even opened, because that could wait for a pipe; and if it becomes one
         # after this check, `_open_without_waiting` does not wait.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         with open(path, "rb", opener=_open_without_waiting) as file:
             content = file.read(MAX_JSON_BYTES + 1)
         if len(content) > MAX_JSON_BYTES:

@@ -194,7 +194,7 @@ def check_complete(plain: Path) -> None:
         file.seek(max(size - END_BYTES, 0))
         if not file.read().rstrip().endswith(b"}"):
             raise CaptureError(
-                "The profiler did not write its whole trace: is the disk full?"
+                "The profiler did not write the whole trace: is the disk full?"
             )
 
 
@@ -203,7 +203,7 @@ def count_work(path: Path) -> Tallies:
     Raises CaptureError if only part of the trace was written."""
     trace = open_trace(str(path), cached=False)
     if missing := trace.report.missing:
-        raise CaptureError(f"The profiler did not write its whole trace ({missing}).")
+        raise CaptureError(f"The profiler did not write the whole trace ({missing}).")
     return tallies(trace)
 
 

@@ -1,5 +1,5 @@
-"""`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at
-its end.
+"""The context manager `with fusetui.capture.profile("runs/x") as p:` for a training
+loop that calls `p.step()` at its end.
 
 The first steps are skipped, the next are recorded, and the rest run with the profiler
 off and are timed. Importing this does not need torch; entering the block does.
@@ -89,7 +89,7 @@ def profile(
     for option in options:
         if option not in LOOP_OPTIONS:
             raise TypeError(
-                f"there is no option {option!r} here, only {', '.join(LOOP_OPTIONS)}"
+                f"there is no option {option!r}, only {', '.join(LOOP_OPTIONS)}"
             )
     loop_options = Options(**{"compile_log": False, **options})
     validate(loop_options)
@@ -217,4 +217,4 @@ def _print_result(
             print_message(line)
     print_message(f"Open it with: fusetui open {out}")
     if any(out.glob("*.pickle")):
-        print_message(f"Who held memory: fusetui memory {out}")
+        print_message(f"See what held memory: fusetui memory {out}")

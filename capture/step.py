@@ -1,4 +1,4 @@
-"""One step of a variant: its pieces, the check of its result, and its time.
+"""One step of a variant: its parts, the check of its result, and its time.
 
 A step is the forward pass, with the backward pass if requested. Its result is checked
 against a float32 reference. Its time is measured with the profiler off, in integer ns:

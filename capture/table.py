@@ -124,7 +124,7 @@ def _notes(record: RunRecord) -> list[str]:
         )
     if record.shapes_shrunk:
         notes.append(
-            "The shapes are smaller than on a GPU, so that a capture takes seconds."
+            "Shapes are smaller than on a GPU, so that a capture takes only seconds."
         )
     return ["", *notes] if notes else []
 
@@ -136,7 +136,7 @@ def _variant_notes(variant: Measured) -> list[str]:
     if variant.compile_ns is not None:
         cached = ""
         if variant.compile_cached:
-            cached = ", with kernels from the cache on disk"
+            cached = ", with kernels from the disk cache"
         notes.append(
             f"its first call, which compiles, took {duration(variant.compile_ns)}{cached}."
         )

@@ -61,8 +61,8 @@ ROOMS = {
 """The packages from the top layer down, with the packages inside each."""
 HEAD = """# The files
 
-Every module, by the first sentence of its docstring. This page is generated from the code by
-`make reference`; [ARCHITECTURE.md](ARCHITECTURE.md) explains how the rooms work together.
+This page lists every module with the first sentence of its docstring. It is generated from the code by
+`make reference`; [ARCHITECTURE.md](ARCHITECTURE.md) explains how the packages work together.
 """
 
 

@@ -55,7 +55,7 @@ HEAD = """# Reference
 
 This page is generated from the code by `make reference`.
 
-Results go to stdout, messages to stderr; an error is reported as one sentence.
+Results go to stdout and messages to stderr. fusetui reports an error in one sentence.
 
 ## Exit codes
 
@@ -72,11 +72,12 @@ TOUR_HEAD = """# The tour
 fusetui tutor
 ```
 
-opens a lesson, a trace of an MLP on a GPU, and takes you through the steps below: it shows one
-instruction at a time, and goes on when you have done it. `>` skips a step, `<` goes back. It takes
-five minutes. The lessons are reconstructed from published measurements, not recorded.
+opens a lesson, a GPU trace of an MLP, and guides you through the steps below. The tour shows one
+instruction at a time, and continues when you have followed it. `>` skips a step, and `<` goes back.
+The tour takes five minutes. The lessons were not recorded but reconstructed from published
+measurements.
 
-This page is generated from the steps by `make reference`.
+`make reference` generates this page from the steps of the tour.
 """
 
 
@@ -166,15 +167,15 @@ def _columns(name: str) -> str:
 
 
 def _changes(columns: Sequence[ColumnSpec], columns_by: Sequence[ColumnSpec]) -> str:
-    """`there is `op` (the op) instead of what a name says.`: the columns that are new
-    with a `--by`, and whether any is gone."""
+    """`the table has the column `op` (the op) instead of those derived from the name.`:
+    the columns that are new with a `--by`, and whether any is gone."""
     new = [column for column in columns_by if column not in columns]
     listed = ", ".join(f"`{column.name}` ({column.meaning})" for column in new)
     names = {column.name for column in columns_by}
     is_any_gone = any(column.name not in names for column in columns)
-    instead = " instead of what a name says" if is_any_gone else ""
-    verb = "is" if len(new) == 1 else "are"
-    return f"there {verb} {listed}{instead}."
+    instead = " instead of those derived from the name" if is_any_gone else ""
+    noun = "column" if len(new) == 1 else "columns"
+    return f"the table has the {noun} {listed}{instead}."
 
 
 def tour() -> str:

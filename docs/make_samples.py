@@ -24,12 +24,12 @@ MAX_SAMPLE_BYTES = 300_000
 INTRODUCTION = f"""\
 # Sample traces
 
-Small captures of real runs: `fusetui samples` lists them, `fusetui open sample:mlp-eager` opens
-one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. Host names, user
-names and paths were taken out; every number is as the profiler wrote it.
+The samples are small captures of real runs. `fusetui samples` lists them, `fusetui open
+sample:mlp-eager` opens one, and `fusetui open sample:mlp-eager sample:mlp-compiled` opens two side by
+side. Host names, user names and paths were removed; all figures are unchanged.
 
-`python -P docs/make_samples.py` in the source tree makes them anew and writes this file. Each holds
-{DEFAULT_STEPS} profiled steps.
+In the source tree, `python -P docs/make_samples.py` records the samples again and writes this file. Each
+sample has {DEFAULT_STEPS} profiled steps.
 
 | sample | shows | shapes | device | made with | by |
 |---|---|---|---|---|---|

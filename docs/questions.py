@@ -23,9 +23,9 @@ SCREEN_SIZE = (120, 35)  # columns and lines
 MAX_LINE_CHARS = 100
 HEAD = """# Questions
 
-Five questions about traces that people recorded, each answered by at most five keys from the first
-screen. The screens are written by `docs/questions.py`, which presses these keys in the real app.
-The traces are test data of other projects and do not ship with fusetui.
+This page answers five questions about real traces. Each answer takes at most five keys from the
+first screen. `docs/questions.py` generates the screens by pressing these keys in the app. The
+traces are test data of other projects and do not ship with fusetui.
 """
 
 
@@ -44,38 +44,39 @@ QUESTIONS = (
         "What dominates the GPU time of a Qwen1.5 step, and in which module?",
         "h100_Qwen1.5-0.5B",
         ("enter", "l", "enter"),
-        "The first screen lists the GPU time by module and by kernel. `Enter` goes into these "
-        "lists, `l` to the kernels, `Enter` to the first of them in its table: the pane below says "
-        "from which op and module it was launched.",
+        "The first screen lists the GPU time by module and by kernel. `Enter` moves "
+        "to these lists, `l` to the kernels, and `Enter` to the first kernel in its "
+        "table. The pane below shows which op and module launched it.",
     ),
     Question(
         "Why is the GPU idle for half of an OWLv2 step?",
         "h100_owlv2",
         ("e",),
-        "The verdict is on the first screen; `e` goes to the longest gap and says what the CPU was "
-        "in.",
+        "The first screen shows the verdict. `e` goes to the longest gap and shows "
+        "what the CPU was doing.",
     ),
     Question(
         "Which communication is exposed?",
         "nccl_collectives",
         ("5", "j"),
-        "Page 5 has the findings, the largest first. That about communication which nothing hides "
-        "says how much of it is which collective; `Enter` shows the longest call, again "
-        "the next.",
+        "Page 5 lists the findings, with the largest first. The finding about exposed "
+        "communication shows how much of it each collective causes. `Enter` shows the "
+        "longest call, and `Enter` again shows the next one.",
     ),
     Question(
         "Where is the longest gap of a DeepSeek-R1 decode, and what did the CPU do?",
         "b300_deepseek_r1_decode",
         ("e",),
-        "`e` again goes to the next longest.",
+        "`e` goes to the longest gap, and `e` again to the next longest.",
     ),
     Question(
         "Which kernels of a vLLM decode are matrix products?",
         "mi300_vllm_decode_graph",
         ("3", "t", "space"),
-        "`t` groups the kernels by kind, as their names say when decoded: the products that are "
-        "named after their tiles are there too. `Space` shows those of the first group alone, `T` "
-        "lists every one of them. The search `/gemm` finds them as well, with what launched them.",
+        "`t` groups the kernels by kind, according to their decoded names, so the "
+        "groups include products that are named after their tiles. `Space` shows only "
+        "the kernels of the first group, and `T` lists every launch of them. The "
+        "search `/gemm` also finds them, with the calls that launched them.",
     ),
 )
 

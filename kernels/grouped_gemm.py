@@ -1,5 +1,5 @@
-"""n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for any
-strides.
+"""Several GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for
+any strides.
 
 Any strides, because the n inputs are interleaved in x [batch, n, in], and so are the n
 results: nothing is transposed, stacked or copied.

@@ -1,4 +1,4 @@
-"""The inputs of the Triton ops: their checks, and the dtypes that autocast gives them.
+"""The inputs of the Triton ops: their checks, and their dtypes under autocast.
 
 A kernel does not check where it reads, so tensors that do not fit are refused before it
 is launched.

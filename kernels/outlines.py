@@ -1,5 +1,5 @@
-"""Sizes, variants and sweeps of each workload, without torch: the options of a capture
-are checked against them before torch is imported."""
+"""The sizes, variants and sweeps of each workload, without torch, so that the options
+of a capture can be checked before torch is imported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""n different nn.Linear, the i-th on x[:, i]: a list of layers against faster ways to
-write it.
+"""n different nn.Linear, the i-th on x[:, i]: a list of layers compared with faster
+implementations.
 
 All forms are made from the list's weights. The source names three: A is `big`, B is
 `loop`, C is `masked`.

@@ -1,4 +1,4 @@
-"""Which tile a Triton GEMM uses on which GPU.
+"""The tile that a Triton GEMM uses on each GPU.
 
 `tiles.json` has the best tile that compiles clean, for each architecture and precision:
 nothing is spilled, and its shared memory fits. benchmarks/triton_code.py writes it,

@@ -1,4 +1,5 @@
-"""Measures which tile is fastest for some sizes on this GPU, if the user asks for it.
+"""Measures which tile is fastest for certain sizes on this GPU, if the user requests
+it.
 
 With FUSETUI_AUTOTUNE=FILE.json, the first launch of a GEMM with new sizes times the
 tile of tiles.json and a few like it. The choice is kept in that file, from which later

@@ -16,6 +16,7 @@ from hypothesis import settings
 from tests.corpus.files import NAMES, make_corpus
 from tests.corpus.fixtures import any_export, any_of, any_snapshot  # noqa: F401
 from tests.places import ROOT
+from tests.rewriting import rewrite_share
 
 from fusetui.trace import Trace, open_trace
 
@@ -33,6 +34,9 @@ gc.disable()  # while tests are collected: what they are made of stays
 
 
 def pytest_collection_finish() -> None:
+    """The collector passes over what was made so far: thousands of tests and their
+    modules, at which each of its full rounds would look in vain, for 0.4 s."""
+    gc.freeze()
     gc.enable()
 
 
@@ -50,10 +54,14 @@ PACKAGES = ("src", "capture", "kernels", "sample_traces", "tui")
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compiles the package once, for the hundreds of processes that tests start, and
     makes the corpus."""
-    if not hasattr(session.config, "workerinput"):  # set in the workers of pytest-xdist
-        for package in PACKAGES:
-            compileall.compile_dir(ROOT / package, quiet=2)
-        make_corpus()
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None:  # of pytest-xdist
+        number = int(worker["workerid"].removeprefix("gw"))
+        rewrite_share(session.config, number, worker["workercount"])
+        return
+    for package in PACKAGES:
+        compileall.compile_dir(ROOT / package, quiet=2)
+    make_corpus()
 
 
 any_trace = any_of(*NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from fusetui.own_memory import without_collector
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The parsed file."""
-    with without_collector():  # which looks at all nodes again and again
-        return ast.parse(path.read_text(encoding="utf-8"))
+    """The parsed file. It is kept, so the collector passes over its nodes: two million
+    of all files, at which it would look again and again."""
+    with without_collector():
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        gc.freeze()
+    return module
 
 
 @cache

@@ -1,3 +1,3 @@
-"""The Textual app: draws what fusetui.trace answers. `registry.py` lists all pages and
-actions; `app.py` holds the state; `performing.py` carries out effects outside the
-state."""
+"""The Textual app, which draws the results of fusetui.trace and the analyses.
+`registry.py` lists all pages and actions; `app.py` holds the state; `performing.py`
+carries out effects outside the state."""

@@ -1,6 +1,6 @@
-"""What is known about a trace some time after its lanes: its counters, why its devices
-were idle, the answer, what changed to another trace, and what args say to a search.
-Nothing here needs a terminal, so that another process can work it out."""
+"""Results about a trace that arrive after its lanes: counters, idle reasons, the
+answer, the diff with another trace, and search matches in args. Nothing here needs a
+terminal, so that another process can work it out."""
 
 from __future__ import annotations
 

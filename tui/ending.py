@@ -1,4 +1,4 @@
-"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is
+"""Handles the end of the app by Ctrl+C, by a signal or by a bug. The terminal is
 restored, and what Textual would print about a bug is not shown."""
 
 from __future__ import annotations

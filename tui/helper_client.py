@@ -1,9 +1,8 @@
-"""Has another process work out what takes longer: in a thread of this one, keys would
-wait for it, because Python runs one thread at a time. The other process is started
-before the trace is read, and then reads it too, usually from the cache. Only systems
-where one can wait for a pipe have it; elsewhere, and where anything goes wrong, a
-thread does the work. What refers to the trace, which both have, refers to that of the
-reader afterwards."""
+"""Delegates long computations to another process, because a thread in this process
+would delay key presses. The other process is started before the trace is read, and then
+reads it too, usually from the cache. Only systems where one can wait for a pipe have
+it; elsewhere, and where anything goes wrong, a thread does the work. What refers to the
+trace, which both have, refers to that of the reader afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder for what is kept between two runs."""
+"""The folder for data that persists between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that a person chose instead of ours: keys.toml in the user's config folder.
+"""The user's own key bindings, from keys.toml in the user's config folder.
 
     zoom-in = "Z"
     pan-left = ["h", "Left"]

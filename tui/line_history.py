@@ -1,4 +1,4 @@
-"""What was typed into the lines of `/` and `:`, kept between runs in the user's state
+"""The history of the `/` and `:` lines, kept between runs in the user's state
 folder."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What threads do beside the app: they read, compare, search, summarize and replay
-traces; what is found arrives as a change of the state."""
+"""Background threads of the app, which read, compare, search, summarize and replay
+traces; each result arrives as a change of the state."""
 
 from __future__ import annotations
 

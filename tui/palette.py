@@ -1,4 +1,5 @@
-"""The command palette: Textual's, which closes once however fast keys arrive."""
+"""The command palette of Textual, modified so that it closes only once, however fast
+keys arrive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The one place where effects are carried out: threads, the clipboard, the end of the
-app."""
+"""The only place that performs effects: threads, the clipboard, the end of the app."""
 
 from __future__ import annotations
 

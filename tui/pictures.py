@@ -1,4 +1,4 @@
-"""Pages of the app as pictures: its states are made here without a terminal."""
+"""Draws pages of the app as pictures, without a terminal."""
 
 from __future__ import annotations
 

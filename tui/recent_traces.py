@@ -1,5 +1,5 @@
-"""The list of recent traces in the user's state folder: those that were opened, and
-those that fusetui wrote. A damaged list is taken for an empty one."""
+"""The list of recently opened and recently written traces in the user's state folder. A
+damaged list is taken for an empty one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the app has done beside the keys by other commands: tables and parts of traces
-are written to files, programs that run are listed and recorded."""
+"""Actions of the app that use other commands: writing tables and parts of traces to
+files, and listing and recording running programs."""
 
 from __future__ import annotations
 

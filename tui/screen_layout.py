@@ -1,5 +1,5 @@
-"""The whole screen as panes: bar of pages, head, page, hints; and what a click
-meets."""
+"""The whole screen as panes: bar of pages, heading, page and hints; and the target of a
+click."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The command line of fusetui that answers with the figures of what is on the
-screen."""
+"""Builds the command line of fusetui that prints the figures on the screen."""
 
 from __future__ import annotations
 

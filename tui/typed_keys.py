@@ -1,4 +1,4 @@
-"""The keys in what a terminal sent before the app read from it."""
+"""The keys that the terminal sent before the app started to read."""
 
 from __future__ import annotations
 

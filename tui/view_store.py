@@ -1,6 +1,5 @@
-"""What is kept of a trace between two runs: marks, folds, pinned and hidden lanes and
-the last window, in the user's state folder, by the content of the file, so that a copy
-or a renamed file has them too."""
+"""Keeps marks, folds, pinned and hidden lanes and the last window of a trace between
+runs, by the content of the file, so that a copy or a renamed file has them too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The log of torch.compile beside lesson:mlp-compiled: what TORCH_TRACE would have
-written. The program, its graph and the generated code are written here in the form of
-torch 2.13; no time of the compilation is told, because none was published.
+"""The torch.compile log for lesson:mlp-compiled, in the form that TORCH_TRACE
+writes.
+
+This module contains the program, its graph and the generated code, as in torch 2.13.
+The log contains no compilation times, because none were published.
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ def call(args):
 
 
 def compile_log() -> str:
-    """The records of the log, in the order in which torch writes them."""
+    """Return the records of the log in the order in which torch writes them."""
     stack = [{"line": FIRST_LINE, "name": "forward", "filename": 0}]
     metrics = {
         "compile_id": "0/0",
@@ -162,7 +164,8 @@ def compile_log() -> str:
 
 
 def _mappings() -> dict[str, Any]:
-    """Which nodes each call of the wrapper computes, and where they come from."""
+    """Map each call of the wrapper to the nodes that it computes, and these to their
+    origins."""
     return {
         "postToPre": {post: [pre] for post, pre in PRE_NODES.items()},
         "cppCodeToPost": {
@@ -173,7 +176,7 @@ def _mappings() -> dict[str, Any]:
 
 
 def _stacks() -> dict[str, list[str]]:
-    """The line of Python behind each call of the wrapper, as a stack."""
+    """Return the Python line of each call of the wrapper as a stack."""
     return {
         handle: [
             f'  File "{SCRIPT}", line {line}, in forward\n    {CODE_OF_LINE[line]}\n'
@@ -188,7 +191,8 @@ def _artifact(name: str, payload: str) -> str:
 
 
 def _record(fields: dict[str, Any], payload: str | None = None) -> str:
-    """A record of the only region, with the lines of its payload after tabs."""
+    """Return a record of the only region, with the lines of its payload indented by
+    tabs."""
     ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     if payload is None:
         return f"{PREFIX}{json.dumps(fields | ids)}\n"

@@ -1,4 +1,4 @@
-"""The GPU of the lessons, and what Kineto computes of a launch on it."""
+"""The GPU of the lessons, and the launch figures that Kineto computes for it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is launched: `registers` of a thread, `shared` memory of a block in
-    bytes."""
+    """The launch configuration of a kernel: `registers` per thread, and `shared`
+    memory per block in bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -69,12 +69,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What cudaOccMaxActiveBlocksPerMultiprocessor of CUDA's cuda_occupancy.h finds for
-    a launch.
+    """The occupancy of a launch, computed like
+    cudaOccMaxActiveBlocksPerMultiprocessor in CUDA's cuda_occupancy.h.
 
-    Kineto leaves the limit of dynamic shared memory at its default of 48 KiB, so a
-    kernel that opted in to more gets 0 blocks, and 0 % of occupancy: not what the GPU
-    did.
+    Kineto leaves the limit of dynamic shared memory at its default of 48 KiB. For a
+    kernel that opted in to more, it therefore computes 0 blocks and an occupancy of
+    0 %, which differs from the actual value.
     """
 
     launch: Launch
@@ -85,13 +85,13 @@ class Occupancy:
 
     @property
     def shared_of_block(self) -> int:
-        """In bytes."""
+        """Shared memory of a block in bytes."""
         return rounded_up(self.launch.shared + _SYSTEM_SHARED_BYTES, _SHARED_UNIT)
 
     @property
     def limits(self) -> dict[str, int]:
-        """How many blocks each resource of an SM has room for, in the order in which
-        Kineto names the resources."""
+        """Number of blocks that fit into each resource of an SM, in the order of
+        Kineto."""
         partition_registers = _SM_REGISTERS // _SM_PARTITIONS
         partition_warps = partition_registers // self.registers_of_warp
         by_shared_memory = 0
@@ -106,17 +106,17 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        """On one SM at once."""
+        """Number of blocks that fit on one SM."""
         return min(self.limits.values())
 
     @property
     def percent(self) -> int:
-        """`est. achieved occupancy %`."""
+        """Value of `est. achieved occupancy %`."""
         blocks = min(float(self.blocks), self.launch.blocks_per_sm)
         return int(0.5 + 100 * blocks * self.launch.threads / _SM_THREADS)
 
     def as_args(self) -> dict[str, object]:
-        """`occupancy` among the args of a kernel's event."""
+        """Return the value of `occupancy` in the args of a kernel event."""
         limits = self.limits
         limiting = [name for name, limit in limits.items() if limit == self.blocks]
         return {
@@ -133,5 +133,5 @@ class Occupancy:
 
 
 def _float32(number: float) -> float:
-    """The number as a C float, in which Kineto computes."""
+    """Round a number to a C float, as Kineto does."""
     return float(struct.unpack("f", struct.pack("f", number))[0])

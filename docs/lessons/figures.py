@@ -1,9 +1,9 @@
-"""Every time in a lesson, and where it comes from.
+"""All times in the lessons, and their sources.
 
-Published: in the source. Derived: from bytes, at the bandwidth that the source's own
-fused kernel implies. Assumed: neither, so a plausible constant. What a CPU op costs by
-itself is about the median of public traces of bfloat16 inference with shapes, stacks
-and memory recorded.
+Published times are from the source. Derived times are computed from bytes, at the
+bandwidth implied by the source's own fused kernel. Assumed times are plausible
+constants. The self times of CPU ops are approximately the medians in public traces
+of bfloat16 inference with shapes, stacks and memory recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """A time in ns: `what` takes it, and `why` says how it was found."""
+    """A time in ns. `what` names the operation that takes it, and `why` gives the
+    source or the derivation."""
 
     what: str
     ns: int
@@ -71,7 +72,7 @@ def _assumed(what: str, ns: int, why: str) -> Figure:
 
 
 def _moves(what: str, size: int, why: str) -> Figure:
-    """The time that `size` bytes take at the bandwidth of the published fused
+    """Return the time to move `size` bytes at the bandwidth of the published fused
     kernel."""
     return Figure(what, size * FUSED.ns // FUSED_BYTES, Origin.DERIVED, why)
 

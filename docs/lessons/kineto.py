@@ -1,8 +1,8 @@
-"""Writes what was recorded as a trace, as Kineto does in PyTorch 2.13.
+"""Write a recording as a trace, in the format of Kineto in PyTorch 2.13.
 
-The order of the events and of their keys is Kineto's too: ops and annotations of the
-thread, memory, Python frames, then calls and kernels, each followed by its arrow, the
-arrow of a flow from a launch call to its kernel.
+The order of events and keys also follows Kineto: ops and annotations of the thread,
+memory, Python frames, then calls and kernels. Each call and kernel is followed by
+its flow arrow, which leads from a launch call to its kernel.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ Args = dict[str, object]
 
 
 def document(name: str, recorded: Recorded) -> str:
-    """The trace of a lesson. Only `reconstructed` is a key that Kineto does not
-    write."""
+    """Return the trace of a lesson. Only the key `reconstructed` is not from Kineto."""
     head: Args = {
         "schemaVersion": 1,
         "deviceProperties": [A100],
@@ -54,7 +53,8 @@ def document(name: str, recorded: Recorded) -> str:
 
 
 def _events(recorded: Recorded) -> Iterator[str]:
-    """The JSON of each event; `Ev Idx` counts those of the CPU thread from 0."""
+    """Yield the JSON of each event; `Ev Idx` numbers the events of the CPU thread
+    from 0."""
     yield from _names(recorded.start)
     event_index = count()
     annotation_numbers = {annotation.number for annotation in recorded.annotations}
@@ -81,8 +81,9 @@ def _events(recorded: Recorded) -> Iterator[str]:
 
 
 def _cuda(recorded: Recorded) -> Iterator[str]:
-    """Calls and kernels, each with its arrow. That of a call without a kernel leads
-    nowhere: that of a synchronization only starts, that of others only ends."""
+    """Yield calls and kernels, each with its arrow. The arrow of a call without a
+    kernel has only one end: its start for a synchronization, its end for other
+    calls."""
     kernels = {kernel.call.correlation: kernel for kernel in recorded.kernels}
     for call in recorded.calls:
         cat = "cuda_driver" if call.is_driver else "cuda_runtime"
@@ -106,8 +107,8 @@ def _cuda(recorded: Recorded) -> Iterator[str]:
 
 
 def _on_gpu(annotation: Slice, recorded: Recorded) -> Iterator[str]:
-    """The annotation on the GPU, from 1 ns before its first kernel to 1 ns after its
-    last; none if it launched no kernel."""
+    """Return the annotation on the GPU, from 1 ns before its first kernel to 1 ns
+    after its last kernel. Return nothing if it launched no kernel."""
     annotation_end = annotation.start + annotation.dur
     launched = [
         kernel
@@ -185,7 +186,7 @@ def _memory(memory: Memory, index: int) -> str:
 
 
 def _slice(cat: str, item: Slice, args: Args) -> str:
-    """An event of the CPU thread."""
+    """Return an event of the CPU thread."""
     return _complete_event(
         cat, item.name, pid=PID, tid=TID, start=item.start, dur=item.dur, args=args
     )
@@ -200,7 +201,7 @@ def _complete_event(
     dur: int,
     args: Args,
 ) -> str:
-    """An event with a start and a duration."""
+    """Return an event with a start and a duration."""
     return _event(
         {
             "ph": _json("X"),
@@ -214,7 +215,7 @@ def _complete_event(
 
 
 def _arrow(phase: str, correlation: int, pid: int, tid: int, at: int) -> str:
-    """One end of an arrow; `phase` is `s` for its start and `f` for its end."""
+    """Return one end of an arrow; `phase` is `s` for the start and `f` for the end."""
     keys = {
         "ph": _json(phase),
         "id": _json(correlation),
@@ -228,7 +229,7 @@ def _arrow(phase: str, correlation: int, pid: int, tid: int, at: int) -> str:
 
 
 def _names(at: int) -> Iterator[str]:
-    """Names of the process, the device, the thread and the stream."""
+    """Yield the names of the process, the device, the thread and the stream."""
     yield from _process_names(PID, "CPU", sort_index=PID, at=at)
     yield from _process_names(DEVICE, f"GPU {DEVICE}", _GPU_SORT_INDEX, at)
     yield from _thread_names(PID, TID, f"thread {TID} (python)", at)
@@ -247,7 +248,7 @@ def _thread_names(pid: int, tid: int, name: str, at: int) -> Iterator[str]:
 
 
 def _spans(recorded: Recorded) -> Iterator[str]:
-    """What Kineto writes about its own recording."""
+    """Yield the events that Kineto writes about its own recording."""
     start = recorded.start
     end = recorded.end
     yield _complete_event(
@@ -279,7 +280,7 @@ def _global_instant(name: str, pid: str, tid: str, at: int) -> str:
 
 
 def _metadata(name: str, pid: int | str, tid: int, at: int, args: Args) -> str:
-    """A metadata event, where Kineto writes the time before the process."""
+    """Return a metadata event, in which Kineto writes the time before the process."""
     return _event(
         {
             "ph": _json("M"),
@@ -297,17 +298,17 @@ def _where_and_when(pid: int | str, tid: int | str, at: int) -> dict[str, str]:
 
 
 def _us(ns: int) -> str:
-    """Microseconds with three digits, exactly: `1.500` for 1500."""
+    """Format ns as microseconds with exactly three decimals: `1.500` for 1500."""
     return f"{ns // 1000}.{ns % 1000:03}"
 
 
 def _event(keys: dict[str, str]) -> str:
-    """An event, from the JSON of the value of each key."""
+    """Return an event, given the JSON of the value of each key."""
     lines = ",\n".join(f'    "{key}": {value}' for key, value in keys.items())
     return f"\n  {{\n{lines}\n  }}"
 
 
 def _json(value: object) -> str:
-    """By Python's json, whose exact text matters: the files of the lessons are compared
-    byte for byte."""
+    """Encode a value with Python's json, because the lessons are compared byte for
+    byte."""
     return json.dumps(value)

@@ -1,9 +1,8 @@
-"""A machine with one CPU thread and one CUDA stream, simulated, and what a profiler
-records of it.
+"""A simulated machine with one CPU thread and one CUDA stream, and its recording.
 
-The clock of the thread advances by what each op and frame costs by itself. A kernel
-starts when its launch has reached the GPU and the kernel before it has ended; the queue
-and the idle time follow from that. All times are in ns.
+The clock of the thread advances by the self time of each op and frame. A kernel
+starts when its launch has reached the GPU and the previous kernel has ended. The
+queue and the idle time follow from these rules. All times are in ns.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ CBID = {
 
 @dataclass
 class Slice:
-    """An op, annotation, frame or call. `number` identifies it among the slices of its
-    kind, from 1."""
+    """An op, annotation, frame or call. `number` identifies it among the slices of
+    the same kind, starting from 1."""
 
     name: str
     start: int
@@ -51,7 +50,7 @@ class Slice:
 
 @dataclass
 class Call(Slice):
-    """A call into CUDA, and the op that made it (0: none)."""
+    """A call into CUDA, and the External id of its op (0: none)."""
 
     op: int = 0
 
@@ -79,7 +78,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Memory:
-    """An allocation, or with negative bytes a free."""
+    """An allocation, or a free if the number of bytes is negative."""
 
     at: int
     address: int
@@ -90,7 +89,7 @@ class Memory:
 
 @dataclass
 class Recorded:
-    """What the profiler saw, each kind in the order of its starts."""
+    """The recorded slices of each kind, ordered by their start."""
 
     start: int
     end: int = 0
@@ -103,7 +102,8 @@ class Recorded:
 
 
 class Machine:
-    """Its methods run something, which advances `now`, and record it."""
+    """A simulated machine. Its methods run an operation, advance `now`, and record
+    it."""
 
     def __init__(self) -> None:
         self.now = START_NS
@@ -116,15 +116,14 @@ class Machine:
         self._open_frames: list[int] = []  # their numbers, the innermost last
 
     def start_recording(self) -> None:
-        """Forgets what ran until now. External ids begin at 1 again, correlations go
-        on."""
+        """Discard everything recorded so far. External ids restart at 1;
+        correlations continue."""
         self.recorded = Recorded(self.now)
         self._last_external_id = 0
 
     @contextmanager
     def op(self, name: str, *arguments: Argument, **args: object) -> Iterator[None]:
-        """An op; the block runs what it calls. `args` are those that its event has
-        beside its arguments."""
+        """Record an op around the block. `args` are additional args of its event."""
         before_ns, after_ns = OWN_TIME[name]
         op = Slice(name=name, start=self.now, number=self._next_external_id())
         if arguments:
@@ -139,14 +138,14 @@ class Machine:
         op.dur = self.now - op.start
 
     def leaf(self, name: str, *arguments: Argument) -> None:
-        """An op that calls nothing."""
+        """Record an op without children."""
         with self.op(name, *arguments):
             pass
 
     @contextmanager
     def frame(self, name: str, module: int | None = None) -> Iterator[None]:
-        """A Python frame; the block runs what it calls. If it is the call of an
-        nn.Module, `module` is the number of that."""
+        """Record a Python frame around the block. For the call of an nn.Module,
+        `module` is the number of the module."""
         number = len(self.recorded.frames) + 1
         frame = Slice(name=name, start=self.now, number=number)
         parent = self._open_frames[-1] if self._open_frames else None
@@ -164,7 +163,7 @@ class Machine:
 
     @contextmanager
     def frames(self, *names: str) -> Iterator[None]:
-        """Frames, one inside the other."""
+        """Record nested frames around the block."""
         if not names:
             yield
             return
@@ -172,12 +171,12 @@ class Machine:
             yield
 
     def builtin(self, name: str) -> None:
-        """A frame of a built-in function that calls nothing."""
+        """Record a frame of a built-in function without children."""
         with self.frame(name):
             pass
 
     def begin(self, name: str, **args: object) -> Slice:
-        """Begins an annotation, which `end` ends."""
+        """Begin an annotation; `end` ends it."""
         annotation = Slice(
             name=name, start=self.now, number=self._next_external_id(), args=args
         )
@@ -188,16 +187,15 @@ class Machine:
         annotation.dur = self.now - annotation.start
 
     def query_occupancy(self) -> None:
-        """The call with which cuBLAS asks how many blocks fit, before it launches a
-        GEMM."""
+        """Record the occupancy query that cuBLAS makes before it launches a GEMM."""
         self._call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", figures.OCCUPANCY)
         self.now += figures.BETWEEN_QUERY_AND_LAUNCH
 
     def launch(
         self, kernel: str, time: Figure, launch: Launch, by_driver: bool = False
     ) -> None:
-        """Launches a kernel, which takes `time` on the GPU; `by_driver` with the call
-        of the driver instead of that of the runtime."""
+        """Launch a kernel that takes `time` on the GPU, with a driver call if
+        `by_driver` is set and a runtime call otherwise."""
         reaches_gpu_at = self.now + figures.LATENCY.ns
         if by_driver:
             call = self._call("cuLaunchKernel", figures.DRIVER_LAUNCH)
@@ -209,13 +207,13 @@ class Machine:
         self._gpu_free_at = run.end
 
     def synchronize(self) -> None:
-        """Waits until all kernels have ended."""
+        """Wait until all kernels have ended."""
         call = self._call("cudaDeviceSynchronize", figures.SYNCHRONIZE)
         self.now = max(self.now, self._gpu_free_at + figures.AFTER_SYNC.ns)
         call.dur = self.now - call.start
 
     def empty(self, *shape: int) -> Tensor:
-        """A new contiguous tensor."""
+        """Allocate a contiguous tensor."""
         address = self._allocator.allocate(nbytes_of(shape))
         tensor = Tensor(shape=shape, strides=contiguous(shape), address=address)
         self._record_memory(address, tensor.nbytes)
@@ -237,7 +235,7 @@ class Machine:
         )
 
     def _call(self, name: str, time: Figure) -> Call:
-        """A call into CUDA by the innermost op."""
+        """Record a CUDA call by the innermost op."""
         self._last_correlation += 1
         call = Call(
             name=name,

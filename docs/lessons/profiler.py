@@ -1,8 +1,8 @@
-"""Runs a program under the profiler as the source did: wait 1 step, warm up 1, record
+"""Run a program under the profiler like the source: wait 1 step, warm up 1, record
 3.
 
-As with `fusetui capture`, every step waits for the GPU before it ends, so that its
-kernels run within it.
+As in `fusetui capture`, every step waits for the GPU before it ends, so its kernels
+run within the step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SYNCHRONIZE = (
 
 
 def run(name: str) -> Recorded:
-    """What the profiler records of a lesson's program."""
+    """Return the recording of a lesson's program."""
     program = PROGRAMS[name]
     machine = Machine()
     step = program.prepare(machine)
@@ -50,8 +50,8 @@ def run(name: str) -> Recorded:
 
 @contextmanager
 def _annotated(machine: Machine, name: str) -> Iterator[None]:
-    """An annotation around the block. It begins within frames of the profiler, and ends
-    within others, so it crosses their bounds."""
+    """Annotate the block. The annotation begins and ends inside different profiler
+    frames, so it overlaps them only partly."""
     with machine.frames(*_ENTER):
         annotation = machine.begin(name)
     yield

@@ -1,8 +1,8 @@
-"""The programs of the source: a linear layer and a gated MLP, eager, compiled and with
-Liger.
+"""The programs of the source: a linear layer and a gated MLP, eager, compiled and
+with Liger.
 
-The frames are those of PyTorch 2.13, the longest chains of them; the scripts' line
-numbers and the names of files that torch.compile generates are made up.
+The frames are the longest call chains of PyTorch 2.13. The line numbers of the
+scripts and the names of generated files are invented.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Program:
 
 @contextmanager
 def _module(machine: Machine, name: str, number: int, forward: str) -> Iterator[None]:
-    """The frames of a call of an nn.Module."""
+    """Record the frames of a call of an nn.Module."""
     with (
         machine.frame(f"nn.Module: {name}", module=number),
         machine.frames(_CALL, forward),
@@ -70,7 +70,7 @@ def _module(machine: Machine, name: str, number: int, forward: str) -> Iterator[
 def _linear(
     machine: Machine, number: int, x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """A call of nn.Linear; `number` is that of the module."""
+    """Call nn.Linear; `number` is the number of the module."""
     with (
         _module(machine, f"Linear_{number}", number, _LINEAR_FORWARD),
         machine.frame("<built-in function linear>"),
@@ -166,8 +166,8 @@ def _mlp_liger(machine: Machine) -> Step:
 def _compiled(
     machine: Machine, module: str, forward: str, graph: str
 ) -> Iterator[None]:
-    """A call of a module that torch.compile compiled, down to the generated function
-    `call`, whose work the block does. `graph` names the generated file."""
+    """Record the call of a compiled module, down to the generated function `call`.
+    The block does the work of that function, and `graph` names the generated file."""
     generated = f"torchinductor/{graph[1:3]}/{graph}.py(46): call"
     with (
         machine.frame("torch/_dynamo/eval_frame.py(499): __call__"),
@@ -197,7 +197,7 @@ def _empty_strided(machine: Machine, *shape: int) -> Tensor:
 
 
 def _mm(machine: Machine, x: Tensor, weight: Tensor) -> Tensor:
-    """x @ weight.T as compiled code calls it; `weight` is [out, in]."""
+    """Compute x @ weight.T as compiled code does; `weight` is [out, in]."""
     out = _empty_strided(machine, x.shape[0], weight.shape[0])
     machine.builtin("<built-in function _reinterpret_tensor>")
     with machine.frame(_MM):
@@ -206,7 +206,7 @@ def _mm(machine: Machine, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _triton_fused(machine: Machine, gate: Tensor, up: Tensor) -> None:
-    """The kernel of torch.compile, which writes gelu(gate) * up over gate."""
+    """Launch torch.compile's kernel, which overwrites gate with gelu(gate) * up."""
     numel = ROWS * HIDDEN
     block_elements = 1024
     kernel_args: dict[str, object] = {
@@ -231,7 +231,7 @@ def _triton_fused(machine: Machine, gate: Tensor, up: Tensor) -> None:
 
 
 def _liger(machine: Machine, gate: Tensor, up: Tensor) -> Tensor:
-    """Liger's gelu(gate) * up, a kernel with one block for each row."""
+    """Launch Liger's kernel for gelu(gate) * up, with one block per row."""
     with (
         machine.frame(
             "<built-in method apply of FunctionMeta object at 0x7f2100000100>"
@@ -260,7 +260,7 @@ def _new_matrix(machine: Machine, rows: int, columns: int) -> Tensor:
 
 
 def _linear_tensors(machine: Machine) -> tuple[Tensor, Tensor, Tensor]:
-    """The input, the weight and the bias."""
+    """Allocate the input, the weight and the bias."""
     weight = machine.empty(LINEAR_OUT, LINEAR_IN)
     bias = machine.empty(LINEAR_OUT)
     x = machine.empty(LINEAR_ROWS, LINEAR_IN)
@@ -268,7 +268,7 @@ def _linear_tensors(machine: Machine) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _mlp_tensors(machine: Machine) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The input, and the weights of gate, up and down."""
+    """Allocate the input, and the weights of gate, up and down."""
     gate = machine.empty(HIDDEN, DIM)
     up = machine.empty(HIDDEN, DIM)
     x = machine.empty(BATCH, SEQUENCE, DIM)

@@ -1,5 +1,4 @@
-"""Tensors as ops see them, the memory behind them, and how the profiler describes
-arguments."""
+"""Tensors, the memory behind them, and their description by the profiler."""
 
 from __future__ import annotations
 
@@ -44,18 +43,18 @@ Argument = Tensor | int | bool | str | tuple[int, ...] | None
 
 
 def nbytes_of(shape: tuple[int, ...]) -> int:
-    """The size of a bfloat16 tensor."""
+    """Return the size of a bfloat16 tensor in bytes."""
     return prod(shape) * BF16
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor, in elements."""
+    """Return the strides of a contiguous tensor, in elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 @dataclass(frozen=True)
 class _Description:
-    """What the profiler writes about an argument."""
+    """The profiler's description of an argument."""
 
     concrete: str = ""
     type: str = ""
@@ -64,7 +63,8 @@ class _Description:
 
 
 def described(arguments: tuple[Argument, ...]) -> dict[str, object]:
-    """The args of an op's event with record_shapes, from the arguments of the op."""
+    """Return the args of an op's event with record_shapes, given the arguments of
+    the op."""
     descriptions = [_describe(argument) for argument in arguments]
     return {
         "Concrete Inputs": [found.concrete for found in descriptions],
@@ -89,9 +89,8 @@ def _describe(argument: Argument) -> _Description:
 
 
 class Allocator:
-    """torch's caching allocator as far as the lessons need it: a block is used again
-    after it was freed, for the same size only. `allocated` and `reserved` are in
-    bytes."""
+    """A simplified version of torch's caching allocator. It reuses a freed block
+    only for the same size. `allocated` and `reserved` are in bytes."""
 
     def __init__(self, first_address: int) -> None:
         self._next_segment = first_address
@@ -100,7 +99,7 @@ class Allocator:
         self.reserved = 0
 
     def allocate(self, nbytes: int) -> int:
-        """The address of a block."""
+        """Allocate a block and return its address."""
         size = rounded_up(nbytes, _BLOCK_UNIT)
         self.allocated += size
         free_blocks = self._free_blocks.setdefault(size, [])
@@ -109,14 +108,13 @@ class Allocator:
         return free_blocks.pop()
 
     def release(self, address: int, nbytes: int) -> None:
-        """Frees the block that was allocated with this size."""
+        """Free the block that was allocated with this size."""
         size = rounded_up(nbytes, _BLOCK_UNIT)
         self.allocated -= size
         self._free_blocks.setdefault(size, []).append(address)
 
     def _add_segment(self, size: int, free_blocks: list[int]) -> None:
-        """Reserves a segment and divides it into blocks, the first of which is to be
-        used first."""
+        """Reserve a segment and divide it into blocks, ordered by their use."""
         segment_size = _segment_size(size)
         blocks = segment_size // size
         addresses = [self._next_segment + size * block for block in range(blocks)]
@@ -134,5 +132,5 @@ def _segment_size(block_size: int) -> int:
 
 
 def rounded_up(number: int, unit: int) -> int:
-    """The number, rounded up to a multiple of the unit."""
+    """Round a number up to a multiple of the unit."""
     return -(-number // unit) * unit

@@ -1,5 +1,4 @@
-"""What ops of PyTorch call when they run on a CUDA device, and the kernels they
-launch."""
+"""The calls and kernels of PyTorch ops on a CUDA device."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ _MUL_FUNCTOR = (
 
 
 def _elementwise(functor: str, operands: int) -> str:
-    """The name of PyTorch's elementwise kernel for a functor; `operands` counts its
-    inputs and its output."""
+    """Return the name of PyTorch's elementwise kernel for a functor; `operands`
+    counts the inputs and the output."""
     arrays = f"std::array<char*, {operands}ul>"
     return (
         f"void at::native::vectorized_elementwise_kernel<4, {functor}, {arrays} >"
@@ -45,7 +44,7 @@ _POINTWISE_ELEMENTS = 512  # of a block: 4 for each thread
 
 
 class _Gemm(NamedTuple):
-    """A kernel of cuBLAS, its time, and how it is launched."""
+    """A cuBLAS kernel, its time, and its launch configuration."""
 
     name: str
     time: Figure
@@ -91,8 +90,8 @@ _GEMMS = {
 
 
 def launch_gemm(machine: Machine, weight: Tensor) -> None:
-    """cuBLAS asks how many blocks fit, then launches. `weight` is the second matrix,
-    [in, out]."""
+    """Query the occupancy and launch a GEMM, like cuBLAS. `weight` is the second
+    matrix, [in, out]."""
     in_features, out_features = weight.shape
     gemm = _GEMMS[in_features, out_features]
     machine.query_occupancy()
@@ -102,7 +101,7 @@ def launch_gemm(machine: Machine, weight: Tensor) -> None:
 def launch_pointwise(
     machine: Machine, name: str, time: Figure, numel: int, registers: int
 ) -> None:
-    """PyTorch's elementwise kernel for `numel` elements."""
+    """Launch PyTorch's elementwise kernel for `numel` elements."""
     launch = Launch(
         grid=(numel // _POINTWISE_ELEMENTS, 1, 1),
         block=(_POINTWISE_THREADS, 1, 1),
@@ -112,7 +111,7 @@ def launch_pointwise(
 
 
 def transposed(machine: Machine, weight: Tensor) -> Tensor:
-    """aten::t: a view, so no kernel."""
+    """Call aten::t, a view without a kernel."""
     view = weight.t()
     with machine.op("aten::t", weight), machine.op("aten::transpose", weight, 0, 1):
         machine.leaf("aten::as_strided", weight, view.shape, view.strides, None)
@@ -120,8 +119,8 @@ def transposed(machine: Machine, weight: Tensor) -> Tensor:
 
 
 def linear(machine: Machine, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """aten::linear: addmm if there is a bias, with x [rows, in]; otherwise matmul, with
-    x [batch, sequence, in]. `weight` is [out, in]."""
+    """Call aten::linear. With a bias it calls addmm, with x [rows, in], and
+    otherwise matmul, with x [batch, sequence, in]. `weight` is [out, in]."""
     with machine.op("aten::linear", x, weight, bias):
         matrix = transposed(machine, weight)
         if bias is None:
@@ -130,7 +129,7 @@ def linear(machine: Machine, x: Tensor, weight: Tensor, bias: Tensor | None) -> 
 
 
 def addmm(machine: Machine, bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """The bias is added in the GEMM's epilogue: one kernel."""
+    """Call aten::addmm, which adds the bias in the epilogue of a single GEMM."""
     with machine.op("aten::addmm", bias, x, weight, 1, 1):
         out = machine.empty(x.shape[0], weight.shape[1])
         launch_gemm(machine, weight)
@@ -169,8 +168,8 @@ def view(machine: Machine, x: Tensor, *shape: int) -> Tensor:
 
 
 def _matmul(machine: Machine, x: Tensor, weight: Tensor) -> Tensor:
-    """aten::matmul of x [batch, sequence, in] and weight [in, out]: one GEMM over all
-    rows."""
+    """Call aten::matmul with x [batch, sequence, in] and weight [in, out]: one GEMM
+    over all rows."""
     batch, sequence, in_features = x.shape
     rows = batch * sequence
     out_features = weight.shape[1]

@@ -1,4 +1,4 @@
-"""fusetui in Python: `import fusetui as ft; t = ft.open("trace.json.gz")`.
+"""The Python API of fusetui: `import fusetui as ft; t = ft.open("trace.json.gz")`.
 
 docs/python.md describes it, and docs/stability.md says what of it may change when.
 """
@@ -197,7 +197,7 @@ def hang(
     dumps = read_dumps(dump_files([os.fspath(name) for name in names]))
     if not dumps.ranks:
         reason = f" {dumps.unread[0].reason}" if dumps.unread else ""
-        raise Error(f"There is no readable dump.{reason}")
+        raise Error(f"No readable dump.{reason}")
     return why_it_hangs(dumps)
 
 

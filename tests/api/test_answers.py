@@ -62,7 +62,7 @@ def test_a_part_is_a_trace_of_its_own(opened: ft.OpenTrace, tmp_path: Path) -> N
 def test_a_part_does_not_replace_a_file(opened: ft.OpenTrace, tmp_path: Path) -> None:
     out = tmp_path / "part.json"
     out.touch()
-    with pytest.raises(ft.CannotWriteError, match="exists already"):
+    with pytest.raises(ft.CannotWriteError, match="already exists"):
         opened.cut(out)
 
 
@@ -70,7 +70,7 @@ def test_a_part_without_anything_is_refused(
     opened: ft.OpenTrace, tmp_path: Path
 ) -> None:
     out = tmp_path / "part.json"
-    with pytest.raises(ft.Error, match="has nothing in that time"):
+    with pytest.raises(ft.Error, match="has no events in that time"):
         opened.cut(out, begin_ns=10**15, end_ns=10**15 + 1)
     assert not out.exists()
 

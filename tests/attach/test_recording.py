@@ -88,7 +88,9 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         fake.ask()
         found.turn(1)
         assert only(found).phase is RecordingPhase.WHOLE
-        assert only(found).why == "It has no stack: this torch does not record that."
+        assert only(found).why == (
+            "It has no stack, because this torch version does not record that."
+        )
         assert fake.answers() == [""]
 
 
@@ -146,7 +148,7 @@ def test_several_processes_are_told_the_same_start_time(
         fake.ask()
         found.turn(1)
         assert fake.answers() == [""]
-        assert "after the others" in found.jobs[os.getpid()].why
+        assert "after the other recordings" in found.jobs[os.getpid()].why
 
 
 @pytest.mark.parametrize("what", ["nothing", "half", "link"])
@@ -172,7 +174,7 @@ def test_a_half_written_or_linked_trace_is_not_taken_from_a_job(
         expected = {
             "nothing": "wrote no file",
             "half": "(20 bytes) does not end as a trace does",
-            "link": "is not a file of yours",
+            "link": "belongs to another user",
         }
         assert expected[what] in only(found).why
 
@@ -313,7 +315,7 @@ def test_a_trace_without_operations_is_recorded_again_and_longer(
         second.write_text(TAIL)
         found.turn(0)
         assert only(found).phase is RecordingPhase.WAITED_FOR
-        assert "recording it once more" in only(found).why
+        assert "recording again" in only(found).why
         third, _ = asked_and_told(found, fake)
         third.write_text(last)
         found.turn(0)
@@ -351,7 +353,7 @@ def test_a_trace_of_compilation_is_recorded_again_until_the_loop_runs(
             file.write_text(TRACED)
             found.turn(0)
             assert only(found).phase is RecordingPhase.WAITED_FOR
-            assert "torch.compile is at work: recording it once more" in only(found).why
+            assert "torch.compile is compiling: recording again" in only(found).why
         file, told = asked_and_told(found, fake)
         assert "ACTIVITIES_DURATION_MSECS=500" in told
         file.write_text(TAIL)
@@ -375,7 +377,7 @@ def test_a_program_that_always_compiles_is_recorded_with_a_remark(
             found.turn(0)
     assert attempts == recording.MAX_COMPILING
     assert only(found).phase is RecordingPhase.WHOLE
-    assert "It covers torch.compile at work." in only(found).why
+    assert "It covers a compilation by torch.compile." in only(found).why
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -592,7 +594,7 @@ def test_a_folder_that_was_replaced_is_not_used(sock: Path, tmp_path: Path) -> N
         fake.ask()
         found.turn(1)
         assert fake.answers() == [""]
-    assert "removed or replaced meanwhile" in only(found).why
+    assert "removed or replaced during the recording" in only(found).why
 
 
 def test_who_only_starts_others_is_left_out(sock: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_cpu_is_always_there() -> None:
 def test_cuda_without_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch knows the devices")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(CaptureError, match="no GPU here: use --device cpu"):
+    with pytest.raises(CaptureError, match="finds no GPU: use --device cpu"):
         find_device("cuda")
 
 
@@ -88,9 +88,7 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
     with gpu_selected(find_device("cuda")):
         pass
     assert entered == [1]
-    with pytest.raises(
-        CaptureError, match="does not see cuda:2 here, only cuda:0, cuda:1"
-    ):
+    with pytest.raises(CaptureError, match="does not find cuda:2, only cuda:0, cuda:1"):
         find_device("cuda:2")
 
 

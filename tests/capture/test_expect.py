@@ -36,7 +36,7 @@ def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
 )
 def test_a_guess_is_a_whole_number(guess: str) -> None:
     with pytest.raises(
-        CaptureError, match="not an expectation: give a whole number, as in gemm=3"
+        CaptureError, match="not an expectation: use a whole number, as in gemm=3"
     ):
         parse_guess(guess)
 

@@ -43,7 +43,7 @@ def test_folders_of_other_runs_survive_a_run_that_stopped(tmp_path: Path) -> Non
 
 
 def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="exists already"), new_folder(tmp_path):
+    with pytest.raises(CaptureError, match="already exists"), new_folder(tmp_path):
         pass
 
 
@@ -96,7 +96,7 @@ def test_a_run_is_kept_when_another_program_takes_its_name(tmp_path: Path) -> No
 def test_a_link_that_leads_nowhere_is_a_name_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("nowhere")
     with (
-        pytest.raises(CaptureError, match="exists already"),
+        pytest.raises(CaptureError, match="already exists"),
         new_folder(tmp_path / "a"),
     ):
         pass
@@ -108,7 +108,7 @@ def test_a_folder_needs_a_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with (
-        pytest.raises(CaptureError, match="give another --out"),
+        pytest.raises(CaptureError, match="choose another --out"),
         new_folder(Path(name)),
     ):
         pass
@@ -133,7 +133,7 @@ def test_a_working_directory_that_is_gone_is_told(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with (
-        pytest.raises(CaptureError, match="working directory is gone"),
+        pytest.raises(CaptureError, match="working directory no longer exists"),
         new_folder(Path("a")),
     ):
         pass

@@ -29,10 +29,10 @@ def test_dots_go_on_by_factor_or_by_difference(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("64,...,128", "two sizes come before"),
-        ("64,128,...", "one behind it"),
-        ("64,128,...,200", "never comes to 200"),
-        ("128,64,...,2", "never comes to 2"),
+        ("64,...,128", "write two sizes before"),
+        ("64,128,...", "one after it"),
+        ("64,128,...,200", "never reaches 200"),
+        ("128,64,...,2", "never reaches 2"),
         ("0", "positive whole numbers, not '0'"),
         ("", "not ''"),
     ],
@@ -61,7 +61,7 @@ def test_a_total_is_divided_by_another_axis() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n=5 batch=24/n", "24 is no multiple of n=5"),
+        ("n=5 batch=24/n", "24 is not a multiple of n=5"),
         ("batch=24/n", "needs n in the sweep as well"),
         ("n=4 batch=x/n", "positive whole numbers, not 'x'"),
         ("n=4 batch=24/n batch=2", "names batch twice"),

@@ -96,9 +96,9 @@ def test_traces_listed_outside_the_folder_of_a_run_are_ignored(
         ("x" * 5000, "xxx...', which cannot be opened (file name too long)"),
         ("a\0b", "is not a file name"),
         ("loop.json", "symbolic links"),
-        ("pipe.json", "is no regular file"),
-        (".", "is no regular file"),
-        ("", "is no regular file"),
+        ("pipe.json", "is not a regular file"),
+        (".", "is not a regular file"),
+        ("", "is not a regular file"),
     ],
 )
 def test_listed_names_of_no_regular_file_are_ignored_with_a_reason(
@@ -142,7 +142,7 @@ def test_a_folder_without_a_record_is_told(
 
 def test_a_record_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
-    with pytest.raises(CaptureError, match="no regular file"):
+    with pytest.raises(CaptureError, match="not a regular file"):
         trace_files(tmp_path)
 
 

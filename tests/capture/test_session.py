@@ -49,7 +49,7 @@ def test_a_cpu_has_no_memory_snapshot(
     loop(tmp_path / "a", 10, memory=True)
     assert not [*tmp_path.rglob("*.pickle")]
     assert capsys.readouterr().err.startswith(
-        "No memory snapshot: torch records one only for a GPU.\n"
+        "No memory snapshot: torch records snapshots only for GPUs.\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_a_trace_of_which_a_part_was_written_is_an_error(
         os.truncate(path, os.path.getsize(path) // 2)
 
     monkeypatch.setattr(profiler.profile, "export_chrome_trace", cut)
-    with pytest.raises(CaptureError, match="its whole trace"):
+    with pytest.raises(CaptureError, match="the whole trace"):
         loop(tmp_path / "a", 6)
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_an_option_that_makes_no_sense_for_a_loop_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
-        TypeError, match="there is no option 'backward' here, only device, steps"
+        TypeError, match="there is no option 'backward', only device, steps"
     ):
         loop(tmp_path / "a", 1, backward=True)
 

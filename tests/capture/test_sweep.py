@@ -104,14 +104,14 @@ def test_a_sweep_that_was_stopped_goes_on(
 
 def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
     run(tmp_path / "a", "n=1")
-    with pytest.raises(CaptureError, match="holds another sweep, with other sizes"):
+    with pytest.raises(CaptureError, match="contains another sweep, with other sizes"):
         run(tmp_path / "a", "n=2")
 
 
 def test_a_sweep_with_another_option_is_told_which(tmp_path: Path) -> None:
     run(tmp_path / "a", "n=1")
     with pytest.raises(
-        CaptureError, match="with --backward false instead of true: give"
+        CaptureError, match="with --backward false instead of true: choose"
     ):
         run(tmp_path / "a", "n=1", backward=True)
 
@@ -131,14 +131,14 @@ def test_a_point_that_fails_is_left_out(
 
 
 def test_a_sweep_without_a_result_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="Nothing was captured at any point"):
+    with pytest.raises(CaptureError, match="No point of the sweep was captured"):
         run(tmp_path / "a", f"batch={2**50}")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
     def fail() -> None:
-        with pytest.raises(CaptureError, match="Nothing was captured at any point"):
+        with pytest.raises(CaptureError, match="No point of the sweep was captured"):
             run(tmp_path / "a", f"batch={2**50}")
 
     fail()
@@ -193,8 +193,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Path:
     [
         ("sweep.json", "[", "is not a sweep"),
         ("sweep.json", "[5]", "is not a sweep"),
-        ("sweep.json", '{"asked": {"points": 5}}', "holds another sweep"),
-        ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* Move its folder away"),
+        ("sweep.json", '{"asked": {"points": 5}}', "contains another sweep"),
+        ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* move its folder"),
         (
             "n=1/run.json",
             '{"variants": [{"name": 5}]}',

@@ -114,7 +114,10 @@ def test_the_time_to_compile_is_told() -> None:
     compiled = replace(
         measured("a", 1000), compile_ns=3_500_000_000, compile_cached=True
     )
-    line = "a: its first call, which compiles, took 3.5 s, with kernels from the cache on disk."
+    line = (
+        "a: its first call, which compiles, took 3.5 s, with kernels from the disk "
+        "cache."
+    )
     assert line in closing_table(record(compiled)).splitlines()
 
 

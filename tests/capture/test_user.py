@@ -106,7 +106,11 @@ def test_a_scrubbed_record_names_no_folder(
             "Unknown option --rows: this workload has --batch",
         ),
         ("build", {"variants": ["fast"]}, "has no variant 'fast', only function, pair"),
-        ("build", {"mode": "max-autotune"}, "--mode is for the built-in workloads"),
+        (
+            "build",
+            {"mode": "max-autotune"},
+            ("--mode applies only to built-in workloads"),
+        ),
         ("build", {"dtype": "bf16"}, "--dtype has no effect"),
     ],
 )

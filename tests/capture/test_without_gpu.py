@@ -102,7 +102,7 @@ def test_variant_that_needs_newer_tensor_cores_is_refused(
     gpu.stand_in(monkeypatch, LESSON, (7, 5))
     _, refused = record(tmp_path / "a", ["eager", "fused-gemm"])["variants"]
     assert refused["failed"].startswith(
-        "it needs compute capability 8.0, and this GPU has 7.5"
+        "it needs compute capability 8.0, but this GPU has 7.5"
     )
 
 
@@ -259,7 +259,7 @@ def test_loop_with_memory_writes_a_snapshot(
             session.step()
     assert history[2:] == ["dump", None]
     assert read_snapshot(str(tmp_path / "a" / "train.pickle")).segments
-    assert "Who held memory: fusetui memory" in capsys.readouterr().err
+    assert "See what held memory: fusetui memory" in capsys.readouterr().err
 
 
 def test_the_page_is_ready_to_paste(

@@ -27,7 +27,7 @@ def test_a_gpu_whose_tensor_cores_triton_does_not_use_runs_no_triton_gemm() -> N
         CaptureDevice("cuda", "a GPU", 0, c) for c in ((7, 5), (8, 0), None)
     )
     refused = workload_job.why_unable(variants["fused-gemm"], turing)
-    assert refused.startswith("it needs compute capability 8.0, and this GPU has 7.5: ")
+    assert refused.startswith("it needs compute capability 8.0, but this GPU has 7.5, ")
     assert workload_job.why_unable(variants["fused"], turing) is None
     assert workload_job.why_unable(variants["fused-gemm"], ampere) is None
     assert workload_job.why_unable(variants["fused-gemm"], amd) is None

@@ -64,8 +64,7 @@ def test_every_command_says_it(
     assert found.code == 0
     text = " ".join(found.out.split())
     assert (
-        "10 events of 1 of 1 graph replays have the module that their annotation"
-        in text
+        "10 events of 1 of 1 graph replays take their module from annotations" in text
     )
 
 
@@ -91,7 +90,7 @@ def test_file_that_holds_no_annotations_is_refused(fusetui: Run, replay: Path) -
     assert "cannot be read" in found.sentence
     found = fusetui("modules", replay, "--annotations", replay)
     assert found.code != 0
-    assert "holds no annotations of graphs" in found.sentence
+    assert "contains no graph annotations" in found.sentence
 
 
 def test_annotations_option_changes_nothing_without_graphs(

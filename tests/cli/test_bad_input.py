@@ -147,7 +147,7 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
             ["kernels", "x", "--peak", "bf17=1e15"],
             "bf17=1e15: the kind must be one of fp64, ",
         ),
-        (["kernels", "x", "--peak", "bf16"], "--peak bf16: the figure must be"),
+        (["kernels", "x", "--peak", "bf16"], "--peak bf16: use a number of"),
         (["kernels", "x", "--peak", "bf16=989"], "FLOP per second, as in bf16=989e12"),
         (
             ["kernels", "x", "--peak", "bandwidth=nan"],
@@ -156,7 +156,7 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
         (["check", "x"], "--expect"),
         (["check", "x", "--expect", "gem=3"], "gemm=3"),
         (["check", "x", "--expect", ""], "empty"),
-        (["check", "x", "--expect", "gemm=-1"], "give a whole number, as in gemm=3"),
+        (["check", "x", "--expect", "gemm=-1"], "use a whole number, as in gemm=3"),
         (["diff", "x"], "second trace"),
         (["diff", "x", "y", "--json", "--markdown"], "not both"),
         (["open", "x"], "needs a terminal"),
@@ -178,7 +178,7 @@ def test_a_folder_that_is_no_run_is_not_compared_with_itself(
     found = fusetui("diff", tmp_path)
     assert (found.code, found.out) == (2, "")
     assert found.sentence.startswith(
-        f"{tmp_path} is not a run folder: give a second trace"
+        f"{tmp_path} is not a run folder: add a second trace"
     )
 
 
@@ -188,16 +188,13 @@ def test_files_of_which_none_is_a_rank(fusetui: Run, tmp_path: Path) -> None:
     assert (found.code, found.out) == (2, "")
     assert found.sentence == f"{missing} cannot be opened: no such file or directory."
     found = fusetui("ranks", missing, tmp_path / "gone", tmp_path / "lost")
-    assert found.sentence.endswith("; nor is any of 2 other files a rank.")
+    assert found.sentence.endswith("; none of 2 other files is a rank either.")
 
 
 def test_window_beyond_the_trace_is_refused(fusetui: Run) -> None:
     found = fusetui("why", "lesson:mlp-eager", "--from", "1000s")
     assert (found.code, found.out) == (2, "")
-    assert (
-        "There is nothing between these times: lesson:mlp-eager goes from 0 to"
-        in found.sentence
-    )
+    assert "The window is empty: lesson:mlp-eager covers 0 to" in found.sentence
 
 
 def test_a_window_is_a_part_of_the_trace(fusetui: Run) -> None:
@@ -285,7 +282,7 @@ def test_keys_that_cannot_be_read_are_told_of(
     place = tmp_path / "keys.json"
     place.write_text(text % event)
     found = fusetui("summary", place)
-    keys = f"{place}: some keys around its events could not be read"
+    keys = f"{place}: some keys outside the events could not be read"
     assert (found.code, found.sentence) == (0, f"{keys}.")
     found = fusetui("convert", place, tmp_path / "out.json")
-    assert (found.code, found.sentence) == (0, f"{keys} and are left out.")
+    assert (found.code, found.sentence) == (0, f"{keys} and are omitted.")

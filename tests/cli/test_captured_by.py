@@ -41,7 +41,7 @@ def test_captured_by_gives_replayed_kernels_their_module(
     text = fusetui("modules", replay, "--captured-by", replay.parent / "captures").out
     assert "0 ns" not in text  # the CPU ran no module of a replay
     assert "Attention_*" in text
-    assert "have the op, module and shapes of their capture" in text.replace(
+    assert "take their op, module and shapes from the capture" in text.replace(
         "\n  ", " "
     )
 

@@ -186,7 +186,7 @@ def test_no_share_of_busy_where_earlier_work_is_missing(
     path.write_text(
         json.dumps({"traceEvents": [*launched(1, 0, 5), *other]}), encoding="utf-8"
     )
-    busy = "GPU busy    20 us, and longer with work from before the recording\n"
+    busy = "GPU busy    at least 20 us (work launched before the recording also ran)\n"
     assert busy in fusetui("summary", path).out
 
 

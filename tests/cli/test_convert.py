@@ -40,7 +40,7 @@ def test_a_file_that_was_cut(fusetui: Run, pftrace: Path) -> None:
     found = fusetui("convert", pftrace, out)
     assert (found.code, found.sentence) == (
         0,
-        f"{pftrace} ends early: what could be read is written.",
+        f"{pftrace} ends early: the readable part was written.",
     )
     assert len(json.loads(out.read_text())["traceEvents"]) == 7
 
@@ -77,7 +77,10 @@ def test_scrub_takes_json_only(fusetui: Run, pftrace: Path) -> None:
     found = fusetui("scrub", pftrace, pftrace.with_name("out.json"))
     assert (found.code, found.sentence) == (
         2,
-        f"{pftrace} is not JSON: write it as JSON with fusetui convert, and scrub that.",
+        (
+            f"{pftrace} is not JSON: convert it with fusetui convert, then scrub the "
+            "result."
+        ),
     )
 
 

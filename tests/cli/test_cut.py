@@ -31,7 +31,7 @@ def test_cut_step_writes_that_step_with_its_figures(
         fusetui("why", LESSON, "--from", begin, "--to", end, "--json").json["devices"]
         == whole
     )
-    assert "This is the part from" in fusetui("summary", out).out
+    assert "This trace is the part" in fusetui("summary", out).out
 
 
 def test_cut_from_to_writes_that_time(fusetui: Run, tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_cut_scrub_writes_nothing_private(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Say which part: --step N, --from T --to T, --around ROW or --steady."),
-        (("--step", 2, "--steady"), "Say one part only"),
+        ((), "Specify a part: --step N, --from T --to T, --around ROW or --steady."),
+        (("--step", 2, "--steady"), "Specify only one part"),
         (("--step", 99), "has no step 99"),
         (("--around", 10**9), "There is no row"),
-        (("--from", "10s"), "There is nothing between these times"),
+        (("--from", "10s"), "The window is empty"),
     ],
 )
 def test_cut_of_a_missing_step_or_time_is_refused(

@@ -56,7 +56,7 @@ def test_diff_step_by_takes_matching_annotations_as_steps(
     assert found["steps"] == {"a": 2, "b": 2}
     missing = fusetui("diff", run_folder, "--step-by", "decode")
     assert (missing.code, missing.out) == (2, "")
-    assert missing.sentence == "eager has no annotation like decode."
+    assert missing.sentence == "eager has no annotation that matches decode."
 
 
 def test_two_folders_are_paired_by_name(
@@ -78,7 +78,7 @@ def test_diff_of_folders_without_a_common_name_is_refused(
         trace_file(f"{folder}/{folder}.json")
     found = fusetui("diff", tmp_path / "old", tmp_path / "new")
     assert found.code == 2
-    assert "no file names in common" in found.sentence
+    assert "no file name in common" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_options_of_traces_are_refused(
     monkeypatch.chdir(tmp_path)
     told = fusetui(*line.split())
     assert told.code == 2
-    assert "--dumps records no trace: leave out --" in told.sentence
+    assert "--dumps records no trace: omit --" in told.sentence
     assert not list(tmp_path.iterdir())
 
 
@@ -114,7 +114,7 @@ def test_run_lists_the_dumps_that_the_program_wrote(
     told = fusetui("run", "--dumps", "--no-open", "--out", out, "--", *program)
     assert told.code == 0
     assert [path.name for path in out.iterdir()] == ["rank_0"]
-    assert "Why the job hangs: fusetui hang" in told.err
+    assert "See why the job hangs: fusetui hang" in told.err
 
 
 def test_run_of_a_program_that_did_not_hang_is_no_error(
@@ -132,7 +132,7 @@ def test_run_of_a_program_that_did_not_hang_is_no_error(
         "raise SystemExit(3)",
     )
     assert told.code == 3
-    assert "No dump was written: no collective of NCCL timed out" in told.sentence
+    assert "No dump was written: no NCCL collective timed out" in told.sentence
     assert not out.exists()
 
 

@@ -106,7 +106,7 @@ def test_a_bug_where_there_is_no_place_for_logs(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     found = fusetui("summary", "x")
     assert found.code == 70
-    assert "it ends in test_ends.py, line" in found.sentence
+    assert "it ends at test_ends.py, line" in found.sentence
 
 
 def test_no_half_report_of_a_bug_is_left(

@@ -117,7 +117,7 @@ def test_a_failure_is_told_and_leaves_nothing(
 ) -> None:
     installed(tmp_path, "#!/bin/sh\nexit 3\n")
     answered(monkeypatch, "y\n")
-    with pytest.raises(CommandError, match="ended with 3"):
+    with pytest.raises(CommandError, match="exited with code 3"):
         exported(report)
     assert not list((tmp_path / "cache" / "nsys").iterdir())
 

@@ -109,7 +109,8 @@ def test_command_on_a_folder_of_runs_names_them(
     found = fusetui(command, runs)
     assert (found.code, found.out) == (2, "")
     assert found.sentence == (
-        f"{runs} holds 2 folders with traces: name one ({runs}/sweep/newer, {runs}/older)."
+        f"{runs} contains 2 folders with traces: choose one ({runs}/sweep/newer, "
+        f"{runs}/older)."
     )
 
 

@@ -125,12 +125,15 @@ def test_an_unknown_device_is_named(
     assert fusetui("kernels", path, "--json").json["devices"][0]["peaks"] is None
     text = fusetui("kernels", path).out
     assert "of peak" not in text
-    assert "The peaks of NVIDIA Something are not known: give them with --peak" in text
+    assert (
+        "The peak rates of NVIDIA Something are unknown. Set them with, for example,\n"
+        "--peak"
+    ) in text
     known = fusetui(
         "kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12"
     ).out
     assert "of peak" in known
-    assert "not known" not in known
+    assert "are unknown" not in known
 
 
 def test_without_shapes_it_says_how_to_record_them(
@@ -209,9 +212,9 @@ def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
     device = {**op, "cat": "mtia_ccp_events", "name": "gemm", "pid": 0, "tid": 7}
     path = tmp_path / "a.json"
     for more, says in (
-        ([], "no GPU event was recorded (fusetui ops lists the CPU ops)"),
-        ([copy], "its GPU event is no kernel"),
-        ([device], "what its device did is not recorded as kernels"),
+        ([], "no GPU events were recorded (fusetui ops lists the CPU ops)"),
+        ([copy], "its GPU event is not a kernel"),
+        ([device], "its device work is not recorded as kernels"),
     ):
         path.write_text(json.dumps({"traceEvents": [op, *more]}))
         found = fusetui("kernels", path)

@@ -337,9 +337,9 @@ async def test_mcp_sql_reads_tables_alone_within_a_time_limit(
             "select * from range(200000)": "The query has more than 100,000 rows",
         }.items():
             assert (await told(client, "sql", **ONE, query=wrong)).startswith(sentence)
-        monkeypatch.setattr("fusetui.commands.agents.answers.MAX_QUERY_SECONDS", 3.0)
+        monkeypatch.setattr("fusetui.commands.agents.answers.MAX_QUERY_SECONDS", 1.5)
         for endless in (FOREVER, DEAF):
-            assert "takes longer than 3 s" in await told(
+            assert "takes longer than 1.5 s" in await told(
                 client, "sql", **ONE, query=endless
             )
 
@@ -499,7 +499,7 @@ async def test_a_cursor_is_good_for_its_question_only(
         )["rows"]
         for wrong in ({"sort": "row"}, {"cursor": "1"}, {"cursor": cursor + "0"}):
             sentence = await told(client, "table", **asked | {"cursor": cursor} | wrong)
-            assert sentence.startswith("This cursor is not one of this question")
+            assert sentence.startswith("This cursor belongs to another query")
         (folder / "many.json").write_text(json.dumps({"traceEvents": rows[1:]}))
         assert "has changed" in await told(client, "table", **asked, cursor=cursor)
 
@@ -532,7 +532,7 @@ WRONG = {
     "nowhere.json": "is no file",
     "-": "is no file",
     "pipe": "is no file",
-    "a\0b": "is no name of a file",
+    "a\0b": "is not a file name",
     "sample:../secret": "There is no sample",
     "https://me:secret@127.0.0.1/x.json": "is a URL",
     "s3://bucket/x.json": "is a URL",
@@ -579,7 +579,9 @@ async def test_a_link_within_the_folders_is_followed(client: Any, folder: Path) 
 BAD_CALLS: Mapping[str, dict[str, Any]] = {
     "kernels: Object contains unknown field `topp`.": {"topp": 3},
     "kernels: Expected `int` >= 500 - at `$.max_tokens`.": {"max_tokens": 5},
-    'where: a ( is not closed: "(" in quotes looks for one.': {"where": "(a or b"},
+    'where: unclosed (: to search for the character, quote it: "(".': {
+        "where": "(a or b"
+    },
     "kernels has no column total_us: did you mean total_ns?": {"sort": "total_us"},
     "kernels has no column nothing, only name, ": {"columns": "short,nothing"},
     "There is no tool nothing, only traces, ": {},

@@ -84,9 +84,7 @@ def test_memory_at_oom_lists_free_pieces(fusetui: Run, tmp_path: Path) -> None:
     out = fusetui("memory", machine.write(tmp_path / "a.pickle")).out
     text = " ".join(out.split())
     assert "94.37 MB in its pool and on its stream are inactive" in text
-    assert (
-        "could have released 83.89 MB in pages of 2 MB, which would have been" in text
-    )
+    assert "could have released 83.89 MB in 2 MB pages, which would have been" in text
     assert f"at {machine.segments[0]['address']:#x}, kept by" in text
     assert "  and 7 more" in out.splitlines()
 
@@ -152,9 +150,9 @@ def test_memory_text_advises_expandable_segments(
     back = len(pages - used) * 2 * MB
     assert (back + 2 * MB >= asked * MB) == (not enough)
     assert (
-        f"Expandable segments could have released {in_mb(back)} in pages of 2 MB, which would "
-        f"{enough}have been enough with the free memory. Their layout would have differed from "
-        "the start."
+        f"Expandable segments could have released {in_mb(back)} in 2 MB pages, which "
+        f"would {enough}have been enough with the free memory. The memory layout "
+        "would have differed from the start."
     ) in sentences(fusetui, path)
 
 
@@ -167,7 +165,7 @@ def test_memory_text_does_not_advise_expandable_segments_that_are_on(
         machine.free(address)
     assert machine.alloc(40 * MB) is None
     said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
-    assert "Segments are expandable already." in said
+    assert "Segments are already expandable." in said
     assert "in pages of 2 MB" not in said
 
 
@@ -243,7 +241,7 @@ def test_memory_of_a_folder_lists_the_odd_rank_first(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--at", "oom"), "it has no event of memory that ran out."),
+        (("--at", "oom"), "it has no out-of-memory event."),
         (("--at", "noon"), "--at takes peak, end, oom or a time"),
         (("gone.pickle",), "no such file"),
     ],
@@ -263,10 +261,10 @@ def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) ->
         "a folder without snapshots" in fusetui("memory", tmp_path / "empty").sentence
     )
     assert (
-        "give two snapshots"
+        "pass two snapshots"
         in fusetui("memory", tmp_path, leaking, "--format", "csv").sentence
     )
-    assert "give two snapshots" in fusetui("memory", tmp_path, leaking).sentence
+    assert "pass two snapshots" in fusetui("memory", tmp_path, leaking).sentence
 
 
 def test_memory_of_a_trace_reports_its_peak(fusetui: Run, tmp_path: Path) -> None:
@@ -291,7 +289,7 @@ def test_a_cpu_has_no_snapshot_to_recommend(
     out = fusetui(
         "memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))
     ).out
-    assert "CPU: allocations while torch recorded" in out
+    assert "CPU: allocations during the recording" in out
     assert "A snapshot would" not in out
     assert " reserved" not in out
 
@@ -310,10 +308,10 @@ def test_memory_refuses_options_that_a_trace_cannot_answer(
         write(json.dumps(TRACED)),
         [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],
     )
-    assert "only snapshots are compared" in fusetui("memory", path, path).sentence
+    assert "only snapshots can be compared" in fusetui("memory", path, path).sentence
     assert "groups memory by op" in fusetui("memory", path, "--by", "module").sentence
     assert (
-        "do not tell where memory ran out"
+        "do not show where memory ran out"
         in fusetui("memory", path, "--at", "oom").sentence
     )
     assert (
@@ -321,7 +319,7 @@ def test_memory_refuses_options_that_a_trace_cannot_answer(
         in fusetui("memory", write(json.dumps(TRACED[:1]))).err
     )
     found = fusetui("memory", write(json.dumps(old)))
-    assert (found.code, "newer versions of torch" in found.sentence) == (2, True)
+    assert (found.code, "newer torch versions" in found.sentence) == (2, True)
 
 
 def test_names_are_printable(fusetui: Run, tmp_path: Path) -> None:
@@ -338,7 +336,7 @@ def test_a_snapshot_with_a_secret_is_warned_of(fusetui: Run, tmp_path: Path) -> 
         train(machine, 2)
     outcome = fusetui("memory", str(machine.write(tmp_path / "a.pickle")))
     assert outcome.code == 0
-    assert "contains what looks like a secret (a Hugging Face token)" in outcome.err
+    assert "may contain a secret (a Hugging Face token)" in outcome.err
     assert "hf_" not in outcome.err
 
 
@@ -352,4 +350,4 @@ def test_a_snapshot_with_a_secret_in_a_frame_is_warned_of(
     machine.alloc(500, ((texts[0], texts[1], 3),))
     outcome = fusetui("memory", machine.write(tmp_path / "a.pickle"))
     assert outcome.code == 0
-    assert "contains what looks like a secret (a Hugging Face token)" in outcome.err
+    assert "may contain a secret (a Hugging Face token)" in outcome.err

@@ -39,7 +39,7 @@ def test_stacks_missing_from_an_nsys_file_are_advised_for_torch_profiler_only(
     """No option of torch.profiler alone would record it."""
     out = " ".join(fusetui(command, any_export).out.split())
     assert out.count("with_stack=True") == out.count(
-        "torch.profiler with with_stack=True"
+        "torch.profiler.profile(with_stack=True)"
     )
     assert "record_function" not in out
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fusetui.trace import new_file as new_file_module
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.new_file import new_file, replaced_file
 
@@ -45,7 +46,7 @@ def test_no_writer_follows_a_link_at_its_temporary_name(
 ) -> None:
     """Even an attacker who guesses the random part of the name only makes the command
     fail."""
-    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    monkeypatch.setattr(new_file_module, "_random_part", lambda: "guessed")
     target = arguments[-1].format(tmp_path / "out")
     os.symlink(precious, f"{target}.guessed.part")
     outcome = fusetui(*arguments[:-1], target)

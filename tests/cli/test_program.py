@@ -98,7 +98,7 @@ def test_lines_text_lists_functions_with_their_lines(
     assert "backward" not in text  # nothing went backward
     assert "my_model" not in fusetui("lines", program_file, "--file", "train.py").out
     none = fusetui("lines", program_file, "--file", "elsewhere.py")
-    assert none.sentence == "No Python frame of this trace is in elsewhere.py."
+    assert none.sentence == "This trace has no Python frames in elsewhere.py."
 
 
 @pytest.mark.parametrize("command", ["modules", "lines"])

@@ -140,7 +140,7 @@ def test_without_steps_figures_are_of_the_whole_trace(
         path.write_text(json.dumps(text | {"traceEvents": events}))
     out = " ".join(fusetui("ranks", folder).out.split())
     assert "4 of 4 ranks, 0 steps" in out
-    assert "us - Figures are of the whole trace," in out
+    assert "us - Figures cover the whole trace," in out
     assert "and 'waits': sums." in out
     assert "a step" not in out
     assert "per step" not in out
@@ -185,7 +185,7 @@ def test_dangling_links_and_pipes_are_named_and_left_out_of_ranks(
     (folder / "rank4.json").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "rank5.json")
     said = fusetui("ranks", folder).err.splitlines()
-    assert [line.partition(" is left out")[0] for line in said] == [
+    assert [line.partition(" is skipped")[0] for line in said] == [
         str(folder / name) for name in ("rank4.json", "rank5.json")
     ]
 
@@ -195,8 +195,8 @@ def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
 ) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
-    assert "these ranks have no collective in common" in result.out
-    assert result.sentence.startswith("Who waits for whom is inconclusive")
+    assert "Inconclusive which rank waits for which" in result.out
+    assert result.sentence.startswith("Inconclusive which rank waits for which")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
         (["-"], "ranks reads files, folders and URLs, not standard input."),
         (
             ["RANKS", "--on", "somewhere"],
-            "somewhere is no place to run: use dask://HOST:PORT.",
+            "somewhere is not a valid executor: use dask://HOST:PORT.",
         ),
         (
             ["RANKS", "--csv", "--top", "1", "--sort", "rank"],

@@ -32,21 +32,21 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("record", "Name what to record"),
-        ("record --all --pid 1", "Name what to record"),
-        ("record --pid 999999999", "No process 999999999 of yours."),
+        ("record", "Specify what to record"),
+        ("record --all --pid 1", "Specify what to record"),
+        ("record --pid 999999999", "You have no process 999999999."),
         (
             "record --pid OWN",
             "does not accept on-demand profiling. Start it with fusetui run",
         ),
-        ("record --job none-such", "No process of job none-such of yours"),
+        ("record --job none-such", "None of your processes of job none-such"),
         ("record --all --steps 3 --seconds 1", "either --seconds or --steps"),
         ("record --all --seconds 0", "--seconds takes"),
         (
             "record --all --with shape",
             "takes stack, shapes, memory or none, not 'shape'",
         ),
-        ("run", "Give the program"),
+        ("run", "Specify the program"),
         ("run -- /no/such/program", "cannot be started: No such file"),
         ("watch /no/such/folder", "is not a folder"),
         ("watch /tmp", "needs a terminal"),

@@ -45,7 +45,7 @@ def test_the_script_of_an_op_is_printed(fusetui: Run, trace: Path) -> None:
     assert told.code == 0
     check_plain(told.out)
     assert "floats([64, 64], torch.float32, strides=[64, 1])" in told.out
-    assert "one of 2 distinct calls that took the most time" in told.err
+    assert "Of 2 distinct calls, this one took the most time" in told.err
 
 
 def test_a_script_is_written_and_no_file_is_replaced(
@@ -57,7 +57,7 @@ def test_a_script_is_written_and_no_file_is_replaced(
     check_plain(out.read_text())
     again = fusetui("reproduce", trace, "--op", "mm", "--out", out)
     assert again.code == 2
-    assert "exists already" in again.sentence
+    assert "already exists" in again.sentence
 
 
 def test_a_folder_has_a_script_for_each_call_and_one_for_all(
@@ -73,7 +73,7 @@ def test_a_folder_has_a_script_for_each_call_and_one_for_all(
     ]
     for path in out.iterdir():
         check_plain(path.read_text())
-    assert "Left out: aten::relu: its inputs were not recorded" in told.err
+    assert "Skipped: aten::relu: its inputs were not recorded" in told.err
     assert fusetui("reproduce", trace, "--top", 5, "--out", out).code == 2
 
 
@@ -102,13 +102,19 @@ def test_json_has_what_a_script_is_made_of(fusetui: Run, trace: Path) -> None:
         (("--op", "relu"), "aten::relu has no script: its inputs were not recorded"),
         (
             ("--op", "cat"),
-            "of which torch records nothing, or an empty one (argument 1)",
+            (
+                "an empty list or a list of more than 30 tensors, which torch does not "
+                "record (argument 1)"
+            ),
         ),
-        (("--op", "_sparse_mm"), "a sparse or oneDNN one, of which neither the layout"),
-        (("--op", "quarter"), "scripts do not make (argument 1: c10::\\x1b{'\"})"),
+        (
+            ("--op", "_sparse_mm"),
+            ("(sparse or oneDNN), whose layout and number of values are not recorded"),
+        ),
+        (("--op", "quarter"), "scripts cannot create (argument 1: c10::\\x1b{'\"})"),
         (("--op", "nothing"), "No op of this trace is named nothing"),
         (("--op", "mm", "--row", 1), "Use one of --op and --row, not both"),
-        (("--out", "a.py"), "--out needs to know which calls"),
+        (("--out", "a.py"), "--out needs a selection of calls"),
         (("--module", "Net"), "No module or annotation of this trace is named Net"),
     ],
 )

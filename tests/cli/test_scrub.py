@@ -60,8 +60,7 @@ def test_a_file_that_exists_is_wrong_use(fusetui: Run, private: Path) -> None:
     found = fusetui("scrub", private, private)
     assert found.code == 2
     assert (
-        found.sentence
-        == f"{private} exists already: give another name, or move it away."
+        found.sentence == f"{private} already exists: choose another name, or move it."
     )
     assert private.read_text() == before
 
@@ -76,7 +75,7 @@ def test_unreadable_events_are_left_out_of_a_scrubbed_trace_and_told(
     found = fusetui("scrub", path, out)
     assert found.code == 0
     assert found.err.splitlines() == [
-        f"{path} ends early: what could be read is written.",
+        f"{path} ends early: the readable part was written.",
         f"{path}: 2 events could not be read and are left out; the first is at byte 43 "
         "(Expecting ':' delimiter).",
     ]
@@ -97,7 +96,7 @@ def test_a_packed_file_that_is_cut_is_told_and_exit_code_2(
 def test_summary_names_a_secret_and_never_tells_it(fusetui: Run, private: Path) -> None:
     found = fusetui("summary", private, "--json")
     assert found.code == 0
-    assert "contains what looks like a secret (HF_TOKEN)" in found.sentence
+    assert "may contain a secret (HF_TOKEN)" in found.sentence
     assert TOKEN not in found.out + found.err
 
 

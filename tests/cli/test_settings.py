@@ -62,7 +62,7 @@ def test_a_theme_that_there_is_not() -> None:
 
 
 def test_a_file_that_is_named_must_exist(file: Path) -> None:
-    with pytest.raises(Error, match="does not exist: FUSETUI_CONFIG names it"):
+    with pytest.raises(Error, match="named by FUSETUI_CONFIG, does not exist"):
         user_settings({"FUSETUI_CONFIG": str(file)})
 
 

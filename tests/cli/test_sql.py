@@ -123,9 +123,9 @@ def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -
     [
         ((LESSON, "select x from steps"), 'SQL: Referenced column "x" not found'),
         ((LESSON, "drop view steps"), "SQL: the tables are read-only"),
-        ((LESSON,), "SQL: one query is needed, not none."),
-        (("-",), "Standard input is the trace: give the query after it."),
-        ((LESSON, STEPS, "--format", "parquet"), "Parquet is not printed"),
+        ((LESSON,), "SQL: pass one query, not none."),
+        (("-",), "Standard input is the trace: pass the query as an argument."),
+        ((LESSON, STEPS, "--format", "parquet"), "Parquet cannot be printed"),
     ],
 )
 def test_wrong_sql_arguments_are_one_sentence(
@@ -145,16 +145,35 @@ def test_sql_without_duckdb_says_how_to_install_it(
     )
 
 
+TELLING = """
+import sys
+from fusetui.cli import script
+from fusetui.tables.sql import SqlDatabase
+
+ask = SqlDatabase.ask
+
+def telling(database, query):
+    print("asked", file=sys.stderr, flush=True)
+    return ask(database, query)
+
+SqlDatabase.ask = telling
+script()
+"""
+"""fusetui, which says on standard error that a query begins."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_that_takes_long_is_ended(number: signal.Signals) -> None:
-    command = [sys.executable, "-P", "-m", "fusetui", "sql", "-", SLOW]
+    command = [sys.executable, "-P", "-c", TELLING, "sql", "-", SLOW]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:
         assert run.stdin
         run.stdin.write(b'{"traceEvents": []}')
         run.stdin.close()
-        time.sleep(3)
+        assert run.stderr
+        assert run.stderr.readline() == b"asked\n"
+        time.sleep(0.5)  # it runs in DuckDB by then
         run.send_signal(number)
         assert run.wait(60) == 128 + number
         assert run.stdout

@@ -70,7 +70,7 @@ SAME: dict[str, Callable[[Record], list[Record]]] = {
     "Ops that take time on the CPU": lambda document: sorted(
         document["ops"], key=lambda row: (-row["self_ns"], row["name"])
     )[:10],
-    "Modules and annotations of a level": lambda document: [
+    "Modules and annotations at one level": lambda document: [
         row for row in document["modules"] if row["level"] == 0
     ],
     "Launch calls": _calls,

@@ -96,5 +96,5 @@ def test_gpu_time_in_no_module_is_stated_beside_the_stacks(
         said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
     assert said["all"] == ""
     assert (
-        "The stacks have 4 us of 10 us of GPU time; the rest belongs to no module"
+        "The stacks cover 4 us of 10 us of GPU time; the rest belongs to no module"
     ) in said["some"]

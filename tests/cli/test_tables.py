@@ -79,9 +79,7 @@ def test_a_file_that_is_there(fusetui: Run, tmp_path: Path) -> None:
     path.write_text("mine")
     found = fusetui("kernels", LESSON, "--output", path)
     assert found.code == 2
-    assert (
-        found.sentence == f"{path} exists already: give another name, or move it away."
-    )
+    assert found.sentence == f"{path} already exists: choose another name, or move it."
     assert path.read_text() == "mine"
 
 
@@ -158,7 +156,7 @@ def test_table_without_rows_says_why(fusetui: Run) -> None:
         "lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv"
     )
     assert found.code == 0
-    assert found.sentence == "No Python frame of this trace is in nowhere.py."
+    assert found.sentence == "This trace has no Python frames in nowhere.py."
     by_line = fusetui("lines", "sample:mlp-eager", "--by", "line", "--format", "json")
     assert by_line.sentence.startswith("The calling lines were not recorded")
 
@@ -166,7 +164,10 @@ def test_table_without_rows_says_why(fusetui: Run) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--format", "parquet"), "Parquet is not printed: name a file with --output."),
+        (
+            ("--format", "parquet"),
+            ("Parquet cannot be printed: write it to a file with --output."),
+        ),
         (("--json", "--format", "csv"), "Use --format json for a table"),
         (
             ("--sort", "totl_ns"),
@@ -177,12 +178,12 @@ def test_table_without_rows_says_why(fusetui: Run) -> None:
             ("--columns", "file"),
             "kernels has no column file: only rows of several traces have",
         ),
-        (("--where", "dur > x"), "--where: dur is followed by a number: dur > 50us."),
+        (("--where", "dur > x"), "--where: dur needs a number: dur > 50us."),
         (("--where", "nothing = 1"), "kernels has no column nothing"),
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
         (
             ("--output", "out.csv.gz"),
-            "out.csv.gz tells no format: its name must end in .csv, ",
+            "Unknown format of out.csv.gz: its name must end in .csv, ",
         ),
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],

@@ -54,8 +54,8 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader (at "
-        "best: 20.0 % less). It takes 95 us if no batch is ready earlier than"
+        "A step (launched) would take 80 us instead of 100 us with loader (at best: "
+        "20.0 % less). If no batch is ready earlier than"
     )
     assert "Workers load the batches" in text
     assert "no batch is ready" not in said(answer())
@@ -93,7 +93,13 @@ def test_a_factor_of_one_changes_nothing(fusetui: Run) -> None:
     [
         ("kernel:nowhere x0.5", "No kernel matches kernel:nowhere."),
         ("faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
-        ("loader", "No thread that launches work loads data."),
+        (
+            "loader",
+            (
+                "No thread that launches work loads data, so there is nothing to speed "
+                "up."
+            ),
+        ),
     ],
 )
 def test_a_wrong_change(fusetui: Run, change: str, sentence: str) -> None:
@@ -108,9 +114,9 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 
 def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader "
-        "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
-        "71 % of the critical path is work of CPU threads. Most of"
+        "A step (launched) would take 80 us instead of 100 us with loader (estimate: "
+        "20.0 % less). After the change the CPU is the bottleneck: 71 % of the "
+        "critical path is CPU thread work. Most of"
     )
 
 
@@ -127,7 +133,7 @@ def test_too_little_is_understood() -> None:
         limit=(),
     )
     assert found.abstains
-    assert said(found).startswith("Unexplained: 25 % of the time of GPU 3.")
+    assert said(found).startswith("Unexplained delays: 25 % of the time of GPU 3.")
     assert "loader: the trace explains too little of the time." in said(found)
 
 
@@ -146,7 +152,7 @@ def test_names_of_a_trace_are_printable() -> None:
     [
         ([100, 100, 200], 0.5, "No further gain below x0.5."),
         ([100, 150, 200], None, "The gain continues down to the smallest factor."),
-        ([200, 200, 200], None, "No factor changes that."),
+        ([200, 200, 200], None, "No factor changes this."),
     ],
 )
 def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
@@ -160,7 +166,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
 def test_the_share_not_understood_after_a_change_is_told() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith(
-        "Unexplained: 13 % of the time after the change. Nothing"
+        "Unexplained delays: 13 % of the time after the change. Nothing"
     )
 
 

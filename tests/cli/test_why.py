@@ -67,7 +67,7 @@ def test_why_text_has_breakdown_gaps_and_findings(
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
+        "900 us per step (wall; the median of 3). The GPU is busy for 45 % of the "
         "step. Idle 499 us, of"
     )
     assert len(lines) <= 25
@@ -105,9 +105,12 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of the span; for 130 us of that, nothing but communication runs.",
+            (
+                "The GPU is busy for 95 % of the span; for 130 us of that, nothing but "
+                "communication runs."
+            ),
         ),
-        (185, "The GPU is busy 95 % of the span."),
+        (185, "The GPU is busy for 95 % of the span."),
     ):
         names = (
             ("gemm", 0, computes),
@@ -216,22 +219,22 @@ def test_why_step_by_takes_matching_annotations_as_steps(
 
 def test_two_traces_without_a_gpu_have_no_table(fusetui: Run) -> None:
     found = fusetui("why", "sample:mlp-eager", "sample:mlp-compiled")
-    assert found.out.rstrip().endswith("fusetui diff compares CPU ops too.")
+    assert found.out.rstrip().endswith("To compare CPU ops, use fusetui diff.")
     shown = fusetui("why", "sample:mlp-eager", "sample:mlp-compiled", "--markdown").out
-    assert shown.rstrip().endswith("fusetui diff compares CPU ops too.")
+    assert shown.rstrip().endswith("To compare CPU ops, use fusetui diff.")
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--step", "7"], "has no step 7"),
-        (["--device", "3"], "has no device 3 with GPU events: it has 0"),
-        (["--step-by", "nothing"], "has no annotation like nothing"),
+        (["--device", "3"], "has no GPU events on device 3, only on 0"),
+        (["--step-by", "nothing"], "has no annotation that matches nothing"),
         (
             ["--from", "soon"],
             "--from takes a time with a unit, such as 12.5ms, not soon",
         ),
-        (["--from", "2ms", "--to", "1ms"], "There is nothing between these times"),
+        (["--from", "2ms", "--to", "1ms"], "The window is empty"),
         (["--json", "--markdown"], "not both"),
     ],
 )
@@ -290,7 +293,9 @@ def test_the_longest_gaps_unless_all_are_asked_for(
 ) -> None:
     assert len(fusetui("gaps", many_gaps, "--json").json["gaps"]) == 100
     assert len(fusetui("gaps", many_gaps, "--json", "--all").json["gaps"]) == 150
-    assert "... and 130 more gaps; these are 13 %" in fusetui("gaps", many_gaps).out
+    assert ("... and 130 more gaps; those shown are 13 %") in fusetui(
+        "gaps", many_gaps
+    ).out
     assert len(fusetui("gaps", many_gaps, "--all").out.splitlines()) == 151
 
 
@@ -346,7 +351,7 @@ def test_why_without_a_gpu_accounts_for_cpu_threads(
     assert found["cpu"][0]["op_ns"] == 5_000
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
-    assert "No GPU events were recorded. This is the breakdown of 1 CPU thread." in text
+    assert "No GPU events were recorded. The breakdown covers 1 CPU thread." in text
     assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
@@ -380,7 +385,7 @@ def test_a_file_that_ends_early_may_hold_the_rest(
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
     assert (
-        "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
+        "The file ends before the first GPU event. The breakdown covers 1 CPU thread."
     ) in found.out
     assert (
         "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"
@@ -432,7 +437,7 @@ def test_why_lists_estimated_gains(fusetui: Run) -> None:
     assert found["worth_of"] == "step"
     assert found["findings"][0]["worth_ns"] > 0
     text = " ".join(fusetui("why", lesson).out.split())
-    assert "Estimated gain at most " in text
+    assert "Estimated gain: at most " in text
     without = fusetui("why", lesson, "--no-worth", "--json").json
     assert (without["worth_of"], without["findings"][0]["worth_ns"]) == (None, None)
     assert without["findings"][0]["worth_note"] == "left_out"

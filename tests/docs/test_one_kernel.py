@@ -67,10 +67,9 @@ def test_figures_of_the_page_are_those_of_the_trace() -> None:
     trace, line = open_and_draw()
     launch = int(trace.launch[KERNEL])
     op = int(trace.op[KERNEL])
-    assert f"For row {KERNEL} that is row {launch}" in PAGE.replace("\n", " ")
-    assert f"row {op}, `{trace.name_of(op)}`" in PAGE
-    assert f"its start {int(trace.start[KERNEL]):,} ns" in PAGE
-    assert f"its place {int(trace.order[KERNEL])} in the list" in PAGE.replace(
-        "\n", " "
-    )
+    prose = PAGE.replace("\n", " ")
+    assert f"For row {KERNEL}, this is row {launch}" in prose
+    assert f"row {op}, `{trace.name_of(op)}`" in prose
+    assert f"the start {int(trace.start[KERNEL]):,} ns" in prose
+    assert f"the position {int(trace.order[KERNEL])} in the list" in prose
     assert f"\n{line.rstrip()}\n```" in PAGE

@@ -172,6 +172,16 @@ def test_a_release_waits_for_the_checks_of_every_change() -> None:
     assert JOBS["build"]["needs"] == JOBS["wheels"]["needs"] == "checks"
 
 
+def test_the_slow_tests_run_before_a_release_and_every_night() -> None:
+    """The checks, for which a release waits, measure the coverage of all tests."""
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("coverage", "test-all"):
+        (rule,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", rules, re.MULTILINE)
+        assert '-m "not dist" ' in rule
+    assert "coverage" in targets_of_make(WORKFLOWS["checks"])
+    assert "test-all" in targets_of_make(WORKFLOWS["nightly"])
+
+
 def test_every_night_builds_the_wheels_of_a_release() -> None:
     every_night = WORKFLOWS["nightly"]["jobs"]["wheels"]["uses"]
     assert every_night == JOBS["wheels"]["uses"] == "./.github/workflows/wheels.yml"

@@ -130,7 +130,7 @@ def test_a_file_is_new(table: Table, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"out{ending}"
     table.save(str(path))
     before = path.read_bytes()
-    with pytest.raises(CannotWriteError, match="exists already"):
+    with pytest.raises(CannotWriteError, match="already exists"):
         table.top(1).save(str(path))
     assert path.read_bytes() == before
     table.top(1).save(str(path), replace=True)

@@ -94,12 +94,12 @@ def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("(gemm", 'a ( is not closed: "(" in quotes looks for one'),
-        ("name > 3", "name is a text: name:3 looks for it"),
-        ("dur > x", "dur is followed by a number: dur > 50us"),
-        ("share >", "share is followed by a number: share > 0.5"),
+        ("(gemm", 'unclosed (: to search for the character, quote it: "("'),
+        ("name > 3", "name is text: search it with name:3"),
+        ("dur > x", "dur needs a number: dur > 50us"),
+        ("share >", "share needs a number: share > 0.5"),
         ("causal = yes", "causal is true or false"),
-        ("/(/", "/(/ is no regular expression"),
+        ("/(/", "/(/ is not a valid regular expression"),
     ],
 )
 def test_wrong_where_query_is_one_sentence(query: str, sentence: str) -> None:

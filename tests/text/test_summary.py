@@ -40,6 +40,8 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
     ]
     no_kernels = kernel_totals(trace_of([]))
     text = summary_text(summary(trace_of([*work, *notes])), no_kernels, [], WIDTH)
-    said = "No step is annotated: each goes up to the end of Optimizer.step#SGD.step."
+    said = (
+        "Steps are not annotated: each lasts up to the end of Optimizer.step#SGD.step."
+    )
     assert (said in text) == is_said
-    assert ("No step is annotated" in text) == is_said
+    assert ("Steps are not annotated" in text) == is_said

@@ -190,7 +190,7 @@ def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> Non
     about = {"cut_from": msgspec.to_builtins(_about(trace, part, "run.json"))}
     path = write(b"".join(texts_of(trace, part, about)))
     assert note_of(open_trace(str(path))) == (
-        "This is the part from 0 ns to 5.00 us of run.json, which lasts 15 us."
+        "This trace is the part 0 ns to 5.00 us of run.json, which lasts 15 us."
     )
 
 

@@ -3,6 +3,7 @@ snapshots."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -79,6 +80,14 @@ def terminal() -> Iterator[None]:
         patch.setenv("TERM", "xterm-256color")
         patch.setenv("COLORTERM", "truecolor")
         yield
+
+
+@pytest.fixture
+def frozen_again() -> Iterator[None]:
+    """For a test whose app has the collector look at all objects again: what all tests
+    are made of is passed over afterwards, as before."""
+    yield
+    gc.freeze()
 
 
 @pytest.fixture

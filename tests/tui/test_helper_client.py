@@ -144,6 +144,7 @@ def test_diff_is_computed_in_a_thread_without_a_helper(path: str, other: str) ->
     assert compared.keywords["diff"] == diff(sides[0].trace, sides[1].trace)
 
 
+@pytest.mark.usefixtures("frozen_again")
 async def test_large_traces_are_compared_beside(
     path: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_args_of_likely_next_slices_are_read_ahead(
     ]
 
 
+@pytest.mark.usefixtures("frozen_again")
 async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
@@ -68,6 +69,7 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     assert gc.get_freeze_count() <= before
 
 
+@pytest.mark.usefixtures("frozen_again")
 async def test_preview_no_longer_shown_is_garbage_collected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

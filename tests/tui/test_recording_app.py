@@ -52,6 +52,7 @@ async def seen(app: FusetuiApp, pilot: Pilot[int], text: str) -> None:
             await pilot.pause()
 
 
+@pytest.mark.slow  # the attempts to record take most of a minute
 async def test_a_late_program_is_recorded_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

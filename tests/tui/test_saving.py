@@ -224,8 +224,7 @@ async def test_a_part_is_that_of_the_command(tmp_path: Path) -> None:
         app.do(partial(obeyed, line=f"cut {ours}"))
         await settled(app, pilot)
         assert (
-            app.state.hint
-            == f"{ours} exists already: give another name, or move it away."
+            app.state.hint == f"{ours} already exists: choose another name, or move it."
         )
     assert ours.read_bytes() == theirs.read_bytes()
 

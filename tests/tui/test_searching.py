@@ -273,7 +273,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
         ("stream:99", "nothing found: the only stream of this trace is 7"),
         (
             "famly:gemm",
-            "nothing found: famly is no field, so famly:gemm was looked for as a word",
+            "nothing found: famly is not a field, so famly:gemm is searched as text",
         ),
         ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
     ],

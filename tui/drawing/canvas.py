@@ -1,5 +1,4 @@
-"""The widget that draws a picture, and sends to the terminal only the lines that
-changed."""
+"""The widget that draws a picture and sends only the changed lines to the terminal."""
 
 from __future__ import annotations
 

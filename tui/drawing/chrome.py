@@ -1,4 +1,4 @@
-"""The head of the screen: what is open, or how much of it has been read."""
+"""The heading of the screen: the open traces, or the progress of reading them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is said about one slice: in a pane of a fixed height, so that no lane moves, and
-in full, with its args, or as JSON."""
+"""The details of one slice: in a pane of fixed height, so that no lane moves, or in
+full, with its args or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of the memory page, and what is said of its rows."""
+"""The pictures of the memory page, and the details of its rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Pictures: the content of each line, and a key that tells whether a line is still the
-same."""
+"""Pictures: the content of each line, and a key that shows whether a line has
+changed."""
 
 from __future__ import annotations
 

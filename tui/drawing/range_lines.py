@@ -1,5 +1,5 @@
-"""The figures of a range of time: a few lines below the timeline, and an overlay with
-all."""
+"""The figures of a time range: a few lines below the timeline, and an overlay with all
+figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What each token of color looks like, on a dark and a light screen, in 256 colors and
-in 16.
+"""The appearance of each color token on a dark and a light screen, in 256 colors and in
+16.
 
 Pictures name tokens, such as `kernel.gemm`, `idle.queued` or `selection`, each of which
 has one meaning; only the canvas asks a scheme for their styles. In every scheme a text

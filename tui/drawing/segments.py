@@ -1,6 +1,6 @@
-"""The one place that makes segments and strips: all text reaches the terminal through
-here, lines of our own by `painted`, those of widgets of Textual, as the input line, by
-the filter `DOOR`."""
+"""The only place that creates segments and strips, so that all text reaches the
+terminal through it: our own lines by `painted`, and those of Textual's widgets by the
+filter `DOOR`."""
 
 from __future__ import annotations
 

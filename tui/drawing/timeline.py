@@ -1,6 +1,5 @@
-"""The picture of a timeline: minimap, ruler, the lanes of one side, and the lines of a
-device below its lanes: why it was idle, the kinds of its kernels, counters; and the
-legend of its colors."""
+"""The picture of a timeline: minimap, ruler, the lanes of one side, the lines of a
+device (idle reasons, kernel kinds, counters), and the color legend."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""What is where: lanes, windows, movements and trees as pure functions, without style
-or text."""
+"""The layout of lanes, windows, movements and trees as pure functions, without style or
+text."""

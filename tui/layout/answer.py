@@ -1,5 +1,5 @@
-"""The lists of the answer: what took the time of the GPU, why it stood still, and where
-a row of them leads."""
+"""The lists of the answer: what took the GPU time, why the GPU was idle, and where each
+row leads."""
 
 from __future__ import annotations
 

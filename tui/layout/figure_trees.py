@@ -1,5 +1,5 @@
-"""What trees of ops and of modules have in common: figures of each node, in any order,
-as shares of a whole; which nodes are shown. And the tree of modules, with a call of
+"""The common part of op trees and module trees: figures of each node, in any order, as
+shares of a whole; and which nodes are visible. And the tree of modules, with a call of
 each that can be shown."""
 
 from __future__ import annotations

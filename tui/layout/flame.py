@@ -1,5 +1,5 @@
-"""A flame graph: a tree whose nodes are as wide as their time, the largest of each
-first."""
+"""A flame graph: a tree whose nodes have a width proportional to their time, with the
+largest child first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions in one frame of a timeline: which cells a stretch of time touches."""
+"""Positions in one frame of a timeline: which cells a time interval touches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dumps that are open, and which of their collectives the page shows."""
+"""The open dumps, and which of their collectives the page shows."""
 
 from __future__ import annotations
 

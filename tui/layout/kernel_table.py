@@ -1,5 +1,5 @@
-"""The kernels of a trace in groups, all or those of some groups, sorted by any
-figure; without any the events of another accelerator, else the CPU ops."""
+"""The kernels of a trace in groups, sorted by any figure; without kernels, the events
+of another accelerator, or else the CPU ops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a slice does and what it is called: one kind and one label for each, the same
-everywhere."""
+"""The kind and the label of a slice, the same everywhere."""
 
 from __future__ import annotations
 

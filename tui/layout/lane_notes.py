@@ -1,4 +1,4 @@
-"""What the compile log says of slices on the lanes: compilations and graph breaks."""
+"""Notes from the compile log on slices of the lanes: compilations and graph breaks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which lanes a timeline shows, and the lines of each: one per depth, more where slices
-overlap."""
+"""Determines which lanes a timeline shows, and the lines of each: one per depth, and
+more if slices overlap."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the memory page shows, as data: the snapshots, the cells of the area over time,
-and the rows of a moment. Times are ns from the first event, beside a trace from its
-origin; where a file has no times, events are counted instead."""
+"""The content of the memory page as data: the snapshots, the cells of the chart over
+time, and the rows for a moment. Times are ns from the first event, beside a trace from
+its origin; where a file has no times, events are counted instead."""
 
 from __future__ import annotations
 

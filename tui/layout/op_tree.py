@@ -1,5 +1,4 @@
-"""The ops of a trace as trees: merged by call path, from the ops up to what calls them,
-or each."""
+"""The ops of a trace as trees: top-down, bottom-up or flat."""
 
 from __future__ import annotations
 

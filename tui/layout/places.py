@@ -1,4 +1,4 @@
-"""The lines of a timeline that result from a side and a view of it."""
+"""The lines of a timeline for a side and its view."""
 
 from __future__ import annotations
 

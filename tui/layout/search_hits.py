@@ -1,5 +1,4 @@
-"""What a search found, grouped by name: the count is there while a person still
-types."""
+"""Search results, grouped by name; the count is available while the user types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of a slice as lines to read, with the places that a key jumps to."""
+"""The source of a slice as lines of text, with the places to which a key jumps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Columns of a table: texts of fixed width, and one that takes the remaining width. And
-the lines of a source, with the places that a key jumps to."""
+"""Columns of a table: texts of fixed width, and one column that takes the remaining
+width. And the lines of a source, with the places that a key jumps to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a timeline shows, as data: a side, a view of it, and what a line of it is. Times
-are ns from the origin of the side: the start of the trace, or the step at which two
-traces are aligned."""
+"""The content of a timeline as data: a side, its view, and its lines. Times are ns from
+the origin of the side: the start of the trace, or the step at which two traces are
+aligned."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""What each page shows, one file per page: functions of the state. registry.py lists
-the pages."""
+"""The content of each page, one file per page, as functions of the state. registry.py
+lists the pages."""

@@ -1,5 +1,5 @@
-"""The answer below the lanes, while nothing is selected: each of its rows leads
-somewhere."""
+"""The answer below the lanes, shown while nothing is selected; each of its rows leads
+to a place in the trace."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The flame page: the ops, modules or Python frames of the program, as wide as their
-time."""
+"""The flame page: ops, modules or Python frames of the program, with widths
+proportional to their time."""
 
 from __future__ import annotations
 
@@ -379,14 +379,14 @@ FlamePage.actions = (
     ),
     _action(
         name="flame-left",
-        title="NodeCells at the left",
+        title="Block at the left",
         written="left h",
         help="of the same level",
         run=partial(beside, by=-1),
     ),
     _action(
         name="flame-right",
-        title="NodeCells at the right",
+        title="Block at the right",
         written="right l",
         help="of the same level",
         run=partial(beside, by=1),

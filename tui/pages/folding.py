@@ -1,5 +1,4 @@
-"""Pages that are trees, whose rows open and close: figures of each node, as shares of a
-whole."""
+"""Pages that show trees: rows open and close, and figures are shares of a whole."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The kernels page: kernels in groups; where no GPU worked the events of another
-accelerator, or CPU ops."""
+"""The kernels page: kernels in groups, or, without a GPU, the events of another
+accelerator or CPU ops."""
 
 from __future__ import annotations
 

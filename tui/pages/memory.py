@@ -1,5 +1,5 @@
-"""The memory page: what was allocated over time, by a snapshot or a trace, and who held
-it."""
+"""The memory page: allocated memory over time, from a snapshot or a trace, and what
+holds it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What lies over the page: keys, all about a slice or a range, choices, what a search
-finds."""
+"""Overlays above the page: keys, details of a slice or a range, choices, search
+results."""
 
 from __future__ import annotations
 

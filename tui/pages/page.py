@@ -1,4 +1,4 @@
-"""What a page is: a name, a key, and four functions of the state."""
+"""The definition of a page: a name, a key, and four functions of the state."""
 
 from __future__ import annotations
 

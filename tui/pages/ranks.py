@@ -1,4 +1,4 @@
-"""The ranks page: which rank of a job is late, who waits for it, and when."""
+"""The ranks page: which rank of a job is late, which ranks wait for it, and when."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The trees of the program: CPU ops of every thread with total, self and GPU time; and
-the time of its modules and annotations."""
+"""The tree pages: CPU ops of every thread with total, self and GPU time; and the time
+of modules and annotations."""
 
 from __future__ import annotations
 

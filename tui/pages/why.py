@@ -1,4 +1,4 @@
-"""The why page: where the time went, and what would help, with rows that lead to the
+"""The why page: where the time went, and suggested remedies, with rows that lead to the
 evidence."""
 
 from __future__ import annotations

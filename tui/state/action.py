@@ -1,4 +1,5 @@
-"""What a key does: a function from one state to the next, and how users find it."""
+"""The definition of a key: a function from one state to the next, and the text with
+which users find it."""
 
 from __future__ import annotations
 

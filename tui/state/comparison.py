@@ -1,5 +1,5 @@
-"""Two timelines beside each other: the lines of a diff, with the work of one line in
-both windows, and the replay of a change below the recorded one."""
+"""Two timelines side by side: the rows of a diff, with the same work in both windows,
+or the replay of a change below the recording."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Flight-recorder dumps in the state: opening them, and what a person does on their
-page."""
+"""Flight-recorder dumps in the state: opening them, and the actions on their page."""
 
 from __future__ import annotations
 

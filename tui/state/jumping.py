@@ -1,5 +1,5 @@
-"""From one slice to others of its name or of the other pass, to steps, and to idle
-time."""
+"""Jumps from one slice to others with the same name or of the other pass, to steps, and
+to idle time."""
 
 from __future__ import annotations
 

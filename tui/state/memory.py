@@ -1,4 +1,4 @@
-"""Memory snapshots in the state: opening them, and what a person does on their page."""
+"""Memory snapshots in the state: opening them, and the actions on their page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a person does in the timeline, as changes of the state: movements, marks, ranges
-of time, and lanes pinned, hidden, isolated, sorted and unfolded."""
+"""The user's actions in the timeline as changes of the state: movements, marks, time
+ranges, and lanes that are pinned, hidden, isolated, sorted or unfolded."""
 
 from __future__ import annotations
 

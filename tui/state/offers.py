@@ -1,4 +1,4 @@
-"""What may be opened: traces, programs that run, and the ranks of a job."""
+"""The traces, running programs and ranks of a job that the user can open."""
 
 from __future__ import annotations
 

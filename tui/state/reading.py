@@ -1,6 +1,6 @@
-"""From a path to sides on the screen: how each message of the threads changes the
-state. A part of a trace is never compared, because it would differ in what was not
-read."""
+"""Handles the messages of the reading threads, from opening a path to showing its sides
+on the screen. A part of a trace is never compared, because it would differ in what was
+not read."""
 
 from __future__ import annotations
 

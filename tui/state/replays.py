@@ -1,5 +1,5 @@
-"""The critical path on the timeline, and what changes would be worth: asked for here,
-worked out by replaying.py, and shown when it arrives."""
+"""The critical path on the timeline, and the estimated gains of changes: requested
+here, computed by replaying.py, and shown when they arrive."""
 
 from __future__ import annotations
 

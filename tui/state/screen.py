@@ -1,4 +1,4 @@
-"""How the lines of the screen are divided: pages, head, page, hints; and the box of an
+"""The division of the screen: pages, heading, page, hints; and the box of an
 overlay."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Searching, and going through what was found."""
+"""Searches, and navigation through the results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The state of the app apart from any widget, and every change of it as a pure
-function."""
+"""The state of the app without any widget, and every transition as a pure function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of a slice of a compiled region: asking for it, and showing it."""
+"""Requests and shows the source of a slice in a compiled region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the app: everything that the screen shows is drawn from one State."""
+"""The state of the app: one State, from which everything on the screen is drawn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The guided tour: its steps, with their texts of tour.txt, from which docs/tour.md is
-generated; where a person is in it, and when it goes on."""
+"""The guided tour: its steps, with the texts in tour.txt, from which docs/tour.md is
+generated; the current step, and the condition for the next."""
 
 from __future__ import annotations
 

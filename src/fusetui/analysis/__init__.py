@@ -1,2 +1,2 @@
-"""What follows from a trace: why the GPU idles, what differs, who is late, what limits
-a server."""
+"""Conclusions from a trace: why the GPU is idle, what changed, which rank is late, what
+limits a server."""

@@ -1,2 +1,2 @@
-"""Asks PyTorch programs that run to record themselves, through the door that libkineto
-has for a daemon. Never imports torch, and knows nothing of traces."""
+"""Requests recordings from running PyTorch programs, through libkineto's daemon
+interface. Never imports torch, and knows nothing of traces."""

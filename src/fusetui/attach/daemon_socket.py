@@ -1,6 +1,5 @@
-"""The daemon's end of the sockets at which processes ask: who asked, and the answers;
-and the datagrams between libkineto and its daemon, by pure functions from bytes to
-values and back.
+"""The daemon's end of the sockets on which processes poll, and the datagrams between
+libkineto and its daemon, as pure functions from bytes to values and back.
 
 Each begins with the size of its body (8 bytes, of this machine's order) and a type of
 32 bytes that ends with zeros. A process registers each GPU with `ctxt`, and asks with
@@ -191,7 +190,7 @@ class DaemonSocket:
                 raise CannotListenError(taken(folder)) from None
             where = f"in {folder}" if folder else "at its abstract address"
             raise CannotListenError(
-                f"No socket can be made {where}: {error.strerror}."
+                f"Cannot create a socket {where}: {error.strerror}."
             ) from None
 
     def _bind(self) -> None:
@@ -249,7 +248,7 @@ class DaemonSocket:
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
                 raise CannotListenError(
-                    f"{self._address} is not a socket: move it away."
+                    f"{self._address} is not a socket: move or remove it."
                 )
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
                 try:
@@ -281,16 +280,19 @@ def check_folder(folder: str) -> None:
     this user, may enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise CannotListenError(
-            f"{folder} cannot hold sockets: give an absolute path of at most {MAX_FOLDER_BYTES} bytes"
+            f"{folder} cannot contain sockets: use an absolute path of at most "
+            f"{MAX_FOLDER_BYTES} bytes"
         )
     try:
         status = os.lstat(folder)
     except OSError as error:
         raise CannotListenError(
-            f"{folder} cannot hold sockets: {error.strerror}."
+            f"{folder} cannot contain sockets: {error.strerror}."
         ) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise CannotListenError(f"{folder} cannot hold sockets: it is not your folder.")
+        raise CannotListenError(
+            f"{folder} cannot contain sockets: it belongs to another user."
+        )
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 
@@ -299,6 +301,7 @@ def taken(folder: str) -> str:
     """That another daemon listens, and how to ask dynolog itself."""
     where = f"in {folder}" if folder else "at the abstract address"
     return (
-        f"Another daemon listens {where}: dynolog, or another fusetui. dynolog is asked by "
-        "dyno gputrace --pids PID --duration-ms 500 --log-file /tmp/trace.json"
+        f"Another daemon listens {where}: dynolog, or another fusetui. With dynolog, "
+        "record with dyno gputrace --pids PID --duration-ms 500 --log-file "
+        "/tmp/trace.json"
     )

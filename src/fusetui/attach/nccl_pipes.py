@@ -1,5 +1,5 @@
-"""Dumps of NCCL's flight recorder: what a job needs in its environment to write them, and
-the named pipes by which its ranks are asked for them.
+"""Dumps of NCCL's flight recorder: the environment that a job needs to write them, and
+the named pipes that trigger them.
 
 Source of the names: `ProcessGroupNCCL.cpp` of torch (`DumpPipe`).
 """

@@ -1,5 +1,5 @@
-"""The processes of this user as /proc shows them (Linux), and which of them have the
-door open."""
+"""The processes of this user in /proc (Linux), and which of them accept on-demand
+profiling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One recording of some processes: whom to tell what, how far the trace of each is, and
-when to record again. A trace without operations, one that shows how the program starts
-or compiles, one that the program's own profiler cancelled, and one of a group that a
-process missed are recorded again, a limited number of times."""
+"""One recording of some processes: which process gets which request, the progress of
+each trace, and when to record again. A trace without operations, one that shows how the
+program starts or compiles, one that the program's own profiler cancelled, and one of a
+group that a process missed are recorded again, a limited number of times."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class Recording:
                 missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
                 return _Order(missed)
         if self._place != _identity(self._folder):
-            why = f"{self._folder} was removed or replaced meanwhile"
+            why = f"{self._folder} was removed or replaced during the recording"
             return _Order(_failed(job, why))
         return self._order_to_record(job, own_pid, now)
 
@@ -301,7 +301,7 @@ class Recording:
             if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
                 return name
         raise CannotRecordError(
-            f"{self._folder} holds too many traces of {stem}: give another --out."
+            f"{self._folder} contains too many traces of {stem}: choose another --out."
         )
 
     def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
@@ -327,7 +327,9 @@ class Recording:
         if trace.state is FileState.ABSENT:
             if self._is_seen_by(job.process):
                 return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
-            return _failed(job, f"{NO_TRACE}: it may not see or write {self._folder}")
+            return _failed(
+                job, (f"{NO_TRACE}: it may be unable to see or write {self._folder}")
+            )
         return _failed(job, f"{NO_TRACE}: {contents_of(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
@@ -345,7 +347,7 @@ class Recording:
         trace = inspected(job.file)
         now = time.monotonic()
         if trace.state is FileState.STRANGE:
-            return _failed(job, f"{job.file.name} is not a file of yours")
+            return _failed(job, f"{job.file.name} belongs to another user")
         if trace.size and trace.size != job.size:
             job = replace(
                 job, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
@@ -378,7 +380,8 @@ class Recording:
         absent = sorted(self._request.extras - contents.extras)
         if absent:
             remarks.append(
-                f"It has no {' and no '.join(absent)}: this torch does not record that."
+                f"It has no {' and no '.join(absent)}, because this torch version "
+                "does not record that."
             )
         return replace(
             job,
@@ -556,39 +559,39 @@ class Recording:
 
 
 NEVER_ASKED = (
-    "it never polled: its torch has no on-demand profiling, or its socket folder was "
-    "missing when it started"
+    "it never polled: either its torch has no on-demand profiling, or its socket "
+    "folder was missing at startup"
 )
 FORKED = (
     "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'
 )
-NO_TRACE = "it stopped, and there is no whole trace"
-COMPILING = "It covers torch.compile at work."
+NO_TRACE = "it stopped before its trace was complete"
+COMPILING = "It covers a compilation by torch.compile."
 NOT_REPEATED = (
-    "Its operations do not repeat: it covers a part of one step, or the start of the "
-    "program."
+    "Its operations do not repeat: it covers only part of a step, or the startup of "
+    "the program."
 )
 NO_OPERATIONS = "it ran no operations in that time"
-TOO_LATE = "it polled only after the others had started"
-PROFILES_ITSELF = "it uses torch.profiler itself, which cancels any other recording"
-WAITS_FOR_PROFILER = "It uses torch.profiler itself: waiting until that has ended"
+TOO_LATE = "it polled only after the other recordings had started"
+PROFILES_ITSELF = "it uses torch.profiler itself, which cancels other recordings"
+WAITS_FOR_PROFILER = "The program uses torch.profiler itself: waiting for it to finish"
 CANCELLED = "its own torch.profiler cancelled the recording"
 LEFT_EMPTY = (
-    "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
-    "the machine is so busy that libkineto was late"
+    "libkineto cancelled the recording and left an empty file: the program may "
+    "profile itself, or the machine may be too busy"
 )
 IGNORED = "libkineto accepted the request but wrote no file"
-NOT_TOGETHER = "it was recorded in an attempt that others missed"
-ONLY_STARTS = "it runs no operations; those that it started do"
+NOT_TOGETHER = "it was recorded in an attempt that other processes missed"
+ONLY_STARTS = "it runs no operations, unlike the processes that it started"
 
 
 def check_name(folder: Path) -> None:
     """Raises CannotRecordError if libkineto cannot be told the name of this folder."""
     if not SAFE.fullmatch(str(folder.absolute())):
         raise CannotRecordError(
-            f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
-            "and . _ - + : , @ ~ only. Give another --out."
+            f"Traces cannot be written to {folder}: libkineto accepts only paths of "
+            "letters, digits and . _ - + : , @ ~. Choose another --out."
         )
 
 
@@ -598,14 +601,14 @@ def _reason_for_another(
     """A sentence with a space behind it about what the attempt before came to;
     `phases`: those of all processes in it."""
     if job.is_compiling:
-        return "torch.compile is at work: recording it once more. "
+        return "torch.compile is compiling: recording again. "
     if not job.is_loop:
-        return "Its operations did not repeat: recording it once more. "
+        return "The operations did not repeat: recording again. "
     if job.phase in RETRIED:
         return f"{_capital(job.why)}. "
     if any(phase in RETRIED for phase in phases):
-        return "Another process was not recorded: recording all once more. "
-    return "It has begun to compute: recording it once more. "
+        return "Another process was not recorded: recording all again. "
+    return "The program has started to compute: recording again. "
 
 
 def _failed(job: AttachedProcess, why: str) -> AttachedProcess:

@@ -1,6 +1,6 @@
-"""The file that libkineto writes for a recording, while it grows and once it is whole.
-It is the file of another program: no link is followed, and what is read of it is
-bounded."""
+"""The file that libkineto writes for a recording, while it grows and when it is
+complete. It is the file of another program: no link is followed, and what is read of it
+is bounded."""
 
 from __future__ import annotations
 

@@ -110,14 +110,18 @@ OPS_BY = ("name", "shape")
 OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
     "TRACE",
-    "A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
+    "A trace (see docs/formats.md), a URL, - for stdin, sample:NAME or lesson:NAME.",
 )
-JSON = flag("--json", "One JSON document; times in ns, exact.")
-NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
+JSON = flag("--json", "Print one JSON document, with exact times in ns.")
+NO_CACHE = flag(
+    "--no-cache",
+    "Read the file itself instead of the cache, and do not write to the cache.",
+)
 CAPTURED_BY = argument(
     "--captured-by CAPTURE*",
-    "The trace of its graph capture, or a folder of such traces: replayed kernels get their "
-    "ops and modules from it. May be repeated; by default, searched in the same folder.",
+    "Take the ops and modules of replayed kernels from this trace of the graph capture, or "
+    "from a folder of such traces. May be repeated; by default, fusetui searches the folder of "
+    "the trace.",
 )
 # names files of annotations among captures (analysis/graphs)
 BY_ANNOTATIONS = "annotations:"
@@ -125,8 +129,8 @@ GRAPHS = (
     CAPTURED_BY,
     argument(
         "--annotations FILE",
-        "A pickle of torch.cuda.graph_annotations: replayed kernels get their modules from it. May "
-        "be repeated; by default, TRACE.annotations.pkl next to TRACE.json.gz.",
+        "Take the modules of replayed kernels from this pickle of torch.cuda.graph_annotations. May "
+        "be repeated; the default is TRACE.annotations.pkl next to TRACE.json.gz.",
         dest="captured_by",  # one list: what tells where nodes of graphs come from
         action="append",
         type=(BY_ANNOTATIONS + "{}").format,
@@ -134,15 +138,15 @@ GRAPHS = (
 )
 COMPILE_LOG = argument(
     "--compile-log LOG",
-    "What torch.compile wrote beside the trace: a log of TORCH_TRACE, a folder of them, or "
-    "torch_compile_debug. By default, looked for in the same folder.",
+    "The output of torch.compile: a log of TORCH_TRACE, a folder of logs, or "
+    "torch_compile_debug. By default, fusetui searches the folder of the trace.",
     default="",
 )
 LOOK = (
     flag("--ascii", "Draw with ASCII characters only, as in a C locale."),
     argument(
         "--theme",
-        "Colors for a dark or a light background; auto asks the terminal.",
+        "Use colors for a dark or a light background; auto queries the terminal.",
         choices=("auto", "dark", "light"),
         default="auto",
     ),
@@ -161,17 +165,21 @@ RANGE = argument(
 PART = (
     argument(
         "--step N",
-        "Only ProfilerStep#N, or the Nth step if steps have no numbers.",
+        "Show only ProfilerStep#N, or the Nth step if steps have no numbers.",
         type=int,
     ),
-    argument("--from T", "Only from this time on: 12.5ms, or in ns.", dest="begin"),
-    argument("--to T", "Only up to this time.", dest="end"),
-    argument("--device D", "Only the GPU with this number."),
+    argument(
+        "--from T",
+        "Show only the time from here on, such as 12.5ms; without a unit, in ns.",
+        dest="begin",
+    ),
+    argument("--to T", "Show only the time up to here.", dest="end"),
+    argument("--device D", "Show only the GPU with this number."),
     STEP_BY,
     flag(
         "--all",
-        "List all gaps, not only the longest; `why` also prints negligible findings above the "
-        "floor of their rule (docs/why.md).",
+        "List all gaps instead of only the longest; `why` also prints negligible findings "
+        "(docs/why.md).",
     ),
     RANGE,
 )
@@ -180,28 +188,36 @@ PART = (
 TOLD = (
     flag(
         "--github",
-        "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY.",
+        "Print annotations for GitHub, and write Markdown to the file $GITHUB_STEP_SUMMARY.",
     ),
-    argument("--junit FILE", "Write JUnit XML, also over an older file."),
+    argument(
+        "--junit FILE", "Write JUnit XML to this file; an existing file is replaced."
+    ),
 )
 """Other forms of a verdict, for pipelines."""
 LIGHT = (
-    argument("--light", "On white.", action="store_true", default=None),
-    argument("--dark", "On black.", dest="light", action="store_false", default=None),
+    argument("--light", "Use a white background.", action="store_true", default=None),
+    argument(
+        "--dark",
+        "Use a black background.",
+        dest="light",
+        action="store_false",
+        default=None,
+    ),
 )
 PEAKS = (
     argument(
         "--peak KIND=FIGURE*",
-        "Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
-        "be repeated.",
+        "Set a peak of the device in FLOP/s, as in bf16=989e12, or in bytes/s, as in "
+        "bandwidth=3.35e12. May be repeated.",
     ),
     argument(
         "--device NAME",
-        "The GPU model, if the trace does not have it, as in 'H100 80GB HBM3'.",
+        "The GPU model, such as 'H100 80GB HBM3', if the trace does not record it.",
     ),
 )
 TOP = argument(
-    "--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount
+    "--top N", "Show this many rows, 20 by default; 0 shows all.", type=amount
 )
 # the default of TOP, which is absent from the arguments so that tables can tell
 ROWS = 20
@@ -209,24 +225,28 @@ FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
     argument(
         "others TRACE*",
-        "More traces: prints the rows of all, with a column for the file.",
+        "More traces. The table has the rows of all traces, and a column for the file.",
     ),
     argument(
         "--format FORMAT",
-        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first is cut to "
-        "fit a terminal.",
+        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first shortens "
+        "names to fit the terminal.",
         choices=FORMATS,
     ),
     argument(
         "--output FILE",
-        "Write the table to a new file, in the format of its name (.csv, .tsv, .md, .json, "
-        ".parquet) or that of --format.",
+        "Write the table to a new file. --format or the suffix (.csv, .tsv, .md, .json, "
+        ".parquet) selects the format.",
     ),
-    argument("--columns A,B", "Only these columns; docs/tables.md has all."),
-    argument("--sort COLUMN", "Sort by this column: largest first, text from a to z."),
+    argument("--columns A,B", "Show only these columns; docs/tables.md lists all."),
+    argument(
+        "--sort COLUMN",
+        "Sort by this column: numbers in descending order, text from a to z.",
+    ),
     argument(
         "--where QUERY",
-        "Only rows for which this holds: 'kind = gemm and dur > 50us', as in the app's search.",
+        "Show only matching rows, as in 'kind = gemm and dur > 50us'. The syntax is that of "
+        "the app's search.",
     ),
 )
 """Any of these asks for the answer as a table."""

@@ -85,11 +85,14 @@ def _of_capture() -> tuple[Argument, ...]:
         text = option.help.replace("%", "%%")  # argparse formats it
         options.append(argument(usage, text, **settings))
     return (
-        argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
+        argument(
+            "WORKLOAD", "The workload: mlp, linear, ... or your own file.py:build."
+        ),
         *options,
         argument("--out DIR", out, type=Path),
         flag(
-            "--json", "Print what run.json holds, or sweep.json, instead of the table."
+            "--json",
+            "Print the content of run.json or sweep.json instead of the table.",
         ),
         flag("--open", "Open the result in the app; this needs a terminal."),
     )
@@ -101,27 +104,33 @@ CUT = (
     *(*PART[:3], STEP_BY),
     argument(
         "--around ROW",
-        "A slice, by its row, with the GPU events that it launched.",
+        "Keep the slice in this row and the GPU events that it launched.",
         type=amount,
     ),
-    flag("--steady", "The step of median wall time, the first left aside."),
+    flag(
+        "--steady",
+        "Keep the step with the median wall time, not counting the first step.",
+    ),
     flag("--scrub", "Remove private data, as scrub does."),
     NO_CACHE,
 )
 RECORDED = (
-    argument("--seconds S", "Record for this long, 0.5 by default.", type=seconds),
+    argument(
+        "--seconds S", "Record for this many seconds, 0.5 by default.", type=seconds
+    ),
     argument("--steps N", "Record this many optimizer steps instead.", type=amount),
     argument(
         "--with WHAT",
-        "stack, shapes or memory, several with commas between, or none; shapes by default.",
+        "What to record: stack, shapes and memory, separated by commas, or none. The default "
+        "is shapes.",
         dest="extras",
         type=extras,
         default=["shapes"],
     ),
-    argument("--out DIR", "The folder of the traces.", type=Path),
+    argument("--out DIR", "Write the traces to this folder.", type=Path),
     argument(
         "--open",
-        "Open the traces in the app, in a terminal.",
+        "Open the traces in the app; this needs a terminal.",
         action=BooleanOptionalAction,
         default=True,
     ),
@@ -130,11 +139,11 @@ RECORDED = (
 DUMPS = (
     flag(
         "--dumps",
-        "Instead of a trace, dumps of the flight recorder of each rank: fusetui hang reads them.",
+        "Take a flight-recorder dump of each rank, for fusetui hang, instead of a trace.",
     ),
     argument(
         "--server ADDRESS",
-        "With --dumps, the debug server of the job, http://localhost:25999 by default.",
+        "With --dumps, the debug server of the job; http://localhost:25999 by default.",
     ),
 )
 """Why a job hangs, not how long it takes."""
@@ -143,155 +152,171 @@ RECORDING = (
         "capture",
         "Profile the variants of a workload and write a run folder.",
         _of_capture,
-        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. --expect may "
-        'name a variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 continues the progression, in_features=1024/n divides "
-        "a total, and paper-batch is a predefined sweep.",
+        "The shapes of the workload are also options: --batch 32 --hidden 64. --expect may "
+        'refer to a variant: --expect "eager: kernels=5". A sweep over several axes measures '
+        "every combination; batch=64,128,...,2048 continues the progression, "
+        "in_features=1024/n divides a total, and paper-batch is a predefined sweep.",
         open_ended=True,
     ),
     Command(
         "run",
-        "Start a program and record a trace of it while it runs.",
+        "Start a program and record a trace while it runs.",
         (
             argument(
                 "--after S",
-                "Record after this many seconds; by default, as soon as all processes have loaded "
-                "torch. A trace without operations is recorded again.",
+                "Record after this many seconds; by default, record when all processes have "
+                "loaded torch. If a trace has no operations, fusetui records again.",
                 type=seconds,
                 default=0.0,
             ),
             flag(
                 "--on-enter",
-                "Record whenever Enter is pressed; the program has no input then.",
+                "Record whenever you press Enter; the program then has no input.",
             ),
             flag(
                 "--compile-log",
-                "Have torch.compile write its log beside the traces, for fusetui compile; kernels "
-                "are compiled once more for it.",
+                "Make torch.compile write its log next to the traces, for fusetui compile. "
+                "torch compiles all kernels again for this.",
             ),
             *RECORDED,
             *DUMPS,
-            argument("program -- COMMAND", "The program.", nargs=REMAINDER),
+            argument(
+                "program -- COMMAND", "The program and its arguments.", nargs=REMAINDER
+            ),
         ),
-        "The program is not changed. It keeps its output and gets your signals. The exit code is "
-        "the program's, or 1 if that is 0 and a process was not recorded. fusetui opens the trace "
-        "when the program has ended. With --dumps, its ranks write their last collectives at a "
-        "timeout of NCCL, and after --after S seconds: docs/hang.md.",
+        "The program runs unchanged, prints its output as usual and receives your signals. The "
+        "exit code is that of the program, or 1 if the program succeeds but a process was not "
+        "recorded. fusetui opens the trace when the program has ended. With --dumps, the ranks "
+        "write their last collectives when NCCL times out, or after --after S seconds. See "
+        "docs/hang.md.",
     ),
     Command(
         "record",
         "Record a trace of running programs.",
         (
             argument(
-                "--pid PID", "One; may be repeated.", type=amount, action="append"
+                "--pid PID",
+                "Record this process; may be repeated.",
+                type=amount,
+                action="append",
             ),
             argument(
                 "--job NAME",
-                "All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
-                "its program, such as train.py.",
+                "Record all processes of a job, by its number in Slurm, its --rdzv-id in "
+                "torchrun, or the name of its program, such as train.py.",
             ),
-            flag("--all", "All your programs that accept it."),
+            flag("--all", "Record all your programs that accept it."),
             *RECORDED,
             *DUMPS,
         ),
-        "The programs must have been started with KINETO_USE_DAEMON=1 (docs/attach.md). Several "
-        "start together, and ranks opens their folder.",
+        "The programs must have been started with KINETO_USE_DAEMON=1 (see docs/attach.md). "
+        "The recordings of several programs start together, and fusetui ranks opens their "
+        "folder.",
     ),
     Command(
         "watch",
-        "Open each new trace of a folder as it appears, beside the one before.",
-        (argument("folder DIR", "The folder that traces are written to."),),
-        "For changing and profiling in turn: press q in the app to wait for the next trace.",
+        "Open each new trace in a folder as it appears, next to the previous one.",
+        (argument("folder DIR", "The folder to which your program writes traces."),),
+        "Use this command while you change and profile a program. Press q in the app to wait "
+        "for the next trace.",
     ),
 )
 SHARING = (
     Command(
         "scrub",
-        "Write a copy of a trace without private data, to share it.",
+        "Write a copy of a trace without private data, for sharing.",
         (TRACE, OUT),
-        "Removes environment variables, tokens, names of hosts and users, command lines and "
-        "folders; all figures stay exactly as they are.",
+        "The command removes environment variables, tokens, host and user names, command lines "
+        "and folders. All figures stay exactly the same.",
     ),
     Command(
         "cut",
-        "Write a part of a trace as a trace of its own.",
+        "Write a part of a trace to a new file.",
         (TRACE, OUT, RANGE, *CUT),
-        "GPU events stay whole and keep their launch calls with everything around them; CPU slices "
-        "are clipped to the part. The figures are those of the whole trace for that time.",
+        "The new file has whole GPU events, with their launch calls and everything around "
+        "these, and clipped CPU slices. Figures are the same as in the whole trace for that "
+        "time.",
     ),
     Command(
         "perfetto",
-        "Write a part of a trace that Perfetto's page can open.",
+        "Write a part of a trace for the Perfetto web page.",
         (TRACE, OUT, RANGE._replace(name="--at"), *CUT),
-        "Like cut, for any format; ui.perfetto.dev opens the file without uploading it.",
+        "This command works like cut, for any format. ui.perfetto.dev opens the file without "
+        "uploading it.",
     ),
     Command(
         "picture",
-        "A page of the app as a picture: SVG, PNG or HTML.",
+        "Save a page of the app as a picture: SVG, PNG or HTML.",
         (
             TRACE,
             argument("OTHER?", "A second trace, for the diff."),
             argument("OUT", "The new file, named .svg, .png or .html."),
             argument(
                 "--page PAGE",
-                f"Which one: {', '.join(PICTURED[:-1])} or {PICTURED[-1]}; by default the "
+                f"The page: {', '.join(PICTURED[:-1])} or {PICTURED[-1]}; by default the "
                 "timeline, or the diff of two traces.",
                 choices=PICTURED,
             ),
             *(*PART[:3], RANGE, STEP_BY, *LIGHT),
             argument(
                 "--size COLUMNSxLINES",
-                "The size of the page, 118x32 by default.",
+                "The size of the page in characters, 118x32 by default.",
                 type=size,
                 default=(118, 32),
             ),
             argument(
                 "--pixels N",
-                "The width of the picture; by default that of its text.",
+                "The width of the picture; by default, the width of its text.",
                 type=pixels,
                 default=0,
             ),
             *(NO_CACHE, *GRAPHS),
         ),
-        "Text in an SVG can be selected and searched; the file loads nothing and runs no script. "
-        "PNG needs fusetui[picture]. docs/pictures.md has examples.",
+        "You can select and search the text in an SVG. The file loads nothing and runs no "
+        "scripts. PNG needs fusetui[picture]. docs/pictures.md has examples.",
     ),
     Command(
         "report",
-        "One page for a browser: breakdown, findings, tables, timeline, and the diff of two.",
+        "Write a page for the browser: breakdown, findings, tables, timeline, and a diff of "
+        "two traces.",
         (
             argument("A", "A trace."),
-            argument("B?", "Another, to compare with the first."),
+            argument("B?", "A second trace, to compare with the first."),
             argument("OUT", "The new file, named .html."),
             *(*LIGHT, COMPILE_LOG, NO_CACHE),
         ),
-        "The page is self-contained and below 1 MB. Its figures are those of --json; click the "
-        "head of a column to sort. By default it follows the browser's light or dark mode.",
+        "The page is self-contained and smaller than 1 MB. Its figures are those of --json. "
+        "Click a column heading to sort. By default, the page follows the browser's light or "
+        "dark mode.",
     ),
     Command(
         "stacks",
-        "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
+        "Write stacks of ops, modules or Python frames with their times, for flame graph "
+        "tools.",
         (
             TRACE,
-            argument("OUT?", "A new file; by default, printed."),
+            argument(
+                "OUT?", "The new file; by default, the command prints the stacks."
+            ),
             argument(
                 "--of WHAT",
-                "ops, modules or python, as on the app's flame page.",
+                "The kind of stacks: ops, modules or python, as on the app's flame page.",
                 choices=("ops", "modules", "python"),
                 default="ops",
             ),
             argument(
                 "--time WHICH",
-                "Time on the gpu that they launched, or on the cpu; by default the GPU, if there "
-                "is any.",
+                "Use the launched time on the gpu, or the time on the cpu; by default gpu, if "
+                "the trace has a GPU.",
                 choices=("gpu", "cpu"),
             ),
             flag(
-                "--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."
+                "--folded",
+                "Write one line per stack, `a;b;c 1200`, in ns. This is the default.",
             ),
             flag(
                 "--speedscope",
-                "A file of www.speedscope.app, which draws it in your browser.",
+                "Write a file for www.speedscope.app, which draws it in your browser.",
             ),
             *(NO_CACHE, *GRAPHS),
         ),
@@ -299,9 +324,9 @@ SHARING = (
     ),
     Command(
         "convert",
-        "Write a trace of any format as the JSON of torch.profiler.",
+        "Convert a trace of any format to the JSON of torch.profiler.",
         (TRACE, OUT),
-        "The result has everything in the trace, to the nanosecond, and opens in Perfetto and "
-        "others.",
+        "The result contains everything in the trace, exact to the nanosecond. Perfetto and "
+        "other programs can open it.",
     ),
 )

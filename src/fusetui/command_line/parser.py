@@ -6,6 +6,7 @@ import os
 import re
 from argparse import Action, ArgumentError, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any, NoReturn
 
 from fusetui import Error, __version__
@@ -13,7 +14,7 @@ from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
 DEBUG = "--debug"
-OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
+OURS = "Shows where your PyTorch program spends its GPU time, in the terminal."
 
 
 WORDS = (
@@ -63,13 +64,18 @@ class Parser(ArgumentParser):
 
 
 class _Help(HelpFormatter):
-    """Keeps the paragraphs of the description apart."""
+    """Keeps the paragraphs of the description apart, and breaks no option at its
+    hyphens."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = []
         for paragraph in text.split("\n\n"):
-            paragraphs.append(super()._fill_text(paragraph, width, indent))
+            lines = self._split_lines(paragraph, width - len(indent))
+            paragraphs.append("\n".join(indent + line for line in lines))
         return "\n\n".join(paragraphs)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
@@ -159,14 +165,14 @@ def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Pa
         "--version",
         action="version",
         version=f"fusetui {__version__}",
-        help="Print the version; with --verbose also those of its libraries, and whether the "
-        "compiled parts are in use.",
+        help="Print the version; with --verbose, also print the versions of its libraries, and "
+        "whether the compiled parts are in use.",
     )
     top.add_argument(
         DEBUG,
         action="store_true",
-        help="Say on stderr which way was taken: cache, reader, compiled parts, processes. "
-        "It may stand behind the command too.",
+        help="Log on stderr how fusetui reads a trace: cache, reader, compiled parts, "
+        "processes. This option may also follow the command.",
     )
     subparsers = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"

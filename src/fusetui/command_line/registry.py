@@ -36,224 +36,240 @@ COMMANDS = (
     *RECORDING,
     Command(
         "tutor",
-        "A guided tour of the app, in five minutes.",
+        "Start a guided tour of the app, which takes five minutes.",
         LOOK,
-        "It opens lesson:mlp-eager and asks you to do one thing at a time.",
+        "The tour opens lesson:mlp-eager and shows one instruction at a time.",
     ),
     Command(
         "open",
-        "Browse a trace, or two side by side, or choose from several.",
+        "Browse one trace or two side by side, or choose from several.",
         (
             argument(
                 "traces TRACE*",
-                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME. Two are "
-                "shown side by side; more are listed. Or one or two memory snapshots.",
+                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; or one "
+                "or two memory snapshots. The app shows two traces side by side and lists more "
+                "than two.",
             ),
             argument(
                 "--memory SNAPSHOT*",
-                "A memory snapshot of the same run, to show beside the trace.",
+                "A memory snapshot of the same run, to show with the trace.",
             ),
             *(*LOOK, *GRAPHS, COMPILE_LOG, NO_CACHE),
         ),
-        "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
-        "runs in this folder, what was recorded or opened recently, the lessons and the samples.",
+        "`fusetui TRACE` does the same. Without a trace, you can choose from the newest traces "
+        "and runs in this folder, recent recordings, recently opened traces, the lessons and "
+        "the samples.",
     ),
     Command(
         "summary",
-        "Key figures of the whole trace: times, counts, steps, lanes.",
+        "Show key figures of the whole trace: times, counts, steps and lanes.",
         ANSWER,
     ),
     Command(
         "kernels",
-        "Kernels grouped by name, op, shape and so on, largest total first.",
+        "List kernels, grouped by name, op, shape and so on, with the largest total time "
+        "first.",
         (*ANSWER, COMPILE_LOG, TOP, by(*KERNELS_BY), *PEAKS, *TABLE),
-        "Also shows FLOP, bytes and the share of the device's peak, if shapes were recorded.",
+        "If the trace has shapes, the command also shows FLOP, bytes and the share of the "
+        "device's peak.",
     ),
     Command(
         "ops",
-        "The CPU ops by name or shape, with the GPU time launched under each.",
+        "List CPU ops by name or shape, with the GPU time that each launched.",
         (*ANSWER, COMPILE_LOG, TOP, by(*OPS_BY), *TABLE),
     ),
     Command(
         "modules",
-        "The tree of modules and annotations, with the GPU time of each.",
+        "Show the tree of modules and annotations, with the GPU time of each.",
         (
             *ANSWER,
             TOP,
             flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
             *TABLE,
         ),
-        "Backward work belongs to the module of its forward op. Module names need recorded stacks "
-        "(with_stack=True); annotations are those of record_function.",
+        "Backward work belongs to the module of its forward op. Module names require stacks "
+        "(with_stack=True); annotations come from record_function.",
     ),
     Command(
         "lines",
-        "Your Python functions, with the CPU and GPU time of each.",
+        "List your Python functions, with the CPU and GPU time of each.",
         (
             *ANSWER,
             COMPILE_LOG,
             TOP,
             argument(
                 "--file PATH",
-                "The functions of this file or folder, instead of your own code.",
+                "Show the functions in this file or folder instead of your own code.",
             ),
             by("function", "line"),
             *TABLE,
         ),
-        "Time spent in library functions counts for your function that called them. Stacks must "
-        "have been recorded (with_stack=True); torch 2.14 and later record the calling lines for "
-        "--by line.",
+        "Time spent in library functions counts for your function that called them. The trace "
+        "must have stacks (with_stack=True). For --by line, it must come from torch 2.14 or "
+        "later, which records the calling lines.",
     ),
     Command(
         "whatif",
-        "The estimated gain of a change, by replaying the trace with it.",
+        "Estimate the gain of a change by replaying the trace with it.",
         (
             TRACE,
             argument(
                 "changes CHANGE*",
                 "kernel:PATTERN x0.5, kind:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
-                "overlap, device=NAME, ...; several are applied together.",
+                "overlap, device=NAME, ...; you can combine several.",
             ),
             PART[0],
             argument(
                 "--steps",
-                "all lists every step beside the median.",
+                "Report only the median step, or, with all, also every step.",
                 choices=("median", "all"),
                 default="median",
             ),
             argument(
                 "--sweep CHANGE",
-                "One change at ten factors, as in 'kernel:attn x0.1..1', to find where the gain "
-                "ends.",
+                "Replay one change at ten factors, as in 'kernel:attn x0.1..1', to find where "
+                "the gain ends.",
             ),
             *(JSON, NO_CACHE, *GRAPHS),
         ),
-        "docs/whatif.md lists all changes, and explains the replay and its accuracy.",
+        "docs/whatif.md lists all changes and explains the replay and its accuracy.",
     ),
     Command(
         "path",
-        "The critical path of a trace, and the slack of what is not on it.",
+        "Show the critical path of a trace, and the slack of other work.",
         ANSWER,
     ),
     Command(
         "reproduce",
-        "A Python script that makes one op or kernel of a trace again, checks and times it.",
+        "Write a Python script that reproduces, checks and times one op or kernel of a trace.",
         (
             TRACE,
             argument(
-                "--op NAME", "The op with this name: aten::mm, mm, or AddmmBackward0."
+                "--op NAME",
+                "Reproduce the op with this name, such as aten::mm, mm or AddmmBackward0.",
             ),
-            argument("--kernel PATTERN", "The op that launched this kernel."),
+            argument("--kernel PATTERN", "Reproduce the op that launched this kernel."),
             argument(
-                "--row N", "The op that this row is, or was launched by.", type=amount
+                "--row N",
+                "Reproduce the op in this row, or the op that launched the event in this "
+                "row.",
+                type=amount,
             ),
-            argument("--module NAME", "All ops of one call of this module, in order."),
+            argument(
+                "--module NAME",
+                "Reproduce all ops of one call of this module, in order.",
+            ),
             argument(
                 "--top N",
-                "The N calls that took the most time: with --out a folder of scripts, and one that "
-                "runs them all.",
+                "Reproduce the N calls that took the most time. With --out, write a folder of "
+                "scripts, and one that runs them all.",
                 type=amount,
                 default=0,
             ),
-            argument("--out PATH", "The new script, or with --top the new folder."),
+            argument(
+                "--out PATH",
+                "The path of the new script or, with --top, of the new folder.",
+            ),
             flag(
                 "--with-generated-code",
-                "For a kernel of torch.compile: copy its generated code from the compile log "
-                "beside the script, which runs it.",
+                "For a kernel of torch.compile, copy its generated code from the compile log "
+                "into a file next to the script. The script runs this code.",
             ),
             *(COMPILE_LOG, JSON, NO_CACHE, *GRAPHS),
         ),
-        "Without an option, lists the calls that took the most time. A script needs torch alone: "
-        "it makes inputs with the recorded shapes, strides and types, profiles the call, and says "
-        "whether the same ops and kernels run. docs/reproduce.md has an example.",
+        "Without an option, the command lists the calls that took the most time. A script "
+        "needs only torch. It creates inputs with the recorded shapes, strides and types, "
+        "profiles the call, and reports whether the same ops and kernels run. "
+        "docs/reproduce.md has an example.",
     ),
     Command(
         "launches",
-        "The launch calls of each thread, replays of graphs, and the launch queue.",
+        "Show the launch calls of each thread, graph replays, and the launch queue.",
         (*ANSWER, TOP, *TABLE),
-        "As a table, launch calls only.",
+        "A table contains only the launch calls.",
     ),
     Command(
         "steps",
-        "The steps, with the kernels that each launched.",
+        "List the steps, with the number of kernels that each launched.",
         (*ANSWER, TOP, *TABLE),
     ),
     Command(
         "slices",
-        "All slices of a trace, each with its lane, its op and its step.",
+        "List all slices of a trace, with their lanes, ops and steps.",
         (*ANSWER, TOP, *TABLE),
-        "For example every GEMM longer than 50 us: --where 'kind = gemm and dur > 50us'.",
+        "For example, list every GEMM longer than 50 us with --where 'kind = gemm and dur > "
+        "50us'.",
     ),
     Command(
         "sql",
-        "Query the tables of traces in SQL (DuckDB).",
+        "Query the tables of traces with SQL (DuckDB).",
         (
             TRACE,
             argument(
                 "others QUERY*",
-                "More traces, and a SELECT: an argument with a space that names no file. Without "
-                "a SELECT, you enter queries in the terminal, or they are read from standard input.",
+                "More traces, and a SELECT statement: an argument that contains a space and is "
+                "not a file. Without it, fusetui reads queries from the terminal or from "
+                "standard input.",
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
-        'For example "select family, sum(total_ns) as total_ns from kernels group by family". '
-        "docs/sql.md has recipes, and docs/tables.md all tables and columns.",
+        'An example of a query is "select family, sum(total_ns) as total_ns from kernels group '
+        'by family". docs/sql.md has recipes, and docs/tables.md lists all tables and columns.',
     ),
     Command(
         "serving",
-        "Steps of vLLM and SGLang: phases, layers, time between them, and lower bounds.",
+        "Analyze steps of vLLM and SGLang: phases, layers, time between steps, and lower "
+        "bounds.",
         (
             *ANSWER,
             argument(
                 "--model-config FILE",
-                "The config.json of the model, for the sizes of its keys and values and, if it "
-                "is dense, its weights, where no shapes were recorded.",
+                "The config.json of the model. fusetui takes the sizes of keys and values from "
+                "it and, for a dense model, those of the weights if the trace has no shapes.",
             ),
             *PEAKS,
         ),
-        "The lower bound of a step is the time to read its weights, keys and values once and to "
-        "compute its products, at the peak rates of the device. docs/serving.md explains it.",
+        "The lower bound of a step is the time to read its weights, keys and values once and "
+        "to compute its products at the peak rates of the device. See docs/serving.md.",
     ),
     Command(
         "diff",
-        "What B does differently from A: fused, added, removed, slower, faster.",
+        "Show what changed from A to B: fused, added, removed, slower and faster work.",
         (
             argument("A", "The baseline: a trace, or a folder of traces."),
-            argument("B?", "The other trace; not needed for a run folder."),
+            argument("B?", "The other trace; omit it for a run folder."),
             argument(
                 "--baseline VARIANT",
-                "The variant of a run folder that the others are compared with.",
+                "Compare the other variants of a run folder with this one.",
             ),
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
             argument(
                 "--fail-over PERCENT",
-                "Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if "
-                "that is inconclusive.",
+                "Exit with 1 if a step of B is slower by more than this, beyond noise, and "
+                "with 3 if that is inconclusive.",
                 type=share,
             ),
             *TOLD,
             COMPILE_LOG,
             NO_CACHE,
         ),
-        "Compares files of the same name in two folders, or every variant of a run folder with "
-        "the first.",
+        "For two folders, the command compares files with the same name. For a run folder, it "
+        "compares every variant with the first.",
     ),
     Command(
         "why",
-        "Where the time went, and why the GPU was idle.",
+        "Show where the time went, and why the GPU was idle.",
         (
             TRACE,
-            argument(
-                "OTHER?", "A second trace, to show what differs in each class of time."
-            ),
+            argument("OTHER?", "A second trace, to compare each class of time."),
             *PART,
             argument(
                 "--worth",
-                "Estimate the gain of each finding by a replay; the default, unless that takes "
-                "long.",
+                "Estimate the gain of each finding with a replay. This is the default unless "
+                "it takes long.",
                 action=BooleanOptionalAction,
             ),
             argument(
@@ -268,25 +284,25 @@ COMMANDS = (
             *GRAPHS,
             COMPILE_LOG,
         ),
-        "Compute, exposed communication, exposed copies and idle time add up to the total time, "
-        "exactly; the reasons add up to the idle time. docs/why.md explains each.",
+        "Compute, exposed communication, exposed copies and idle time add up exactly to the "
+        "total time, and the idle reasons to the idle time. See docs/why.md.",
     ),
     Command(
         "gaps",
-        "The longest gaps in which a GPU was idle, and what it waited for.",
+        "List the longest gaps in which a GPU was idle, and what it waited for.",
         (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
-        "As a table, all gaps.",
+        "A table contains all gaps.",
     ),
     Command(
         "memory",
-        "Who holds the memory of a GPU, at the peak or when it ran out.",
+        "Show what holds GPU memory at the peak, or when memory ran out.",
         (
             argument(
                 "SNAPSHOT",
-                "A file of torch.cuda.memory._dump_snapshot, compressed or not; a folder of them, "
-                "one per rank; or a trace recorded with profile_memory=True.",
+                "A file from torch.cuda.memory._dump_snapshot, compressed or not; a folder "
+                "with one such file per rank; or a trace recorded with profile_memory=True.",
             ),
-            argument("B?", "Another, to compare with the first."),
+            argument("B?", "A second snapshot, to compare with the first."),
             JSON,
             by("code", "module", "category"),
             argument(
@@ -297,39 +313,43 @@ COMMANDS = (
             ),
             *(TOP, *TABLE[1:]),
         ),
-        "Sizes are as requested; those of a trace are allocator blocks. docs/memory.md explains "
-        "them.",
+        "Sizes are requested sizes or, for a trace, sizes of allocator blocks. See "
+        "docs/memory.md.",
     ),
     Command(
         "ranks",
-        "Many traces of one job: which rank is late, and who waits for it.",
+        "Compare the traces of one job: which rank is late, and which ranks wait for it.",
         (
             argument(
-                "paths PATH+", "Traces of the ranks: files, folders, patterns or URLs."
+                "paths PATH+",
+                "The traces of the ranks: files, folders, patterns or URLs.",
             ),
             JSON,
-            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            flag(
+                "--csv", "Print one line per rank for a spreadsheet, with times in ns."
+            ),
             argument(
                 "--what-if CHANGE+",
-                "The estimated gain of changes (as in whatif) for the job, and the last rank "
-                "after them; 2:CHANGE changes rank 2 only.",
+                "Estimate the gain of changes (as in whatif) for the whole job, and show which "
+                "rank is then last; 2:CHANGE changes only rank 2.",
             ),
             argument(
                 "--on WHERE",
-                "Read the traces on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+                "Read the traces on a cluster with a running Dask scheduler, dask://HOST:PORT.",
             ),
             *(TOP, NO_CACHE, *TABLE[1:]),
         ),
-        "Each trace is summarized once, in as many processes as cores and memory allow. Later runs "
-        "read the summaries only. docs/ranks.md explains the figures.",
+        "fusetui summarizes each trace once, in as many processes as cores and memory allow. "
+        "Later runs read only the summaries. See docs/ranks.md.",
     ),
     Command(
         "compile",
-        "What torch.compile made: kernels with their lines, graph breaks, compilations.",
+        "Show what torch.compile did: kernels with their source lines, graph breaks and "
+        "compilations.",
         (
             argument(
                 "TRACE",
-                "A trace with its log, a log of TORCH_TRACE alone, or a folder of logs.",
+                "A trace with its log, or only a log of TORCH_TRACE or a folder of logs.",
             ),
             JSON,
             NO_CACHE,
@@ -338,12 +358,12 @@ COMMANDS = (
             TOP,
             *TABLE,
         ),
-        "Kernels lead to lines of Python by the log that TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1 "
-        "writes. docs/compile.md explains it.",
+        "fusetui finds the Python lines of a kernel in the log that torch writes with "
+        "TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1. See docs/compile.md.",
     ),
     Command(
         "hang",
-        "Why a job hangs and which rank is missing, from torch's flight-recorder dumps.",
+        "Show why a job hangs and which rank is missing, from torch's flight-recorder dumps.",
         (
             argument(
                 "paths DUMP+",
@@ -352,30 +372,32 @@ COMMANDS = (
             ),
             argument(
                 "--trace TRACE",
-                "A trace of a rank of the same job: where in a step the collective is.",
+                "A trace of any rank of the same job, to show where in a step the collective "
+                "is.",
             ),
             JSON,
             TOP,
         ),
-        "Exits with 1 for a missing rank, a mismatch, a deadlock or an unmatched send or receive, "
-        "and with 3 if the dumps are inconclusive. docs/hang.md explains how to get dumps.",
+        "The exit code is 1 for a missing rank, a mismatch, a deadlock, or an unmatched send "
+        "or receive, and 3 if the dumps are inconclusive. docs/hang.md explains how to record "
+        "dumps.",
     ),
     *SHARING,
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (argument("names NAME+", "Kernel names; - reads stdin."), JSON),
+        (argument("names NAME+", "Kernel names, or - to read them from stdin."), JSON),
     ),
     Command(
         "check",
-        "Check the number of kernels; exit with 1 if it is not as expected.",
+        "Check the number of kernels, and exit with 1 if it differs from the expected one.",
         (
             TRACE,
             JSON,
             NO_CACHE,
             argument(
                 "--expect GUESS",
-                'For example "kernels=5 gemm=3 pointwise=2".',
+                'The expected numbers, such as "kernels=5 gemm=3 pointwise=2".',
                 required=True,
             ),
             *TOLD,
@@ -387,29 +409,29 @@ COMMANDS = (
         (
             argument(
                 "--allow FOLDER+",
-                "The folders whose traces it may read, by default the current one.",
+                "Folders whose traces the server may read; the current folder by default.",
             ),
         ),
-        "It reads only files in these folders, the lessons and the samples, and no URLs. "
-        "docs/agents.md lists its tools and how to register it.",
+        "The server reads only files in these folders, the lessons and the samples, and no "
+        "URLs. docs/agents.md lists its tools and explains how to register it.",
     ),
-    Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command("samples", "List the traces that ship with fusetui.", (JSON,)),
     Command(
         "schema",
-        "The JSON Schema of a command's --json output.",
-        (argument("of COMMAND", "For example summary."),),
+        "Print the JSON Schema of a command's --json output.",
+        (argument("of COMMAND", "The command, such as summary."),),
     ),
     Command(
         "help",
         "Print a page of the documentation, or list all pages.",
-        (argument("TOPIC?", "A page, or a command."),),
+        (argument("TOPIC?", "A page or a command."),),
     ),
     Command(
         "completion",
-        "Print a script that completes fusetui in your shell.",
+        "Print a completion script for your shell.",
         (argument("SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish")),),
-        "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
-        "file named _fusetui in a folder of $fpath; for fish, to "
+        "For bash, write the script to ~/.local/share/bash-completion/completions/fusetui; for "
+        "zsh, to a file named _fusetui in a folder in $fpath; for fish, to "
         "~/.config/fish/completions/fusetui.fish.",
     ),
 )

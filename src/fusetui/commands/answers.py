@@ -1,5 +1,5 @@
-"""The commands that answer one question about a trace with a table: `summary`,
-`kernels`, ...
+"""The commands that answer a question about a trace with a table: `summary`, `kernels`,
+...
 
 Each imports what it needs when it runs.
 """
@@ -274,10 +274,10 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
     if args.by == "line" and not has_lines(trace):
         stacks = recorded_with("with_stack=True", trace.report.format)
         raise CommandError(
-            f"The calling lines were not recorded: {stacks} does (torch 2.14)."
+            f"The calling lines were not recorded; {stacks} records them (torch 2.14)."
         )
     if args.file is not None and not found:
-        say(f"No Python frame of this trace is in {printable(args.file)}.")
+        say(f"This trace has no Python frames in {printable(args.file)}.")
 
 
 def run_launches(args: Namespace) -> int:
@@ -423,7 +423,7 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
             unit = "bytes" if is_bandwidth else "FLOP"
             example = "3.35e12" if is_bandwidth else "989e12"
             raise CommandError(
-                f"--peak {text}: the figure must be a number of {unit} per second, as in "
+                f"--peak {text}: use a number of {unit} per second, as in "
                 f"{kind}={example}."
             )
         peaks[kind] = peak
@@ -443,16 +443,16 @@ def with_device(trace: Trace, name: str | None) -> Trace:
     recorded = device_names(trace)
     if recorded:
         raise CommandError(
-            f"--device {name}: the trace was recorded on {several(recorded, 3)}; --peak has "
-            "figures."
+            f"--device {name}: the trace was recorded on {several(recorded, 3)}. To "
+            "set rates, use --peak."
         )
     for peak in PEAKS:
         if re.search(peak.pattern, name):
             break
     else:
         raise CommandError(
-            f"--device {name}: the table of peaks has no such device; give the name that the "
-            "driver gives it, as in 'H100 80GB HBM3', or its figures with --peak."
+            f"--device {name}: unknown device. Use the name that the driver reports, "
+            "such as 'H100 80GB HBM3', or set its rates with --peak."
         )
     properties = [
         {"id": device, "name": name, "numSms": peak.sms} for device in device_ids(trace)
@@ -480,6 +480,6 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
         named.append(label if is_unique else f"the {label}")
     if named:
         yield (
-            f"The peaks of {several(list(dict.fromkeys(named)), 3)} are not known: give them "
-            "with --peak, as in --peak bf16=989e12 --peak bandwidth=3.35e12."
+            f"The peak rates of {several(list(dict.fromkeys(named)), 3)} are unknown. "
+            "Set them with, for example, --peak bf16=989e12 --peak bandwidth=3.35e12."
         )

@@ -1,4 +1,5 @@
-"""`compile`: what torch.compile made of a program, from its trace, its log, or both."""
+"""`compile`: what torch.compile generated for a program, from its trace, its log, or
+both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Internal errors: the traceback goes into a file that only the user can read. Never
+"""Internal errors: writes the traceback to a file that only the user can read. Never
 raises."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _where(error: BaseException) -> str:
         if frames:
             innermost = frames[-1]
             place = f"{Path(innermost.filename).name}, line {innermost.lineno}"
-        return f"the traceback could not be written to a file; it ends in {place}"
+        return f"the traceback could not be written to a file; it ends at {place}"
     return f"the traceback is in {path}"
 
 

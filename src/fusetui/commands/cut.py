@@ -1,7 +1,6 @@
-"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened
-there; `convert`, `scrub`: a whole trace written anew, as the JSON of torch.profiler, or
-as a copy that can be shared. They raise TraceError or CommandError; OUT is not written
-then."""
+"""`cut` and `perfetto` write a part of a trace to a new file; `convert` and `scrub`
+write a whole trace, as the JSON of torch.profiler or as a copy without private data.
+They raise TraceError or CommandError; OUT is not written then."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ def write_part(
     and CannotWriteError."""
     part = part_of(trace, asked.begin_ns, asked.end_ns)
     if not len(part.rows):
-        raise CommandError(f"{trace.report.file} has nothing in that time.")
+        raise CommandError(f"{trace.report.file} has no events in that time.")
     name = "" if scrub else os.path.basename(trace.report.file)
     keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
     if not scrub:
@@ -92,7 +91,7 @@ def write_part(
 def run_perfetto(args: Namespace) -> int:
     """As run_cut, for another program."""
     code = run_cut(args)
-    emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
+    emit("Open it at https://ui.perfetto.dev: the file stays in your browser.")
     return code
 
 
@@ -124,7 +123,7 @@ def _window(trace: Trace, args: Namespace) -> Window:
         args.steady,
     ]
     if sum(ways_given) != 1:
-        which = "Say one part only" if any(ways_given) else "Say which part"
+        which = "Specify only one part" if any(ways_given) else "Specify a part"
         raise CommandError(
             f"{which}: --step N, --from T --to T, --around ROW or --steady."
         )
@@ -141,7 +140,7 @@ def _around(trace: Trace, row: int) -> Window:
     CommandError."""
     if row >= trace.recorded():
         raise CommandError(
-            f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}."
+            f"There is no row {row}: this trace has rows 0 to {trace.recorded() - 1}."
         )
     launches = trace.launch_index
     launched = launches.rows[launches.within(row, int(trace.end_row[row]))]
@@ -165,7 +164,8 @@ def _steady(trace: Trace, by: str | None) -> Window:
     steps = steps_of(trace, by)
     if not len(steps):
         raise CommandError(
-            "The trace has no steps: name them with --step-by, or use --from and --to."
+            "The trace has no steps: select annotations as steps with --step-by, or "
+            "use --from and --to."
         )
     is_first_left_aside = len(steps) > 1
     counted = np.arange(int(is_first_left_aside), len(steps))
@@ -219,13 +219,13 @@ def run_scrub(args: Namespace) -> int:
 
 def _say_where_it_ends(path: str, cut: str | None, ends_early: bool) -> None:
     if cut:
-        say(f"{path}: {cut}, so it cannot be verified; what was unpacked is written.")
+        say(f"{path}: {cut}, so it cannot be verified; the unpacked part was written.")
     elif ends_early:
-        say(f"{path} ends early: what could be read is written.")
+        say(f"{path} ends early: the readable part was written.")
 
 
 def _say_keys_are_lost(path: str) -> None:
-    say(f"{path}: some keys around its events could not be read and are left out.")
+    say(f"{path}: some keys outside the events could not be read and are omitted.")
 
 
 def _say_what_is_lost(path: str, events: int, byte: int, reason: str) -> None:

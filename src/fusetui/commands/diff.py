@@ -1,4 +1,4 @@
-"""`diff`: what one trace, or run folder, does differently from another."""
+"""`diff`: what changed from one trace or run folder to another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_diff(args: Namespace) -> int:
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError(
-            "--github and --junit report a verdict, which needs --fail-over."
+            "--github and --junit report a verdict, so they need --fail-over."
         )
     pairs = _pairs(args.a, args.b, args.baseline)
     loaded: dict[str, LoadedTrace] = {}
@@ -122,7 +122,7 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
         if path_in_b is not None:
             pairs.append(Pair(path, path_in_b))
     if not pairs:
-        raise CommandError(f"{a} and {b} have no file names in common.")
+        raise CommandError(f"{a} and {b} have no file name in common.")
     return pairs
 
 
@@ -131,11 +131,11 @@ def _pairs_of_variants(folder: str, baseline: str | None) -> list[Pair]:
     run = only_below(folder) if folders_below(folder) else folder
     if os.path.isdir(run) and not is_run(run):
         raise CommandError(
-            f"{run} is not a run folder: give a second trace or folder to compare."
+            f"{run} is not a run folder: add a second trace or folder to compare with."
         )
     paths = traces(run) if is_run(run) else []
     if len(paths) < 2:
-        raise CommandError(f"Give a second trace to compare {folder} with.")
+        raise CommandError(f"Nothing to compare {folder} with: add a second trace.")
     path_of_variant = {_variant(path): path for path in paths}
     if baseline is None:
         first = paths[0]

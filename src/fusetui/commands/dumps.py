@@ -1,4 +1,4 @@
-"""`record --dumps` and `run --dumps`: dumps of the flight recorder of a job that runs."""
+"""`record --dumps` and `run --dumps`: take flight-recorder dumps of a running job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_options(args: Namespace) -> None:
     dumps."""
     for name in OPTIONS_OF_TRACES:
         if getattr(args, name, None):
-            raise CommandError(f"--dumps records no trace: leave out --{name}.")
+            raise CommandError(f"--dumps records no trace: omit --{name}.")
 
 
 def server_of(args: Namespace) -> str:
@@ -78,8 +78,8 @@ def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
     )
     if given and not entries:
         say(
-            "The recorder of the job is off: start it with TORCH_FR_BUFFER_SIZE=2000, "
-            "and NCCL's with TORCH_NCCL_TRACE_BUFFER_SIZE=2000."
+            "The flight recorder of the job is off: set TORCH_FR_BUFFER_SIZE=2000 "
+            "and, for NCCL, TORCH_NCCL_TRACE_BUFFER_SIZE=2000."
         )
     if missing:
         ranks = several([str(dump.rank) for dump in missing], MAX_NAMED_RANKS)
@@ -103,7 +103,7 @@ def _shown(folder: Path, opens: bool, command: str) -> bool:
     else:
         emit("\n".join(os.path.relpath(path) for path in files))
     for folder_of_job in sorted({path.parent for path in files}):
-        say(f"Why the job hangs: fusetui hang {os.path.relpath(folder_of_job)}")
+        say(f"See why the job hangs: fusetui hang {os.path.relpath(folder_of_job)}")
     return True
 
 
@@ -150,7 +150,7 @@ class JobWithDumps:
         self._was_asked = True
         asked = ask_pipes(self._pipe_folder)
         if asked:
-            say(f"{plural(asked, 'rank')} asked for a dump by the pipe of NCCL.")
+            say(f"Requested a dump from {plural(asked, 'rank')} through the NCCL pipe.")
             return
         try:
             take_from_server(self._server, self._folder)
@@ -165,6 +165,7 @@ class JobWithDumps:
             say("No dump was written.")
             return False
         say(
-            "No dump was written: no collective of NCCL timed out, and nobody asked for one."
+            "No dump was written: no NCCL collective timed out, and no dump was "
+            "requested."
         )
         return True

@@ -1,4 +1,4 @@
-"""Enter, pressed while another program runs."""
+"""Detects Enter while another program runs."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ EXIT_CODES = {
         "the answer is no: a diff over its threshold, a wrong number of kernels, "
         "a failed variant"
     ),
-    UNUSABLE: "wrong use, unreadable input, or output that cannot be written",
+    UNUSABLE: "incorrect usage, unreadable input, or output that cannot be written",
     CANNOT_TELL: "inconclusive: the traces do not settle the question",
-    CRASHED: "an internal error of fusetui; the traceback is in a file",
+    CRASHED: "an internal error; fusetui writes the traceback to a file",
     INTERRUPTED: (
         "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)"
     ),
-    PIPE_CLOSED: "the reader of the pipe closed it",
+    PIPE_CLOSED: "the reader closed the pipe",
 }
 """What each exit code means: in the help, the manual page and docs/reference.md."""
 
@@ -49,7 +49,7 @@ CODES_OF_ERRORS: tuple[tuple[type[BaseException], int], ...] = (
 that it is an instance of. A SignalInterrupt gives the code of its own signal. Commands
 that go on after an error, such as `ranks` without one of its files, return a code."""
 
-STDOUT_CLOSED = "Standard output is closed: the result cannot be written anywhere."
+STDOUT_CLOSED = "Standard output is closed: the result cannot be written."
 ON_GITHUB = "GITHUB_ACTIONS"
 """The environment variable that GitHub sets where it runs lines of a log as
 commands."""

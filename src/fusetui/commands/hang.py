@@ -1,4 +1,4 @@
-"""`hang`: why a job hangs, by the dumps of torch's flight recorder."""
+"""`hang`: why a job hangs, from the dumps of torch's flight recorder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a trace with a progress bar, and reports what could not be read."""
+"""Opens a trace with a progress bar, and reports the parts that could not be read."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
     file = report.file
     if report.changed:
-        yield f"{file} changed while it was read: the figures may mix two versions."
+        yield f"{file} changed while it was read: figures may mix two versions."
     unreadable = report.unreadable
     skipped = report.skipped
     ends_early = _ends_early(report)
@@ -131,7 +131,7 @@ def notices(report: Report) -> Iterator[str]:
             f"byte {first.byte} ({first.reason})."
         )
     if report.damaged_keys and not ends_early:
-        yield f"{file}: some keys around its events could not be read."
+        yield f"{file}: some keys outside the events could not be read."
     yield from remarks_of(file, report)
 
 
@@ -150,7 +150,10 @@ def _end_notice(report: Report, byte: int | None) -> str:
     if report.prefix:
         return f"{file}: {report.missing}."
     if report.cut:
-        return f"{file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
+        return (
+            f"{file}: {report.cut}, so it cannot be verified; the unpacked part is "
+            "shown."
+        )
     if report.too_damaged >= 0:
         return f"{file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
     where = "" if byte is None else f" in the event at byte {byte}"
@@ -165,7 +168,7 @@ def remarks_of(file: str, report: Report) -> Iterator[str]:
             f"{count:,} of {printable(table)}"
             for table, count in report.left_out.items()
         ]
-        yield f"{file}: rows that do not fit into a trace: {several(rows, 6)}."
+        yield f"{file}: rows that cannot be part of a trace: {several(rows, 6)}."
     for remark in report.remarks:
         yield f"{file}: {printable(remark)}"
 
@@ -176,11 +179,9 @@ def secret_notices(trace: Trace) -> Iterator[str]:
     secrets = secrets_of(trace)
     if secrets:
         warning = secret_sentence(trace.report.file, secrets)
-        yield f"{warning}: remove it with fusetui scrub before you share the trace."
+        yield f"{warning}. Before you share the trace, remove it with fusetui scrub."
 
 
 def secret_sentence(file: str, secrets: Sequence[str]) -> str:
     """The beginning of a warning, without its end: what `file` contains."""
-    return (
-        f"{file} contains what looks like a secret ({printable(several(secrets, 4))})"
-    )
+    return f"{file} may contain a secret ({printable(several(secrets, 4))})"

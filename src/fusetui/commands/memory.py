@@ -1,5 +1,5 @@
-"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda, or by what a
-trace says."""
+"""`memory`: what holds GPU memory, from snapshots of torch.cuda or the memory events of
+a trace."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def _trace(args: Namespace) -> int:
     from fusetui.report.memory import traced_text
 
     if args.b is not None:
-        raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
+        raise CommandError(
+            f"{args.snapshot} is a trace: only snapshots can be compared."
+        )
     document, loaded = _traced(args.snapshot, args)
 
     def text(columns: int) -> str:
@@ -161,7 +163,8 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
         raise CommandError(
-            f"{path} has {no_events(trace)}. A snapshot has more: see docs/memory.md."
+            f"{path} has {no_events(trace)}. A memory snapshot has more detail: see "
+            "docs/memory.md."
         )
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
@@ -197,7 +200,7 @@ def _paths(args: Namespace) -> list[str]:
         return [args.snapshot] if args.b is None else [args.snapshot, args.b]
     if args.b is not None:
         raise CommandError(
-            f"{args.snapshot} is a folder: give two snapshots to compare them."
+            f"{args.snapshot} is a folder: to compare, pass two snapshots."
         )
     try:
         names = sorted(os.listdir(args.snapshot))
@@ -223,7 +226,7 @@ def _answered(path: str, at: str) -> MemoryAnswer:
     secrets = secrets_in(snapshot.settings, _texts_of(snapshot))
     if secrets:
         say(
-            f"{secret_sentence(path, secrets)}: check this before you share the snapshot."
+            f"{secret_sentence(path, secrets)}. Check it before you share the snapshot."
         )
     try:
         return memory(snapshot, moment(at, first_event_us(snapshot)))

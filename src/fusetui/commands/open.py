@@ -1,7 +1,7 @@
-"""`open`, `tutor`: the app in this terminal, with what the user names or chooses;
-`watch`: with each new trace of a folder. A report of Nsight Systems is exported by
-nsys, if it is there and the user wants it, into the folder of the cache, where the
-export is found again."""
+"""`open` and `tutor` start the app in this terminal with the traces that the user
+selects; `watch` opens each new trace of a folder. A report of Nsight Systems is
+exported by nsys, if it is there and the user wants it, into the folder of the cache,
+where the export is found again."""
 
 from __future__ import annotations
 
@@ -436,7 +436,7 @@ def exported(path: str) -> str:
         if nsys is None or not sys.stdin.isatty():
             return path
         say(
-            f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]"
+            f"{path} is an Nsight Systems report. Export it with nsys to {place}? [y/N]"
         )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return path
@@ -471,9 +471,10 @@ def _export(nsys: str, path: str, place: Path) -> None:
             )
             if done.returncode != 0:
                 raise CommandError(
-                    f"nsys could not export {path}: it ended with {done.returncode}."
+                    f"nsys could not export {path}: it exited with code "
+                    f"{done.returncode}."
                 )
             export.replace(place)
     except OSError as error:
         raise CommandError(f"nsys cannot export {path}: {error.strerror}.") from None
-    say(f"{place} is the export; it stays there until you remove it.")
+    say(f"Exported to {place}; the file stays there until you remove it.")

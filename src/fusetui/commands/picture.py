@@ -1,5 +1,5 @@
-"""`picture`, `report`: what the app shows, as files that others open; `stacks`: its
-flame graphs as files of other tools. None is written where one of them raises
+"""`picture` and `report` write pages of the app to files; `stacks` writes its flame
+graphs in the formats of other tools. None is written where one of them raises
 CommandError, or what it says beside that."""
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def run_picture(args: Namespace) -> int:
     window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(
-            "Only --page timeline draws a part. fusetui cut writes it as a trace, of which any "
-            "page can be drawn."
+            "Only --page timeline can draw part of a trace. To draw another page, "
+            "write the part as a trace with fusetui cut."
         )
     from fusetui.tui.layout.view import short_label
     from fusetui.tui.state.state import Size
@@ -152,7 +152,7 @@ def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]
     whole_ns = int(trace.dur[trace.gpu_rows].sum())
     if time == GPU_TIME and flame.whole_ns < whole_ns:
         held = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
-        yield f"The stacks have {held}; the rest belongs to no {OF_STACKS[kind]}."
+        yield f"The stacks cover {held}; the rest belongs to no {OF_STACKS[kind]}."
 
 
 GPU_TIME, CPU_TIME = TIMES

@@ -1,4 +1,4 @@
-"""`ranks`: many traces of one job, and who waits for whom."""
+"""`ranks`: compares many traces of one job, and shows which rank waits for which."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _why_no_ranks(answer: JobAnswer) -> str:
     reason = first.reason.rstrip(".")
     if not others:
         return f"{reason}."
-    return f"{reason}; nor is any of {plural(len(others), 'other file')} a rank."
+    return f"{reason}; none of {plural(len(others), 'other file')} is a rank either."
 
 
 def _code(paths: Sequence[str], answer: JobAnswer) -> int:
@@ -125,12 +125,13 @@ def _code(paths: Sequence[str], answer: JobAnswer) -> int:
     if left_out:
         say(f"{left_out} {of_all} could not be used.")
     if damaged:
-        say(f"Figures of {damaged} {of_all} are in doubt.")
+        say(f"Figures of {damaged} {of_all} may be wrong.")
     if left_out or damaged:
         return UNUSABLE
     if not answer.collectives:
         say(
-            "Who waits for whom is inconclusive: these ranks have no collective in common."
+            "Inconclusive which rank waits for which: these ranks have no collective "
+            "in common."
         )
         return CANNOT_TELL
     return DONE

@@ -1,5 +1,5 @@
-"""`record`: traces of programs that run, started with their door open, and on to the
-app; and what `run` does the same way. `capture`: a run folder."""
+"""`record`: records traces of running programs that accept on-demand profiling, and
+opens them in the app; `run` shares this code. `capture`: a run folder."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def run_record(args: Namespace) -> int:
     asked = _processes_asked(args)
     if request.steps and len(asked) > 1:
         raise CommandError(
-            f"--steps records one process, not {len(asked)}, which would start at different "
-            "steps. Use --seconds to start all together."
+            f"--steps records one process, not {len(asked)}, because several would "
+            "start at different steps. To start all together, use --seconds."
         )
     with ExitStack() as stack:
         sockets = _sockets(stack, asked)
@@ -74,7 +74,8 @@ def run_record(args: Namespace) -> int:
         ignored = sum(socket.ignored for socket in sockets.values())
         if ignored:
             say(
-                f"{plural(ignored, 'message')} of other users or of wrong sizes ignored."
+                f"Ignored {plural(ignored, 'message')} from other users or of the "
+                "wrong size."
             )
         jobs = list(recording.jobs.values())
         say(*forks_left_out(recording.forks.values()))
@@ -146,7 +147,7 @@ def _processes_asked(args: Namespace) -> list[Process]:
         )
     ways = [bool(args.pid), args.job is not None, args.all]
     if sum(ways) != 1:
-        raise CommandError("Name what to record: --pid PID, --job NAME or --all.")
+        raise CommandError("Specify what to record: --pid PID, --job NAME or --all.")
     if args.pid:
         return [_with_door(pid) for pid in dict.fromkeys(args.pid)]
     named = []
@@ -156,7 +157,7 @@ def _processes_asked(args: Namespace) -> list[Process]:
     if not named:
         of_job = "" if args.all else f" of job {args.job}"
         raise CommandError(
-            f"No process{of_job} of yours accepts on-demand profiling. {HOW}"
+            f"None of your processes{of_job} accepts on-demand profiling. {HOW}"
         )
     return named
 
@@ -165,7 +166,7 @@ def _with_door(pid: int) -> Process:
     """The process with this PID. Raises CommandError unless it can be recorded."""
     known = process(pid)
     if known is None:
-        raise CommandError(f"No process {pid} of yours.")
+        raise CommandError(f"You have no process {pid}.")
     if known.folder is None:
         raise CommandError(
             f"Process {pid} ({known.program}) does not accept on-demand profiling. {HOW}"
@@ -174,8 +175,8 @@ def _with_door(pid: int) -> Process:
         raise CommandError(f"Process {pid} ({known.program}) has not loaded torch.")
     if known.only_helps:
         raise CommandError(
-            f"Process {pid} ({known.program}) only starts or compiles for other processes: "
-            "record those with --job NAME."
+            f"Process {pid} ({known.program}) only starts other processes or compiles "
+            "for them: record those with --job NAME."
         )
     if is_fork(known):
         raise CommandError(
@@ -200,7 +201,7 @@ def trace_folder(out: Path | None) -> Iterator[Path]:
     except FileExistsError:
         pass
     except OSError as error:
-        raise CommandError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise CommandError(f"{folder} cannot be created: {error.strerror}.") from None
     try:
         _check_owner(folder)
         yield folder
@@ -219,11 +220,11 @@ def _check_owner(folder: Path) -> None:
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
     if S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
-        raise CommandError(f"{folder} is another user's link: give another --out.")
+        raise CommandError(f"{folder} is another user's link: choose another --out.")
     if not S_ISDIR(found.st_mode):
-        raise CommandError(f"{folder} is not a folder: give another --out.")
+        raise CommandError(f"{folder} is not a folder: choose another --out.")
     if found.st_uid != os.geteuid():
-        raise CommandError(f"{folder} belongs to another user: give another --out.")
+        raise CommandError(f"{folder} belongs to another user: choose another --out.")
     others_write = found.st_mode & 0o002
     group_writes = found.st_mode & 0o020 and not _is_private_group(found.st_gid)
     if others_write or group_writes:
@@ -269,7 +270,7 @@ def follow(recording: Recording) -> None:
     except KeyboardInterrupt:
         phases = {job.phase for job in recording.jobs.values()}
         if phases & {RecordingPhase.TOLD, RecordingPhase.WRITING}:
-            say("The programs continue, and write the traces that were requested.")
+            say("The programs continue and write the requested traces.")
         raise
 
 
@@ -319,7 +320,7 @@ def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
 
         browse([str(folder)] if len(files) > 1 else files)
     if len(files) > 1 and any(job.process.rank for job in jobs):
-        say(f"Who waits for whom: fusetui ranks {os.path.relpath(folder)}")
+        say(f"See which rank waits for which: fusetui ranks {os.path.relpath(folder)}")
     return files
 
 

@@ -1,4 +1,4 @@
-"""`reproduce`: scripts that make the calls of a trace again."""
+"""`reproduce`: writes scripts that reproduce the calls of a trace."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def run_reproduce(args: Namespace) -> int:
         _answer_calls(calls, trace, args)
     elif args.out:
         raise CommandError(
-            "--out needs to know which calls: --op, --kernel, --row, --module or --top."
+            "--out needs a selection of calls: --op, --kernel, --row, --module or "
+            "--top."
         )
     else:
         emit_of(trace, calls_text(calls, width()))
@@ -140,8 +141,8 @@ def _say_others(calls: Sequence[Call]) -> None:
     if len(calls) > 1:
         rows = several([str(other.row) for other in calls[1:]], MAX_ROWS_NAMED)
         say(
-            f"This is the one of {plural(len(calls), 'distinct call')} that took the most "
-            f"time in all; the others are those of --row {rows}."
+            f"Of {plural(len(calls), 'distinct call')}, this one took the most time "
+            f"in total. For the others: --row {rows}."
         )
 
 
@@ -210,7 +211,7 @@ def _write_folder(
     try:
         os.makedirs(out)
     except OSError as error:
-        raise CommandError(f"{out} cannot be made: {error.strerror}.") from None
+        raise CommandError(f"{out} cannot be created: {error.strerror}.") from None
     names = [file_name(call, number) for number, call in enumerate(made, 1)]
     for name, call in zip(names, made, strict=True):
         path = str(Path(out, name))
@@ -227,7 +228,7 @@ def _write_folder(
     )
     left_out = [call for call in calls if call.kind is CallKind.NONE]
     for call in left_out:
-        say(f"Left out: {name_of(call)}: {why_not(call)}.")
+        say(f"Skipped: {name_of(call)}: {why_not(call)}.")
 
 
 def _write_compiled(call: Call, trace: Trace, path: str) -> None:

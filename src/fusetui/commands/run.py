@@ -1,5 +1,5 @@
-"""`run`: starts a program with on-demand profiling switched on, and records all of its
-processes that have torch while they compute."""
+"""`run`: starts a program with on-demand profiling enabled, and records all of its
+processes that use torch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run_run(args: Namespace) -> int:
     program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
-        raise CommandError("Give the program: fusetui run -- python train.py")
+        raise CommandError("Specify the program: fusetui run -- python train.py")
     if not os.path.isdir("/proc/self"):
         raise CommandError(
             "run needs Linux: torch supports on-demand profiling only there."
@@ -302,12 +302,13 @@ class _Watched:
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (
-                f"{ended}, and none of its processes polled for a request. It uses no torch, or "
-                f"its environment (sudo, docker, env -i) drops {OPEN}."
+                f"{ended}, and none of its processes polled for a request. Either it "
+                "does not use torch, or its environment (sudo, docker, env -i) drops "
+                f"{OPEN}."
             )
         if self._took_s < self._after_s:
             return f"{ended}, and --after says {self._after_s:g} s."
-        return f"{ended}, before it was time: torch asks every 5 s, the first time when it is loaded."
+        return f"{ended} too early: torch polls every 5 s, first when it is loaded."
 
 
 def _missing_ranks(group: list[Process]) -> list[str]:

@@ -1,5 +1,5 @@
-"""Finds the files behind what a user names: paths, samples, lessons, run folders, other
-folders."""
+"""Finds the files for the user's arguments: paths, samples, lessons, run folders and
+other folders."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ def traces(name: str) -> list[str]:
     if is_shipped(name):
         return [_shipped(name)]
     if not name.strip():
-        raise CommandError(
-            "The trace name is empty: give a path, a URL or sample:NAME."
-        )
+        raise CommandError("The trace name is empty: use a path, a URL or sample:NAME.")
     if not os.path.isdir(name):
         return [name]
     folder = Path(name)
@@ -97,7 +95,7 @@ def only_below(name: str) -> str:
     if len(folders) > 1:
         named = several(folders, MAX_NAMED_FOLDERS)
         raise CommandError(
-            f"{name} holds {len(folders)} folders with traces: name one ({named})."
+            f"{name} contains {len(folders)} folders with traces: choose one ({named})."
         )
     return folders[0]
 
@@ -169,7 +167,7 @@ def _traces_in(folder: Path) -> list[Path]:
         if path.is_file():
             files.append(path)
         elif not path.is_dir():
-            say(f"{path} is left out: it is not a regular file, or a broken link.")
+            say(f"{path} is skipped: it is not a regular file, or is a broken link.")
     if len(files) > 1:
         files = [path for path in files if not _is_json_but_no_trace(path)] or files
     if not is_run(str(folder)):

@@ -1,5 +1,5 @@
 """Answers as tables: `--format`, `--output`, `--columns`, `--sort`, `--top`, `--where`,
-and several traces at once; `sql`: SQL over them, from the command line, a pipe or a
+and several traces at once; `sql` runs SQL queries from the command line, a pipe or a
 prompt."""
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def form_of(args: Namespace) -> str:
     """The one that was asked for, or that of the name of a new file. Raises
     CommandError, and Error where that name tells none or there is a file."""
     if args.output == "":
-        raise CommandError("--output is followed by the name of a new file.")
+        raise CommandError("--output needs the name of a new file.")
     form: str
     if args.format:
         form = args.format
@@ -145,7 +145,9 @@ def form_of(args: Namespace) -> str:
             "Use --format json for a table: --json prints the whole answer."
         )
     if form == "parquet" and not args.output:
-        raise CommandError("Parquet is not printed: name a file with --output.")
+        raise CommandError(
+            "Parquet cannot be printed: write it to a file with --output."
+        )
     if args.output:
         check_new(args.output)
     return form
@@ -230,7 +232,9 @@ def run_sql(args: Namespace) -> int:
     check_form(args)
     needed("duckdb", "SQL", "sql")
     if not query and "-" in names:
-        raise CommandError("Standard input is the trace: give the query after it.")
+        raise CommandError(
+            "Standard input is the trace: pass the query as an argument."
+        )
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]
@@ -321,7 +325,7 @@ def _do(words: Sequence[str], database: SqlTables) -> None:
     elif command == ".columns":
         table = arguments[0].lower() if arguments else ""
         if table not in TABLES:
-            raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
+            raise CommandError(f".columns needs a table: {', '.join(TABLES)}.")
         rows = [
             {"column": spec.name, "type": spec.kind, "meaning": spec.meaning}
             for spec in database.columns(table)

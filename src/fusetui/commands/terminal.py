@@ -1,4 +1,4 @@
-"""What the terminal can do: how many colors, which background, which characters. All of
+"""Detects the capabilities of the terminal: colors, background and characters. All of
 it is known before Textual is imported, which reads its environment then. And what a
 person has chosen for every run, in config.toml in the user's config folder:
 
@@ -250,7 +250,7 @@ def _settings_in_file(name: str) -> Settings:
         if not name:
             return Settings()
         raise CommandError(
-            f"{path} does not exist: {FILE_VARIABLE} names it."
+            f"{path}, named by {FILE_VARIABLE}, does not exist."
         ) from None
     known = Settings.__struct_fields__
     for setting, value in table.items():

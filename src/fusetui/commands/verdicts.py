@@ -1,5 +1,5 @@
-"""Tells a pipeline what `check` and `diff --fail-over` found: --github, annotations and
-a summary in Markdown; --junit, JUnit XML."""
+"""Reports the results of `check` and `diff --fail-over` to a pipeline: --github writes
+annotations and a summary in Markdown, and --junit writes JUnit XML."""
 
 from __future__ import annotations
 

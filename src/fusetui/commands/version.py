@@ -1,4 +1,4 @@
-"""`fusetui --version --verbose`: what this installation consists of."""
+"""`fusetui --version --verbose`: shows the components of this installation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def version_text() -> str:
         f"fusetui {__version__}",
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
         *(f"{name} {found}" for name in LIBRARIES if (found := _installed(name))),
-        f"compiled scanner of JSON: {_in_use(_has_scanner())}",
-        f"compiled nesting of slices: {_in_use(_has_nesting())}",
+        f"compiled JSON scanner: {_in_use(_has_scanner())}",
+        f"compiled slice nesting: {_in_use(_has_nesting())}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -31,11 +31,7 @@ def _installed(library: str) -> str:
 
 
 def _in_use(is_compiled: bool) -> str:
-    return (
-        "in use"
-        if is_compiled
-        else "not compiled; Python code is used, which is slower"
-    )
+    return "in use" if is_compiled else "not compiled; slower Python code is used"
 
 
 def _has_scanner() -> bool:

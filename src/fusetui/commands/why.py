@@ -1,6 +1,6 @@
 """`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times;
-`whatif`: what a change would be worth; `path`: the critical path and what has time to
-spare."""
+`whatif`: the estimated gain of a change; `path`: the critical path and the slack of
+other work."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def run_why(args: Namespace) -> int:
 
     one_form(args, "markdown")
     if args.together and (args.worth is False or args.other is not None):
-        raise CommandError(
-            "--together is for the estimated gain of findings of one trace."
-        )
+        raise CommandError("--together estimates gains of one trace only.")
     trace, code = load(args.trace, args.captured_by, args.compile_log)
     answer = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:

@@ -1,2 +1,2 @@
-"""What hardware and the names of kernels mean: decoded names, kinds of work, peaks and
+"""The meaning of hardware and kernel names: decoded names, kinds of work, peaks and
 bounds."""

@@ -1,4 +1,4 @@
-"""What a call into a GPU's runtime is for, where its name does not say it."""
+"""The purpose of a GPU runtime call if its name does not show it."""
 
 from __future__ import annotations
 

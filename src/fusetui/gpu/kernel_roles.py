@@ -1,4 +1,4 @@
-"""What the name of a kernel says about the part that it has in the work of its op.
+"""The role of a kernel within its op, from its name.
 
 A kernel does the work of its op itself, or helps with it. There is one record for each
 name, which is made once.

@@ -1,4 +1,5 @@
-"""What kind of work an event is, by its name: communication, copy, gemm, attention, ...
+"""The kind of work of an event, from its name: communication, copy, gemm, attention,
+...
 
 The one definition: the app, `why`, the diff, the ranks and `check` all ask it.
 """

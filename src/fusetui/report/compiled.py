@@ -52,10 +52,11 @@ GENERIC_HINTS = ("Please report an issue to PyTorch.",)
 OUTSIDE_OF_REGIONS = (Why.REPLAYED.value,)
 """Why kernels have no line that belong to no region of the answer."""
 
-NO_COMPILE = "Nothing in this trace was compiled by torch.compile."
+NO_COMPILE = "This trace contains no work compiled by torch.compile."
 NO_LOG = (
-    "No compile log was found beside the trace, so the Python lines are unknown. "
-    "TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1 writes one; --compile-log DIR names it."
+    "No compile log found next to the trace, so the Python lines are unknown. To "
+    "write one, record with TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1; to use it, pass "
+    "--compile-log DIR."
 )
 
 
@@ -130,13 +131,12 @@ def headline(answer: CompileAnswer) -> Iterator[str]:
         kernel_ns += sum(
             one.total_ns for one in answer.not_joined if one.why in OUTSIDE_OF_REGIONS
         )
-        runs = plural(answer.kernels, "run")
+        runs = plural(answer.kernels, "kernel run")
         yield (
-            f"{runs} of kernels in compiled regions took {duration(kernel_ns)}; "
-            f"{_joined(answer)}."
+            f"{runs} in compiled regions took {duration(kernel_ns)}; {_joined(answer)}."
         )
     elif answer.recorded:
-        yield "No kernel of a compiled region was recorded."
+        yield "No kernels of compiled regions were recorded."
     if answer.log is not None:
         log = answer.log
         logs = plural(log.logs, "log") if log.logs != 1 else "the log"
@@ -163,11 +163,11 @@ def _joined(answer: CompileAnswer) -> str:
     if answer.joined == answer.kernels:
         text = "all are linked to Python lines"
     elif answer.joined:
-        text = f"{count(answer.joined)} of them are linked to Python lines"
+        text = f"{count(answer.joined)} are linked to Python lines"
     else:
-        text = "none of them is linked to a Python line"
+        text = "none is linked to a Python line"
     if answer.possible:
-        text += f", {count(answer.possible)} to several possible ones"
+        text += f", {count(answer.possible)} to several possible lines"
     return text
 
 
@@ -223,8 +223,8 @@ def fused_sentence(kernel: FusedKernel) -> str:
     else:
         text = parts[0]
     return (
-        f"{text}, became one kernel ({kernel.name}): {plural(kernel.runs, 'run')}, "
-        f"{duration(kernel.total_ns)}."
+        f"{text}, compiled to one kernel ({kernel.name}): "
+        f"{plural(kernel.runs, 'run')}, {duration(kernel.total_ns)}."
     )
 
 
@@ -260,13 +260,14 @@ def line_times_text(times: CompiledLines, most: int, top: int) -> str:
     texts = [SPLIT] if any(line.split_ns for line in times.lines) else []
     if times.unknown_ns:
         texts.append(
-            f"{duration(times.unknown_ns)} of the {duration(times.kernel_ns)} of compiled "
-            "kernels belongs to no line here: fusetui compile says why."
+            f"{duration(times.unknown_ns)} of the {duration(times.kernel_ns)} of "
+            "compiled kernels belongs to no line here. To see why, run fusetui "
+            "compile."
         )
     return "\n\n".join([table, *("\n".join(_folded([text], most)) for text in texts)])
 
 
-SPLIT = "Compiled kernels that came from several lines count for each with an equal part (split)."
+SPLIT = "The time of a compiled kernel from several lines is split equally among them."
 
 
 class _Row(CompiledKernel, frozen=True):
@@ -352,21 +353,21 @@ def _break_lines(answer: CompileAnswer, most: int, top: int) -> list[str]:
 
 def break_sentence(one: PassedBreak) -> str:
     """Where a graph break is, why, what it costs, and what the log suggests."""
-    place = place_text(one.file, one.line) or "a place that was not recorded"
+    place = place_text(one.file, one.line) or "an unrecorded place"
     sentence = f"Graph break at {place}"
     if one.function:
         sentence += f" in {one.function}"
     if one.reason:
         sentence += f": {one.reason.rstrip('.')}."
     else:
-        sentence += ". The trace does not say why: a compile log does."
+        sentence += ". The reason is not in the trace, only in a compile log."
     if one.code:
         sentence += f" Line: {one.code}."
     if one.passed:
         median_ns = one.median_between_ns or 0
         sentence += (
-            f" Passed {plural(one.passed, 'time')}; between the two regions "
-            f"{duration(one.between_ns)} in total, median {duration(median_ns)}."
+            f" Reached {plural(one.passed, 'time')}; the time between the two regions "
+            f"is {duration(one.between_ns)} in total, median {duration(median_ns)}."
         )
     hints = [hint for hint in one.hints if hint not in GENERIC_HINTS]
     for hint in hints[:MAX_HINTS]:
@@ -436,8 +437,8 @@ def _advice(answer: CompileAnswer) -> Iterator[str]:
 def guard_sentence(guard: FrequentGuard) -> str:
     """The guard that failed in most compilations."""
     return (
-        f"The guard that failed most often, in {plural(guard.compilations, 'compilation')} "
-        f"of {guard.function or 'a function'}: {guard.text}."
+        f"Most frequent guard failure ({plural(guard.compilations, 'compilation')} of "
+        f"{guard.function or 'a function'}): {guard.text}."
     )
 
 
@@ -448,18 +449,19 @@ def remedy_sentence(remedy: Remedy) -> str:
     values = several(remedy.values, 4)
     if remedy.kind == "mark_dynamic":
         return (
-            f"Dimension {remedy.dimension} of {remedy.subject} changed ({values}): "
-            f"torch._dynamo.mark_dynamic({remedy.subject}, {remedy.dimension}) before the "
-            f"first call of {function}, or dynamic=True, avoids {avoided}."
+            f"Dimension {remedy.dimension} of {remedy.subject} changed ({values}). To "
+            f"avoid {avoided}, call torch._dynamo.mark_dynamic({remedy.subject}, "
+            f"{remedy.dimension}) before the first call of {function}, or use "
+            "dynamic=True."
         )
     if remedy.kind == "dynamic":
         return (
-            f"Several sizes changed ({remedy.subject}): torch.compile(dynamic=True) of "
-            f"{function} avoids {avoided}."
+            f"Several sizes changed ({remedy.subject}). To avoid {avoided}, compile "
+            f"{function} with torch.compile(dynamic=True)."
         )
     return (
-        f"{remedy.subject} changed ({values}): pass it to {function} as a tensor, or keep "
-        f"it constant, to avoid {avoided}."
+        f"{remedy.subject} changed ({values}). To avoid {avoided}, pass it to "
+        f"{function} as a tensor, or keep it constant."
     )
 
 
@@ -470,10 +472,10 @@ def remarks(answer: CompileAnswer) -> Iterator[str]:
             yield not_joined_sentence(one, answer.kernels)
         if len(answer.not_joined) > MAX_REASONS:
             more = plural(len(answer.not_joined) - MAX_REASONS, "more reason")
-            yield f"{more} why kernels have no line (--json has all)."
+            yield f"{more} for kernels without lines (--json has all)."
         if answer.log.unread_records:
             records = plural(answer.log.unread_records, "record")
-            yield f"{records} of the log could not be read."
+            yield f"{records} of the compile log could not be read."
         yield from answer.log.unread[:MAX_REASONS]
 
 
@@ -482,7 +484,7 @@ def not_joined_sentence(one: NotJoined, kernels: int) -> str:
     detail = f" ({one.detail})" if one.detail else ""
     have = "has" if one.kernels == 1 else "have"
     return (
-        f"{count(one.kernels)} of {plural(kernels, 'run')} of kernels {have} no line: "
+        f"{count(one.kernels)} of {plural(kernels, 'kernel run')} {have} no line: "
         f"{one.why}{detail}."
     )
 

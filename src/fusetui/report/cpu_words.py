@@ -1,4 +1,4 @@
-"""What the time of CPU threads goes to, in words: the breakdown of a trace without GPU
+"""Describes the time of CPU threads in words: the breakdown of a trace without GPU
 events."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.text.figures import percent
 from fusetui.text.tables import cut_line
 
-CPU_TIME = "CPU time"
+CPU_TIME = "CPU thread time"
 MAX_NAMES = 3
 """Of each kind, in a sentence."""
 
@@ -32,7 +32,12 @@ def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
     """The time of CPU threads by op, by function, and where they wait; without what is
     empty."""
     parts = (
-        BreakdownPiece(time=CPU_TIME, by="op", shares=work.ops, whole_ns=work.whole_ns),
+        BreakdownPiece(
+            time=CPU_TIME,
+            by="op or runtime call",
+            shares=work.ops,
+            whole_ns=work.whole_ns,
+        ),
         BreakdownPiece(
             time=CPU_TIME, by="function", shares=work.functions, whole_ns=work.whole_ns
         ),
@@ -44,8 +49,8 @@ def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
 
 
 def breakdown_sentence(parts: Sequence[BreakdownPiece], name_cells: int) -> str:
-    """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`; names
-    are cut to so many cells. The parts are of one time."""
+    """`CPU thread time by op or runtime call: aten::mm 45 %, ...; by function: work
+    (a.py:7) 30 %, ...`; names are cut to so many cells. The parts are of one time."""
     texts = []
     for part in parts:
         shares = [

@@ -143,7 +143,7 @@ def to_text(diff: Diff, width: int = 118) -> str:
         body += _row(line, width)
     if any(not line.counts for line in (*changes.shown, *changes.rest)):
         beside = (
-            "Values in parentheses overlap other work and are not part of the total."
+            "Values in parentheses overlap other work and are excluded from the total."
         )
         body += _wrapped(beside, width, "")
     return "\n".join(body) + "\n"
@@ -165,7 +165,7 @@ def _line_of_rest(rest: Sequence[DiffLine]) -> DiffLine:
         a_ns=None,
         b_ns=None,
         change_ns=sum(line.change_ns for line in rest if line.counts),
-        what=f"{plural(len(rest), 'line')} of smaller effect",
+        what=f"{plural(len(rest), 'smaller change')}",
     )
 
 
@@ -183,7 +183,7 @@ def to_markdown(diff: Diff) -> str:
     for line in (*changes.shown, *closing(diff)):
         body.append(_markdown_row(line))
     if changes.rest:
-        body += ["", f"{plural(len(changes.rest), 'smaller line')} not shown."]
+        body += ["", f"{plural(len(changes.rest), 'smaller change')} not shown."]
     body.append("")
     for note in diff.notes[:MAX_MARKDOWN_NOTES]:
         body.append(f"* {markdown(note)}")

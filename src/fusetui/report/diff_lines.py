@@ -1,5 +1,5 @@
-"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one
-kind, are one line."""
+"""Turns rows into the lines of a table; repeated rows, and dispatch of one kind, form
+one line."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ MARKS = {
 SAME = "the same kernel"
 REGION = "region"
 NOISE = "may be noise"
-EARLIER = "work launched before the step that ran in it"
-LATER = "work of the step that ran after it"
-OVERLAP = "work beside other work"
-ODD = "effect on the median of steps with other work"
+EARLIER = "work launched earlier that ran in the step"
+LATER = "work launched in the step that ran later"
+OVERLAP = "work that overlaps other work"
+ODD = "effect on the median of steps that do different work"
 STEP = "step"
 PINNED = ("idle", "", STEP)
 """The lines that are always in sight: idle time, what is not explained, the sum."""
@@ -356,7 +356,7 @@ def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
 def _why_of_several(row: Row, kind: str, a_ns: int, b_ns: int) -> str:
     """Why several rows changed, of which `row` is one; the times are those of all."""
     if row.kind in TIMED or kind == NOISE:
-        return f"the same work, {change(a_ns, b_ns)} time"
+        return f"the same work takes {change(a_ns, b_ns)} time"
     if row.kind is RowKind.MOVED:
         return ELSEWHERE
     return _why_of_one(row)

@@ -1,5 +1,5 @@
-"""What --json prints, as types: schemas are made from them, and docs/json.md describes
-the keys.
+"""The types of the `--json` documents, from which the schemas are generated;
+docs/json.md describes the keys.
 
 Answers that are documents as they are (a summary, functions) have no type of their own
 here.

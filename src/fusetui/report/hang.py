@@ -40,7 +40,8 @@ INDENT = "  "
 """Of the lines of a sentence behind the first."""
 
 NOBODY = (
-    "No rank is missing: every collective in which a rank waits has all its members."
+    "No rank is missing: all members have reached every collective in which a rank "
+    "waits."
 )
 DIFFERENCES = {
     "operation": "different operations",
@@ -94,7 +95,7 @@ def headline(answer: HangAnswer) -> list[str]:
             sentences.append(_missing(answer, culprit))
         if len(missing) > MAX_CULPRITS:
             more = plural(len(missing) - MAX_CULPRITS, "more rank")
-            sentences.append(f"{more} are missing in the same way.")
+            sentences.append(f"{more} are missing for the same reason.")
     if answer.cycle:
         sentences.append(_deadlock(answer))
     if answer.verdict == "unmatched":
@@ -125,7 +126,7 @@ def in_trace_sentences(traced: InTrace | None) -> list[str]:
     agreeing = (
         f"{plural(traced.agreeing, 'collective')} in a row agree with the dumps there."
         if traced.agreeing > 1
-        else "Only this one agrees with the dumps there."
+        else "Only this collective agrees with the dumps there."
     )
     return [" ".join(filter(None, (sentence, issued, agreeing)))]
 
@@ -135,9 +136,12 @@ def _why_not_in_trace(traced: InTrace) -> str:
     if traced.reason == "no_group":
         return "it has no collective of this group"
     if traced.reason == "not_recorded":
-        return "none of this group in its steps has this operation and size"
+        return (
+            "none of its steps has a collective of this group with this operation "
+            "and size"
+        )
     return (
-        f"{count(traced.places)} collectives of a step are alike, and so are the "
+        f"{count(traced.places)} collectives of a step are identical, and so are the "
         f"{count(traced.agreeing - 1)} before each"
     )
 
@@ -178,7 +182,7 @@ def group_name(group: GroupName) -> str:
 def place_text(place: Frame | None) -> str:
     """train, job.py:16."""
     if place is None:
-        return "a line that was not recorded"
+        return "an unrecorded line"
     return f"{place.function}, {place.file}:{place.line}"
 
 
@@ -197,7 +201,7 @@ def collective(group: GroupName, sequence: int) -> str:
 def mismatch_sentence(mismatch: Mismatch) -> str:
     """Which ranks issued what as one and the same collective, each side in turn."""
     sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MAX_REMARKS])
-    over = " It has ended on all of them." if mismatch.is_over else ""
+    over = " It ended on all of them." if mismatch.is_over else ""
     return (
         f"Ranks issued {DIFFERENCES[mismatch.kind]} as "
         f"{collective(mismatch.group, mismatch.sequence)}: {sides}.{over}"
@@ -230,14 +234,15 @@ def doubt_sentence(doubt: Doubt) -> str:
         return f"No readable dump of {who}: a rank without a dump may be dead."
     if doubt.kind == "stuck":
         return (
-            f"{who.capitalize()} did not leave {where}, which all members issued alike "
-            "and others have left. Different roots would do this, but dumps do not have "
-            "them."
+            f"{who.capitalize()} did not leave {where}, although all members issued "
+            "it alike and others left it. Different roots would cause this, but "
+            "dumps do not record roots."
         )
     if doubt.kind == "lost":
         return (
-            f"Whether {who} issued {where} is unknown: its ring buffer has lost the entries "
-            "of this group. A larger TORCH_FR_BUFFER_SIZE keeps more."
+            f"It is unknown whether {who} issued {where}: the ring buffer no longer "
+            "has the entries of this group. To keep more, set a larger "
+            "TORCH_FR_BUFFER_SIZE."
         )
     if doubt.kind == "members_unknown":
         assert doubt.group is not None
@@ -247,7 +252,10 @@ def doubt_sentence(doubt: Doubt) -> str:
         )
     if doubt.kind == "versions":
         return "The dumps have different format versions."
-    return "Waits in sends and receives of gloo are not visible: gloo does not record them."
+    return (
+        "Waits in gloo sends and receives are not visible, because gloo does not "
+        "record them."
+    )
 
 
 def call_lines(
@@ -282,7 +290,7 @@ def _not_issued(wait: Wait | None, rank: int, is_known: bool) -> str:
         return f"Rank {rank} did not issue it. {_waiters(wait)}"
     if is_known:
         return f"Rank {rank} did not issue it, and no rank waits for it here."
-    return f"Whether rank {rank} issued it is unknown."
+    return f"It is unknown whether rank {rank} issued it."
 
 
 def _awaited(wait: Wait) -> tuple[int, ...]:
@@ -294,7 +302,7 @@ def _absent(answer: HangAnswer, culprits: Sequence[Culprit]) -> str:
     ranks = [culprit.rank for culprit in culprits]
     first = culprits[0]
     wait = _wait_for(answer, first)
-    what = "it may be the one that died" if len(ranks) == 1 else "they may have died"
+    what = "the rank may have died" if len(ranks) == 1 else "the ranks may have died"
     return (
         f"{ranks_named(ranks).capitalize()} wrote no readable dump: {what}. "
         f"{_waiters(wait)}"
@@ -433,14 +441,19 @@ def _remarks(answer: HangAnswer) -> Iterator[str]:
     yield from map(doubt_sentence, answer.doubts)
     if not all(group.members_are_listed for group in answer.groups):
         yield (
-            "The members of a group are the ranks whose entries name it, because these dumps "
-            "do not list members."
+            "These dumps do not list group members, so the members are the ranks "
+            "with entries of the group."
         )
     if answer.ranks_from_order and answer.ranks:
-        yield "Ranks are numbered in the order of the files, whose names have no rank."
+        yield (
+            "Ranks are numbered in file order, because the file names contain no rank."
+        )
     yield from (file.reason for file in answer.unread[:MAX_REMARKS])
     if len(answer.unread) > MAX_REMARKS:
-        yield f"{plural(len(answer.unread) - MAX_REMARKS, 'more file')} left out."
+        yield (
+            f"{plural(len(answer.unread) - MAX_REMARKS, 'more file')} could not be "
+            "read."
+        )
 
 
 def _folded(sentences: Iterable[str], most: int) -> list[str]:

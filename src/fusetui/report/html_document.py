@@ -1,5 +1,5 @@
-"""HTML documents whose policy forbids the browser all but the style and the script
-written here (Content Security Policy, level 3)."""
+"""HTML documents whose policy forbids the browser everything except our style and
+script (Content Security Policy, level 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `memory` prints of snapshots: text, documents, and rows of tables."""
+"""The output of `memory` for snapshots: text, documents, and rows of tables."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def memory_text(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
             lines += ["", f"device {device.device}"]
         lines += _device_lines(device, answer.at, by, top, width)
     if not answer.devices:
-        lines.append("No memory of any device.")
+        lines.append("No device memory was recorded.")
     return "\n".join(lines)
 
 
@@ -157,7 +157,7 @@ def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
         if len(processes) > 1:
             title += f" of process {printable(str(device.process))}"
         if device.kind == "CPU":
-            title += ": allocations while torch recorded"
+            title += ": allocations during the recording"
         lines += ["", title, *wrapped_lines(_peak(device), width), ""]
         lines += wrapped_lines(_moment(document.at, device), width)
         lines += _table(device, "op", top, width)
@@ -235,8 +235,8 @@ def _peak(device: Totals) -> str:
         end += f", with {size(device.reserved_end_bytes)} reserved"
     start = size(device.allocated_start_bytes)
     return (
-        f"Peak: {peak}. Allocated at the start: {start}, at the end: {end}."
-        f"{_contradiction(device)}"
+        f"Peak: {peak}. Allocated at the start: {start}; at the end: "
+        f"{end}.{_contradiction(device)}"
     )
 
 
@@ -251,8 +251,8 @@ def _when(device: Totals, event: int, time_us: int | None) -> str:
 
 
 UNRECORDED = {
-    "free_requested": "an allocation counts until it is free",
-    "free_completed": "memory that a stream still used counts as free",
+    "free_requested": "an allocation counts until its memory is free",
+    "free_completed": "memory that a stream still uses counts as free",
     "segment_alloc": "earlier reserved sizes are not exact",
     "segment_free": "earlier reserved sizes are not exact",
 }
@@ -291,15 +291,15 @@ def _unrecorded(actions: Sequence[str]) -> str:
 
 
 def _moment(at: str, device: Totals) -> str:
-    """`At the peak, running train.py:12 (forward): 1.2 GB allocated, by`."""
+    """`At the peak, while running train.py:12 (forward): 1.2 GB allocated`."""
     moment = MOMENTS.get(at, "Then")
     if at != "peak":
         moment += _when(device, device.at_index, device.at_time_us)
     if device.place:
-        moment += f", running {short_place(device.place)}"
+        moment += f", while running {short_place(device.place)}"
     if device.annotation:
         moment += f" ({printable(device.annotation)})"
-    return f"{moment}: {size(device.at_allocated_bytes)} allocated, by"
+    return f"{moment}: {size(device.at_allocated_bytes)} allocated"
 
 
 def _pinned(oom: OutOfMemory, width: int) -> list[str]:

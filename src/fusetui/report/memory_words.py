@@ -1,4 +1,4 @@
-"""What `memory` says in sentences: findings, and why memory ran out."""
+"""The sentences of `memory`: findings, and why memory ran out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 def no_events(trace: Trace) -> str:
     """What a trace lacks whose memory events tell nothing, if it has any."""
     if memory_peaks(trace).is_recorded:
-        return "no memory events with addresses and totals (newer versions of torch record them)"
+        return (
+            "no memory events with addresses and totals (newer torch versions record "
+            "them)"
+        )
     return "no memory events (profile_memory=True records them)"
 
 
@@ -136,17 +139,26 @@ def remedy(finding: MemoryFinding) -> str:
 
 
 REMEDIES: dict[Rule, str] = {
-    "memory-leak": "find what keeps it: a list of losses or outputs (keep loss.item()), or a hook",
+    "memory-leak": (
+        "find what keeps it alive, such as a list of losses or outputs (store "
+        "loss.item() instead) or a hook"
+    ),
     "fragmentation": EXPANDABLE,
-    "peak-not-needed": "zero_grad(set_to_none=True) right after the step",
-    "optimizer-state-large": "an optimizer with 8-bit state, or state sharded over ranks",
-    "activations-large": "torch.utils.checkpoint on the layers with the most activations",
-    "pool-per-graph": "one pool (pool=) for graphs that never run at the same time",
+    "peak-not-needed": "call zero_grad(set_to_none=True) right after the step",
+    "optimizer-state-large": (
+        "use an optimizer with 8-bit state, or shard the state over ranks"
+    ),
+    "activations-large": (
+        "use torch.utils.checkpoint on the layers with the most activations"
+    ),
+    "pool-per-graph": "use one pool (pool=) for graphs that never run at the same time",
 }
 REMEDIES_OF_FRAGMENTATION: dict[Helps, str] = {
-    "expandable": f"{EXPANDABLE}, which takes memory page by page",
-    "order": "to allocate long-lived tensors first",
-    "whole_segments": "to free the last blocks in such a segment, so that it can be released",
+    "expandable": f"set {EXPANDABLE}, which allocates memory page by page",
+    "order": "allocate long-lived tensors first",
+    "whole_segments": (
+        "free the last blocks in such a segment, so that it can be released"
+    ),
 }
 """Where it is known what would have helped."""
 
@@ -169,13 +181,15 @@ def oom_text(oom: OutOfMemory) -> str:
 def _why(oom: OutOfMemory) -> str:
     if oom.reason == "live":
         return (
-            "Fragmentation is not the cause: free and inactive memory together are less than that. "
-            "Less memory must be in use, here or in other processes, which are not in the file."
+            "Fragmentation is not the cause: even together, free and inactive memory "
+            "are too small. Use less memory in this process or in others, which are "
+            "not in the file."
         )
     if oom.reason == "fragmented":
         return (
-            "Fragmentation is the cause: free and inactive memory together would be enough, but no "
-            f"usable piece is. {_inactive(oom.inactive)}. {_whole_pages(oom)}"
+            "Fragmentation is the cause: free and inactive memory together would be "
+            f"enough, but no single usable piece is. {_inactive(oom.inactive)}. "
+            f"{_whole_pages(oom)}"
         )
     return f"The cause is inconclusive: {_why_unknown(oom)}."
 
@@ -183,7 +197,7 @@ def _why(oom: OutOfMemory) -> str:
 def _why_unknown(oom: OutOfMemory) -> str:
     free_bytes = oom.device_free_bytes
     if free_bytes is None:
-        return "the file does not have the free memory of the device"
+        return "the file does not record the free memory of the device"
     if oom.largest_bytes >= oom.asked_bytes:
         return "that piece was large enough, judging by its blocks"
     if free_bytes + oom.reserved_bytes < oom.asked_bytes:
@@ -209,12 +223,14 @@ def _inactive(inactive: Inactive) -> str:
 def _whole_pages(oom: OutOfMemory) -> str:
     """Whether expandable segments, which give back whole pages, would have helped."""
     if oom.is_expandable:
-        return "Segments are expandable already."
+        return "Segments are already expandable."
     if oom.expandable_would_fit is None:
-        return "How much of it whole pages of 2 MB could have released is unknown."
+        return (
+            "It is unknown how much of it could have been released as whole 2 MB pages."
+        )
     is_enough = "would" if oom.expandable_would_fit else "would not"
     return (
-        f"Expandable segments could have released {size(oom.usable_bytes)} in pages of 2 MB, "
-        f"which {is_enough} have been enough with the free memory. Their layout would have "
-        "differed from the start."
+        f"Expandable segments could have released {size(oom.usable_bytes)} in 2 MB "
+        f"pages, which {is_enough} have been enough with the free memory. The memory "
+        "layout would have differed from the start."
     )

@@ -1,6 +1,5 @@
-"""Standard output: results only, text or one JSON document, escaped for terminals;
-those that are derived from traces together with the traces' notes about their origin.
-And a progress bar."""
+"""Standard output: only results, as text or one JSON document, escaped for terminals;
+results from traces include the notes about their origin. And a progress bar."""
 
 from __future__ import annotations
 

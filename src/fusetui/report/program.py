@@ -1,4 +1,4 @@
-"""The tables of `modules` and `lines`: the parts of the program, with their times."""
+"""The tables of `modules` and `lines`, with the time of each part of the program."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def no_modules(form: str) -> tuple[str, str]:
     with_stack = recorded_with("with_stack=True", form)
     record_function = recorded_with("record_function", form)
     return (
-        "no modules and no annotations in this trace",
-        f"{with_stack} records modules, {record_function} adds annotations",
+        "no modules or annotations in this trace",
+        f"{with_stack} records modules; {record_function} adds annotations",
     )
 
 
@@ -97,7 +97,7 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
         with_stack = recorded_with("with_stack=True", form)
         sentences = (
             "no such Python functions in this trace",
-            f"{with_stack} records functions; --file PATH shows those of a library",
+            f"{with_stack} records functions; --file PATH shows functions of a library",
         )
         table = _folded(sentences, width)
     unclaimed = _folded(outside_functions(times), width)

@@ -280,10 +280,10 @@ def _bus_bandwidth(kind: KindOfCollective) -> str:
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks and answer.steps:
-        yield f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
+        yield f"Step figures ({StepLength.WALL}) are medians. {LEGEND} per step."
     elif answer.ranks:
-        yield f"Figures are of the whole trace, which has no steps. {LEGEND} sums."
+        yield f"Figures cover the whole trace, which has no steps. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"The gain from fixing the delays is not estimated: {answer.no_what_if}."
+        yield f"No gain from fixing the delays is estimated: {answer.no_what_if}."
     if answer.inferred:
         yield f"Inferred, not recorded: {several(answer.inferred, MAX_INFERRED)}."

@@ -1,5 +1,5 @@
-"""The answers about a job in words: each function makes one sentence, or those that
-follow one another about one thing."""
+"""The answers about a job in words: each function writes one or several sentences about
+one subject."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
         others = [other for other in if_all.ranks if other != rank]
         are = "is" if len(others) == 1 else "are"
         yield (
-            f"{A_STEP} would take as long as now if it alone were as fast as the others, "
-            f"because {ranks_named(others)} {are} late too."
+            f"{A_STEP} would take as long as before if it alone were as fast as the "
+            f"others, because {ranks_named(others)} {are} late too."
         )
     elif replayed.would_be_ns >= replayed.step_ns:
         return
@@ -239,27 +239,29 @@ def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     """The rest of the verdict: the bubble of a pipeline, and why no rank is named."""
     verdict = answer.verdict
-    of_what = "a step" if answer.steps else "the time recorded"
+    of_what = "a step" if answer.steps else "the recorded time"
     if verdict.if_all is not None:
         yield _if_all_fixed(answer.stragglers, verdict.if_all)
     if verdict.stages is not None and answer.bubble is None:
         yield (
-            "Whether a stage is slow is inconclusive: the ranks send to one another, as pipeline "
-            "stages do, and their compute was not recorded."
+            "Inconclusive whether a stage is slow: the ranks send to each other like "
+            "pipeline stages, but their compute was not recorded."
         )
     elif verdict.stages is not None and answer.bubble is not None:
         bubble = _bubble(verdict.stages, answer.bubble, of_what)
         if answer.stragglers:
             yield bubble
         else:
-            yield f"{bubble} The stages compute alike: none stands out."
+            yield f"{bubble} No stage stands out: all compute for about as long."
     if verdict.kind == "in turn":
         yield _in_turn(verdict, of_what)
     elif verdict.kind == "untold":
         waits = duration(round(verdict.waits_ns[0]))
         if answer.steps:
             waits += " per step"
-        yield f"Ranks wait {waits}; for which rank is inconclusive: {verdict.why}."
+        yield (
+            f"Ranks wait {waits}, but it is inconclusive for which rank: {verdict.why}."
+        )
     elif verdict.kind == "nobody":
         share = percent(MIN_STEP_SHARE, 1)
         nobody = "None of the given ranks" if answer.missing else "No rank"
@@ -350,12 +352,12 @@ def _missing(ranks: Sequence[int]) -> str:
 def _cut_collectives(number: int) -> str:
     if number == 1:
         return (
-            "1 collective is cut off at the start or end of a recording and is not used "
-            "for clocks or lateness."
+            "1 collective is cut off at the start or end of a recording and is "
+            "excluded from clocks and lateness."
         )
     return (
-        f"{count(number)} collectives are cut off at the start or end of a recording and "
-        "are not used for clocks or lateness."
+        f"{count(number)} collectives are cut off at the start or end of a recording "
+        "and are excluded from clocks and lateness."
     )
 
 
@@ -378,33 +380,35 @@ def clocks_text(answer: JobAnswer) -> str:
     """How far times of different ranks can be compared, in sentences."""
     clocks = answer.clocks
     if clocks.refused:
-        return f"Who waits for whom is inconclusive: {printable(clocks.refused)}."
+        return f"Inconclusive which rank waits for which: {printable(clocks.refused)}."
     if not answer.collectives:
         return (
-            "Who waits for whom is unknown: these ranks have no collective in common."
+            "Inconclusive which rank waits for which: these ranks have no collective "
+            "in common."
         )
     sentences = _alignment_of_clocks(clocks)
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
         where = "" if clocks.shared else " on one machine"
         sentences.append(
-            f"Differences of up to {limit}{where} do not decide who arrives last."
+            f"Differences of up to {limit}{where} are too small to show which rank "
+            "arrives last."
         )
     if clocks.guessed:
         sentences.append(
-            f"Machines are guessed, as none were recorded: {clocks.guessed}."
+            f"Machines were not recorded and are inferred: {clocks.guessed}."
         )
     contradicted = [
         printable(clock.host) for clock in clocks.hosts if clock.contradicted
     ]
     if contradicted:
         sentences.append(
-            f"The ends of collectives on {several(contradicted, MAX_MACHINES_NAMED)} contradict "
-            "the bounds set by their starts; only the bounds are used."
+            f"Collective end times on {several(contradicted, MAX_MACHINES_NAMED)} "
+            "contradict the bounds from start times; only the bounds are used."
         )
     if answer.untold:
         untold = plural(answer.untold, "collective")
-        sentences.append(f"The last rank of {untold} is unknown.")
+        sentences.append(f"The rank that arrives last in {untold} is unknown.")
     return " ".join(sentences)
 
 
@@ -412,10 +416,13 @@ def _alignment_of_clocks(clocks: ClockAnswer) -> list[str]:
     """Whether the clocks are one, how far they are known, and which of them drift by a
     nanosecond a second or more."""
     if clocks.shared:
-        return [f"Times are compared as recorded: {printable(clocks.shared)}."]
+        return [
+            (f"Times are compared without clock alignment: {printable(clocks.shared)}.")
+        ]
     if clocks.uncertainty_ns is None:
         return [
-            "Who arrives last is unknown for some ranks: nothing bounds their clocks."
+            "For some ranks it is unknown which arrives last: nothing bounds their "
+            "clocks."
         ]
     sentences = [_aligned(clocks, clocks.uncertainty_ns)]
     drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s) != 0]

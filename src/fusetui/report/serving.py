@@ -115,7 +115,7 @@ def _why_long(step: ServerStep) -> str:
     because = printable("; ".join(step.because))
     if not because:
         because = "nothing in the trace explains it"
-    return f"The step from {duration(step.start_ns)} is long: {because}."
+    return f"The step at {duration(step.start_ns)} is long: {because}."
 
 
 def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
@@ -178,14 +178,15 @@ def _amounts(limit: Limit) -> Iterator[str]:
         )
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
         if limit.kv_source == "attention":
-            source = "the shapes of attention"
+            source = "the attention shapes"
         else:
             source = "config.json"
         yield (
-            f"Keys and values take {quantity(limit.kv_bytes, 'B')}"
-            f"{_reading_time(limit.kv_bytes, limit)}: {plural(limit.kv_tokens or 0, 'token')} of"
-            f" {count(limit.kv_bytes_per_token)} B in {plural(limit.kv_layers, 'layer')}, by"
-            f" {source}."
+            "Keys and values take "
+            f"{quantity(limit.kv_bytes, 'B')}{_reading_time(limit.kv_bytes, limit)}: "
+            f"{plural(limit.kv_tokens or 0, 'token')} of "
+            f"{count(limit.kv_bytes_per_token)} B in "
+            f"{plural(limit.kv_layers, 'layer')}, according to {source}."
         )
     for remark in limit.remarks:
         yield f"{remark[0].upper()}{remark[1:]}."
@@ -219,7 +220,9 @@ def _layers(layers: Layers) -> str:
     if slow:
         slow_layers = several(slow, MAX_SLOW_LAYERS)
     else:
-        slow_layers = "none is 5 % slower than the median"  # see MIN_EXCESS
+        slow_layers = (
+            "no layer is more than 5 % slower than the median"  # see MIN_EXCESS
+        )
     return (
         f"{plural(layers.count, 'layer')} of {layers.kernels} kernels (layers that alternate"
         f" count as one), median {duration(median_ns)}. {with_capital(slow_layers)}."
@@ -230,10 +233,11 @@ def _layers(layers: Layers) -> str:
 def _experts(experts: Experts) -> str:
     kernel = printable(short_name(experts.name))
     return (
-        f"Experts: {plural(experts.kernels, 'kernel')} take {duration(experts.total_ns)},"
-        f" {percent(experts.share, 1)} of all. {kernel} ran {experts.runs} times, median"
-        f" {duration(experts.median_ns)}, longest {duration(experts.max_ns)} (run"
-        f" {experts.slowest}). The tokens of each expert were not recorded."
+        f"Experts: {plural(experts.kernels, 'kernel')} take "
+        f"{duration(experts.total_ns)}, {percent(experts.share, 1)} of kernel time. "
+        f"{kernel} ran {experts.runs} times, median {duration(experts.median_ns)}, "
+        f"longest {duration(experts.max_ns)} (run {experts.slowest}). Token counts "
+        "per expert were not recorded."
     )
 
 

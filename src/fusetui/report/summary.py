@@ -124,7 +124,9 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
     if cut_off:
         busy = duration(figures.gpu_busy_ns)
-        yield f"GPU busy    {busy}, and longer with work from before the recording"
+        yield (
+            f"GPU busy    at least {busy} (work launched before the recording also ran)"
+        )
     else:
         yield f"GPU busy    {_busy_and_idle(figures)}"
     yield (
@@ -166,7 +168,7 @@ def _steps(figures: Summary, width: int) -> str:
     text += _left_out(len(labeled) - MAX_STEPS)
     by = printable(figures.steps_by or "")
     if by.startswith(UP_TO):
-        text += cut_line(f"\nNo step is annotated: each goes {by}.", width)
+        text += cut_line(f"\nSteps are not annotated: each lasts {by}.", width)
     return text
 
 

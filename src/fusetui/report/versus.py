@@ -1,4 +1,4 @@
-"""What `why A B` prints: what changed in each class of time, as text, Markdown and
+"""The output of `why A B`: the change in each class of time, as text, Markdown and
 JSON."""
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = f"The variation from run to run is unknown: neither trace has {MIN_STEPS_TO_COMPARE} steps."
+DOUBT = (
+    f"Run-to-run variation is unknown: neither trace has {MIN_STEPS_TO_COMPARE} steps."
+)
 UNKNOWN_NAMES = "unknown names"
 
 

@@ -40,21 +40,19 @@ class KindOfTime(NamedTuple):
 
 
 KINDS = {
-    "host": KindOfTime("the CPU", "work of CPU threads"),
+    "host": KindOfTime("the CPU", "CPU thread work"),
     "launch": KindOfTime("launching", "launch calls and their latency"),
     "kernel": KindOfTime("the GPU", "kernels"),
     "copy": KindOfTime("copying", "copies and fills"),
     "communication": KindOfTime("communication", "communication"),
-    "wait": KindOfTime("waiting", "waits, and switches from one GPU event to the next"),
-    "residual": KindOfTime(
-        "unexplained delay", "delays that the trace does not explain"
-    ),
+    "wait": KindOfTime("waiting", "waits and switches between GPU events"),
+    "residual": KindOfTime("unexplained delay", "unexplained delays"),
 }
 
 NAMELESS = {
     "host": "nothing was recorded",
     "launch": "latency from launch to start",
-    "wait": "switches from one GPU event to the next",
+    "wait": "switches between GPU events",
 }
 """What a row without a name is where it is the only one of its kind; of several, it is
 the rest."""
@@ -65,31 +63,40 @@ NOTES = {
     "waits_scaled": "Communication includes the time spent waiting for other ranks, which this "
     "change scales too. `fusetui ranks FOLDER --what-if` separates the two, given the traces of "
     "all ranks.",
-    "no_gpu": "Only the CPU thread is replayed: no GPU work was recorded.",
-    "python_is_all_but_ops": "Python here is all time outside of ops and calls, except on "
-    "backward threads: no Python frames were recorded.",
-    "some_bounds_unknown": "Some kernels keep their time, because their least time is unknown.",
-    "unscaled": "Some kernels keep their time, because their least time is not known on both "
-    "devices.",
+    "no_gpu": "Only the CPU thread is replayed, because no GPU work was recorded.",
+    "python_is_all_but_ops": "No Python frames were recorded, so Python is all time "
+    "outside ops and calls, except on backward threads.",
+    "some_bounds_unknown": (
+        "Some kernels keep their recorded time, because their roofline bound is "
+        "unknown."
+    ),
+    "unscaled": "Some kernels keep their recorded time, because their roofline bound "
+    "is not known on both devices.",
     "some_runs_keep_their_time": "Some fusable runs save only their launches, because the bytes "
     "that they move are unknown.",
-    "graph_launch_assumed": "The time of a graph launch is assumed: the trace has none.",
-    "loader_beside": "The time in which the thread takes over a loaded batch is not counted.",
+    "graph_launch_assumed": (
+        "The duration of a graph launch is assumed, because the trace has no graph "
+        "launches."
+    ),
+    "loader_beside": "The estimate excludes the time to receive a loaded batch.",
     "unrecorded_consumers": "Only recorded events show which kernels need the result of a collective.",
-    "host_unchanged": "The CPU is assumed unchanged.",
+    "host_unchanged": "CPU times are assumed unchanged.",
     "events_unknown": "Work may start too early in this replay: the trace does not record which "
     "events streams wait for.",
     "late_unexplained": "Some GPU events start late for no recorded reason. The replay keeps "
     "these delays, which is wrong if the events wait for work that the change affects.",
-    "batches_unknown": "Workers load the batches, and the trace does not show when each would be "
-    "ready after the change. At best, a call that returned at once never waits, and the workers "
-    "begin a batch as soon as the thread takes an earlier one.",
-    "loader_never_waits": "This is an upper bound on the gain of faster loading, because no call "
-    "waits for a batch. Workers load the batches already.",
-    "same_work_later": "The work takes no longer: the last of these steps ends no later than "
-    "before. The steps before it end earlier, so it begins earlier.",
-    "no_waits": "The CPU is assumed never to wait for the GPU, which may be wrong: only launch "
-    "calls were recorded.",
+    "batches_unknown": "Workers load the batches, so it is unknown when each would "
+    "be ready after the change. The best case assumes that calls "
+    "that did not wait still do not, and that workers start a "
+    "batch whenever one is taken.",
+    "loader_never_waits": "This is an upper bound on the gain from faster loading: "
+    "it assumes that no call waits for a batch. Workers "
+    "already load the batches.",
+    "same_work_later": "The work itself takes no longer: the last of these steps "
+    "ends no later than before. It only seems longer because the "
+    "previous step ends earlier.",
+    "no_waits": "The replay assumes that the CPU never waits for the GPU, because "
+    "only launch calls were recorded.",
 }
 NOTES_WITH_THE_ANSWER = ("same_work_later",)
 """They stand beside the times."""
@@ -131,7 +138,7 @@ def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
             yield _wrapped([NOTES[note]], width)
     if answer.inferred_waits:
         calls = plural(answer.inferred_waits, "call")
-        remark = f"The waits of {calls} were inferred from times, not recorded."
+        remark = f"The waits in {calls} were inferred from timing, not recorded."
         yield _wrapped([remark], width)
 
 
@@ -142,7 +149,7 @@ def sweep_text(sweep: Sweep, width: int) -> str:
     sentences = [head, *doubt(sweep.devices, sweep.residual_share)]
     times_ns = {point.after_ns for point in sweep.points}
     if len(times_ns) == 1:
-        sentences.append("No factor changes that.")
+        sentences.append("No factor changes this.")
     elif sweep.knee is not None:
         sentences.append(f"No further gain below x{significant(sweep.knee, 3)}.")
     elif sweep.points:
@@ -173,7 +180,7 @@ def path_text(path: Path, width: int) -> str:
     if path.slack:
         blocks.append(record_table(SLACK_COLUMNS, path.slack, width))
     elif path.slack_left_out:
-        too_large = "Slack is not computed for a trace of this size."
+        too_large = "Slack is not computed for traces of this size."
         blocks.append(_wrapped([too_large], width))
     return "\n\n".join([*blocks, *_remarks(path, width)])
 
@@ -239,9 +246,9 @@ def _answer(answer: WhatIf) -> str:
     if answer.scales_little:
         share = percent(answer.scaled_share or 0.0, 1)
         return (
-            f"Inconclusive: {made} scales only kernels whose least time is known on both"
-            f" devices, {share} of the critical path. How long the rest of {whole} takes there"
-            f" is unknown."
+            f"Inconclusive: {made} scales only kernels whose roofline bound is known "
+            f"on both devices, {share} of the critical path. How long the rest of "
+            f"{whole} would take there is unknown."
         )
     if answer.after_ns is None:
         return f"No estimate for {made}: the trace explains too little of the time."
@@ -249,7 +256,7 @@ def _answer(answer: WhatIf) -> str:
     if answer.latest_ns is not None:
         latest = duration(answer.latest_ns)
         sentences.append(
-            f"It takes {latest} if no batch is ready earlier than recorded."
+            f"If no batch is ready earlier than recorded, it takes {latest}."
         )
     for note in NOTES_WITH_THE_ANSWER:
         if note in answer.notes:
@@ -376,7 +383,7 @@ SLACK_COLUMNS = (
     Column("slack", cell=lambda slack: duration(slack.ns)),
     Column("kind", left=True, cell=lambda slack: slack.kind),
     Column(
-        "could take this much longer without moving the end",
+        "could take this much longer without delaying the end",
         left=True,
         cell=lambda slack: printable(slack.what),
     ),
@@ -387,15 +394,25 @@ WHY_UNKNOWN: dict[Why, str] = {
     "no_collectives": "no collective is common to these ranks",
     "unmatched": "not every collective could be matched",
     "clocks": "the times of these ranks cannot be compared",
-    "uncertain": "the clocks of the machines are not known well enough",
+    "uncertain": "the clocks of the machines are not known precisely enough",
     "steps": "the ranks do not have the same steps",
     "not_all_wait": "some collectives, such as broadcasts or sends, do not make all of their ranks "
     "wait for all",
-    "on_cpu": "some collectives run on the CPU, where what waits for them is not recorded",
-    "not_linked": "it is not recorded what some collectives wait for, or what waits for them",
-    "overlaps": "some kernels begin before the collective before them on the stream has ended",
+    "on_cpu": (
+        "some collectives run on the CPU, and the trace does not record what waits "
+        "for them"
+    ),
+    "not_linked": (
+        "the trace does not record what some collectives wait for, or what waits for "
+        "them"
+    ),
+    "overlaps": (
+        "some kernels start before the previous collective on their stream ends"
+    ),
     "not_understood": "the traces of some ranks explain too little of their time",
-    "not_replayed": "a replay of all ranks without a change does not give what was recorded",
+    "not_replayed": (
+        "replaying all ranks without a change does not reproduce the recorded times"
+    ),
 }
 """Why a change of a job has no estimate."""
 
@@ -428,7 +445,7 @@ def _job_answer(answer: JobWhatIf) -> Iterator[str]:
         return
     if answer.residual_share > MIN_DOUBTFUL_SHARE:
         share = percent(answer.residual_share, 1)
-        yield f"Up to {share} of the time of a rank is not understood."
+        yield f"Up to {share} of a rank's time is unexplained."
     whole = f"{_whole(answer.of)} of the job"
     yield _would_take(answer, whole, answer.before_ns, answer.after_ns)
     yield from _who_is_last(answer)
@@ -438,7 +455,7 @@ def _job_answer(answer: JobWhatIf) -> Iterator[str]:
         yield f"Unchanged: {ranks} {several(unchanged, MAX_RANKS_IN_SENTENCE)}."
     if answer.uncertainty_ns:
         uncertainty = duration(answer.uncertainty_ns)
-        yield f"The clocks of the machines are known to {uncertainty} only."
+        yield f"The clocks of the machines are known only to within {uncertainty}."
 
 
 def _who_is_last(answer: JobWhatIf) -> Iterator[str]:

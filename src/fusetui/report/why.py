@@ -1,4 +1,4 @@
-"""What `why` and `gaps` print of one trace: text, Markdown and JSON."""
+"""The output of `why` and `gaps` for one trace: text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _with_left_out(why: Why, lines: list[str], room: int) -> list[str]:
     if not findings or len(lines) >= room:
         return lines
     number = plural(len(findings), "negligible finding")
-    return [*lines, f"({number} left out; {TEXT_ALL})"]
+    return [*lines, f"({number} omitted; {TEXT_ALL})"]
 
 
 def _claim(why: Why, finding: Finding, with_remedy: bool = True) -> str:
@@ -278,8 +278,8 @@ def gaps_text(why: Why, most: int | None, width: int) -> str:
     shown_ns = sum(gap.dur_ns for gap in shown)
     idle_ns = sum(device.idle_ns for device in why.devices)
     return (
-        f"{text}\n... and {plural(left, 'more gap')}; these are"
-        f" {percent(shown_ns, idle_ns)} (--all shows all)"
+        f"{text}\n... and {plural(left, 'more gap')}; those shown are "
+        f"{percent(shown_ns, idle_ns)} of idle time (--all shows all)"
     )
 
 

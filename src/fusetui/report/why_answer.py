@@ -73,7 +73,9 @@ UNLIKE_SHARE = 0.25
 apart."""
 
 BETWEEN = "   "  # two parts of a line
-NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
+NOTHING = (
+    "Neither trace has GPU events to compare. To compare CPU ops, use fusetui diff."
+)
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
 
@@ -106,10 +108,10 @@ def _without_devices(why: Why) -> str:
     threads = plural(len(why.cpu), "CPU thread")
     name, events = why._accelerator
     if why._ends_early:
-        reason = "The file ends before any GPU event"
+        reason = "The file ends before the first GPU event"
     elif events and not name:
-        ranges = plural(events, "range")
-        reason = f"No GPU events were recorded, only {ranges} of CUPTI's counters"
+        ranges = plural(events, "CUPTI counter range")
+        reason = f"No GPU events were recorded, only {ranges}"
     elif events:
         of_accelerator = f"the {plural(events, f'{name} event')}"
         are = "is" if events == 1 else "are"
@@ -117,7 +119,7 @@ def _without_devices(why: Why) -> str:
         reason = f"No GPU events were recorded ({listed_by_name})"
     else:
         reason = "No GPU events were recorded"
-    return f"{reason}. This is the breakdown of {threads}."
+    return f"{reason}. The breakdown covers {threads}."
 
 
 def _other_story(why: Why, sums: Sums) -> str:
@@ -265,15 +267,18 @@ def _busy(why: Why, sums: Sums) -> str:
     gpus = "The GPU is" if is_one else f"The {count(len(why.devices))} GPUs are"
     if cut_off(why):
         return (
-            f"{gpus} busy for at least {duration(busy_ns)} of {_whole(why)}: work from before"
-            " the window also ran."
+            f"{gpus} busy for at least {duration(busy_ns)} of {_whole(why)}: work "
+            "launched before the window also ran."
         )
     share = percent(busy_ns, sums["span"])
     whole = _whole(why)
     if unrecorded(why):
-        text = f"{gpus} busy at least {share} of {whole}, as some work was not recorded"
+        text = (
+            f"{gpus} busy for at least {share} of {whole}, because some work was not "
+            "recorded"
+        )
     else:
-        text = f"{gpus} busy {share} of {whole}"
+        text = f"{gpus} busy for {share} of {whole}"
     if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
         return f"{text}."
     only_comm = duration(sums["exposed_comm"])
@@ -295,7 +300,7 @@ def _idle(sums: Sums, devices: int) -> str:
         never = "It is never idle." if devices == 1 else "They are never idle."
         return never if sums["span"] else ""
     idle = duration(sums["idle"])
-    whose = "Idle" if devices == 1 else "Idle together:"
+    whose = "Idle" if devices == 1 else "Total idle time:"
     return f"{whose} {idle}, {_part_of_idle(sums, reason)} {IDLE[reason].while_}."
 
 
@@ -313,7 +318,7 @@ def _part_of_idle(sums: Sums, reason: str) -> str:
 
 HIDDEN = {
     "hidden_comm": "communication hidden behind compute",
-    "hidden_copy": "copies hidden behind either",
+    "hidden_copy": "copies hidden behind compute or communication",
 }
 
 
@@ -501,10 +506,12 @@ def ceiling_text(why: Why) -> str:
     if not ceiling or not ceiling.known_ns:
         return ""
     kernels_ns = ceiling.known_ns + ceiling.unknown_ns
+    savings = f"at most {duration(ceiling.at_most_ns)}"
+    if ceiling.at_stake_ns:
+        savings = f"an estimated {duration(ceiling.at_stake_ns)}, {savings}"
     return (
-        "Better kernels of the same precision could save an estimated "
-        f"{duration(ceiling.at_stake_ns)}, at most {duration(ceiling.at_most_ns)} at the "
-        f"data-sheet rates. This covers the {duration(ceiling.known_ns)} of kernels "
+        f"Better kernels of the same precision could save {savings} at the data-sheet "
+        f"rates. This covers the {duration(ceiling.known_ns)} of kernels "
         f"({percent(ceiling.known_ns, kernels_ns)}) whose work is known."
     )
 

@@ -33,18 +33,20 @@ MAX_DOUBTS = 3
 understood."""
 
 CONDITIONS = {
-    "own_time": ", if the CPU took no time between its calls",
-    "one_worker": ", if one worker process loaded the batches ahead, each as fast as now",
-    "no_batch_waits": ", if the workers had every batch ready in time",
+    "own_time": " if the CPU took no time between calls",
+    "one_worker": (
+        " if one worker process loaded the batches ahead at the current speed"
+    ),
+    "no_batch_waits": " if the workers had every batch ready in time",
 }
 """What an estimated gain assumes."""
 WITHOUT = {
     "no_change": "No gain is estimated: the fix cannot be replayed.",
-    "warm_up": "One-time cost; no gain per step is estimated.",
+    "warm_up": "One-time cost; no per-step gain is estimated.",
     "unclear": "No gain is estimated: the trace explains too little of the time after the "
     "change.",
     "limit_unknown": "No gain is estimated: the bottleneck after the change is unknown.",
-    "not_found": "No gain is estimated: the change cannot be replayed here.",
+    "not_found": "No gain is estimated: the change cannot be replayed in this trace.",
 }
 """Why a single finding has no estimated gain."""
 NONE = {
@@ -52,14 +54,14 @@ NONE = {
     "the GPU are unknown.",
     "residual": "No gains are estimated: the trace explains too little of its time for a replay.",
     "part": "Gains are estimated for whole traces only.",
-    "large": "No gains are estimated, because replaying a trace of this size takes long. Use "
-    "--worth to estimate them.",
+    "large": "No gains are estimated, because replaying a trace of this size takes a "
+    "long time. To estimate them, use --worth.",
 }
 """Why no finding has an estimated gain."""
 
 
 def worth_text(why: Why, finding: Finding) -> str:
-    """`Upper bound 491 ms. Estimated gain 402 ms of the step (33 %).`, why no gain is
+    """`Upper bound: 491 ms. Estimated gain: 402 ms (33 %) of the step.`, why no gain is
     estimated, or ""; first of which other finding it is a part."""
     part = _part_text(why, finding)
     without = WITHOUT.get(finding.worth_note or "", "")
@@ -67,7 +69,7 @@ def worth_text(why: Why, finding: Finding) -> str:
         return part + without
     steps = len(why.steps) if why.worth_of == "step" else 1
     upper_bound = duration(finding.at_stake_ns)
-    bound = f"Upper bound {upper_bound}{' in all steps' if steps > 1 else ''}."
+    bound = f"Upper bound: {upper_bound}{' in all steps' if steps > 1 else ''}."
     if finding.worth_ns is None and finding.worth_steps is None:
         if not _says(finding.text, upper_bound):
             part += f"{bound} "
@@ -101,11 +103,11 @@ def _excess(finding: Finding, steps: int) -> str:
         reason = "launches and other waits would also be hidden"
     else:
         reason = "later work would also start earlier"
-    return f" The gain exceeds the bound because {reason}."
+    return f" The gain exceeds the upper bound because {reason}."
 
 
 def worth_part(why: Why, finding: Finding) -> str:
-    """`estimated gain 402 ms of the step (33 %)`, of a finding that has one."""
+    """`estimated gain: 402 ms (33 %) of the step`, of a finding that has one."""
     if finding.worth_steps is not None:
         return _worth_of_some(finding.worth_steps)
     figure = worth_figure(finding)
@@ -114,30 +116,30 @@ def worth_part(why: Why, finding: Finding) -> str:
     most = "at most " if finding.worth_note in ("at_most", "no_batch_waits") else ""
     condition = CONDITIONS.get(finding.worth_note or "", "")
     share = percent(finding.worth_share or 0.0, 1)
-    return f"estimated gain {most}{figure} {_whole(why)} ({share}){condition}"
+    return f"estimated gain: {most}{figure} ({share}) {_whole(why)}{condition}"
 
 
 def _worth_of_some(some: SomeSteps) -> str:
-    """`estimated gain 9 ms in 2 of 8 steps together, none in most others`."""
-    together = " together" if some.steps > 1 else ""
+    """`estimated gain: 9 ms over 2 of 8 steps, none in most others`."""
+    in_steps = "over" if some.steps > 1 else "in"
     others = "most others" if 2 * some.steps < some.of else "the median step"
     return (
-        f"estimated gain {duration(some.saved_ns)} in {count(some.steps)} of "
-        f"{plural(some.of, 'step')}{together}, none in {others}{_longer(some)}"
+        f"estimated gain: {duration(some.saved_ns)} {in_steps} {count(some.steps)} of "
+        f"{plural(some.of, 'step')}, none in {others}{_longer(some)}"
     )
 
 
 def _longer(some: SomeSteps) -> str:
-    """`; 1 step becomes 6.8 ms longer, which leaves 4.3 ms`; blank where none does."""
+    """`; 1 step gets 6.8 ms longer, so the net gain is 4.3 ms`; blank where none does."""
     if not some.longer:
         return ""
     lost = duration(some.lost_ns)
     left = duration(some.net_ns)
     if some.longer == 1:
-        change = f"1 step becomes {lost} longer"
+        change = f"1 step gets {lost} longer"
     else:
-        change = f"{plural(some.longer, 'step')} become {lost} longer together"
-    return f"; {change}, which leaves {left}"
+        change = f"{plural(some.longer, 'step')} get {lost} longer in total"
+    return f"; {change}, so the net gain is {left}"
 
 
 def _whole(why: Why) -> str:
@@ -155,8 +157,8 @@ def _whole(why: Why) -> str:
             return "per step"
         return f"of the {why.worth_of}"
     if not is_of_step:
-        return f"of the {duration(before_ns)} from the first to the last GPU event"
-    return f"of {StepLength.LAUNCHED.a_step} of {duration(before_ns)}"
+        return f"of the {duration(before_ns)} from first to last GPU event"
+    return f"of the {duration(before_ns)} {StepLength.LAUNCHED.step}"
 
 
 def doubt(
@@ -175,7 +177,9 @@ def doubt(
     if share > max((device.residual_share for device in devices), default=0.0):
         parts.append(f"{percent(share, whole=1)} of the time after {then}")
     not_understood = several(parts, MAX_DOUBTS)
-    yield f"Unexplained: {not_understood}. Nothing in the trace explains these delays."
+    yield (
+        f"Unexplained delays: {not_understood}. Nothing in the trace accounts for them."
+    )
 
 
 def doubt_text(why: Why) -> str:
@@ -208,5 +212,4 @@ def replayed_text(why: Why) -> str:
     length = StepLength.LAUNCHED if why.worth_of == "step" else StepLength.SPAN
     before = duration(together.before_ns)
     after = duration(together.after_ns)
-    a_step = f"{length.a_step[0].upper()}{length.a_step[1:]}"
-    return f"{a_step} of {before} would take {after} with the {which} fixed."
+    return f"Fixing the {which} would shorten {length.a_step} from {before} to {after}."

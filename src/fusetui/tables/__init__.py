@@ -1,2 +1,2 @@
-"""Answers as tables of columns: filtered, sorted, written to files, and handed to
-dataframes."""
+"""Answers as tables of columns, which can be filtered, sorted, written to files, and
+converted to dataframes."""

@@ -1,5 +1,4 @@
-"""Tables as dataframes of packages that fusetui does not need itself, and by the Arrow
-PyCapsule interface
+"""Tables as dataframes of optional packages, and through the Arrow PyCapsule interface
 (arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
 
 Integers and numbers are handed over where they lie, without a copy; texts are written

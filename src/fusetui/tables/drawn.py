@@ -1,5 +1,5 @@
-"""A table for people: aligned or as HTML, times with their units, names cut to fit
-where anybody sees it."""
+"""Draws a table as aligned text or HTML: times with units, and names cut to fit the
+terminal."""
 
 from __future__ import annotations
 

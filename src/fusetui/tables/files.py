@@ -167,7 +167,7 @@ def format_of(path: str) -> str:
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
         raise UnknownFormatError(
-            f"{path} tells no format: its name must end in {', '.join(ENDINGS)}."
+            f"Unknown format of {path}: its name must end in {', '.join(ENDINGS)}."
         )
     return form
 

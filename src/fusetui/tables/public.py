@@ -1,4 +1,4 @@
-"""The tables that users of Python get."""
+"""The tables of the Python API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of all slices: a row for each, as the trace has them."""
+"""The table of all slices, with one row for each."""
 
 from __future__ import annotations
 

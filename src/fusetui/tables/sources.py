@@ -1,6 +1,6 @@
-"""Which tables there are of a trace, their columns as columns.txt has them, and their
-rows: those of an answer of `--json`, or all slices. A table has all of its columns for
-every trace.
+"""The tables of a trace: their names, their columns from columns.txt, and their rows,
+from a `--json` answer or from all slices. A table has all of its columns for every
+trace.
 
 Names are those of `--json`, without dots; one differs where SQL reserves it or another
 column has it. Ids are texts, because a trace may name a process or a device by any
@@ -75,7 +75,7 @@ def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
         ColumnSpec(
             name=f"idle_{reason}_ns",
             kind="int",
-            meaning=f"of {whole}: {words.sentence}",
+            meaning=f"the part of {whole} with the reason `{reason}` ({words.sentence})",
             optional=optional,
         )
         for reason, words in IDLE.items()

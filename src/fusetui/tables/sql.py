@@ -1,5 +1,5 @@
-"""SQL over the tables of traces, by DuckDB: SELECT alone, and no file, extension,
-setting or variable of Python is in its reach."""
+"""SQL over the tables of traces, with DuckDB: only SELECT, and no access to files,
+extensions, settings or Python variables."""
 
 from __future__ import annotations
 
@@ -162,11 +162,11 @@ class SqlDatabase:
         statements = self._connection.extract_statements(query)
         if len(statements) != 1:
             number = len(statements) or "none"
-            raise WrongSqlError(f"SQL: one query is needed, not {number}.")
+            raise WrongSqlError(f"SQL: pass one query, not {number}.")
         kind = statements[0].type.name
         if kind != "SELECT":
             raise WrongSqlError(
-                f"SQL: the tables are read-only: SELECT is possible, not {kind}."
+                f"SQL: the tables are read-only: use SELECT, not {kind}."
             )
 
     def _tables_named(self, query: str) -> list[str]:

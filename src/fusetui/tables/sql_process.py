@@ -1,6 +1,6 @@
-"""A query in SQL in a process of its own, which is killed at a limit of time or on
-request: DuckDB plans, and computes some functions of single values, without looking for
-an interrupt, and not all of its memory is bounded by its own limit.
+"""Runs an SQL query in a separate process and kills it at a time limit or on request,
+because DuckDB does not check for interrupts everywhere, and its own limit does not
+cover all of its memory.
 
 The two processes exchange messages, each after its length in bytes. The other process
 asks for the tables that the query names, and gets them pickled. What it sends is
@@ -50,8 +50,8 @@ POLL_SECONDS = 0.05
 """Between two looks whether the answer is still wanted."""
 
 PROCESS_ENDED = (
-    "SQL: the process of the query ended: the query needs more memory than it may have "
-    f"({MEMORY_BYTES >> 30} GiB besides the tables)."
+    f"SQL: the query ran out of memory (limit: {MEMORY_BYTES >> 30} GiB besides the "
+    "tables)."
 )
 
 

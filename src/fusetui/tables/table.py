@@ -1,4 +1,4 @@
-"""Named columns of equal length, of integers, numbers, truths or texts."""
+"""Named columns of equal length, with integers, numbers, booleans or text."""
 
 from __future__ import annotations
 

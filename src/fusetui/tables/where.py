@@ -1,4 +1,4 @@
-"""Which rows of a table a query holds for, in the grammar of the search of the app.
+"""Finds the rows of a table that match a query, in the grammar of the app's search.
 
 A field is a column; `dur` and others stand for what a table has of them. A word is
 looked for in all texts.
@@ -125,7 +125,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
     nor below; `-` finds it, as all for which the rest does not hold."""
     if column.kind not in ("int", "float"):
         raise WrongQueryError(
-            f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it"
+            f"{part.field} is text: search it with {part.field}:{part.value or '...'}"
         )
     # `bound.excluded` has `part.excluded` in it, which rows without a value need alone
     bound = bound_of(part, _number(column, part))
@@ -171,9 +171,7 @@ def _number(column: TableColumn, part: Written) -> float:
         example = "0.5"
     else:
         example = "10"
-    raise WrongQueryError(
-        f"{part.field} is followed by a number: {part.field} > {example}"
-    )
+    raise WrongQueryError(f"{part.field} needs a number: {part.field} > {example}")
 
 
 def _contains(column: TableColumn, word: Word) -> Flags:

@@ -1,2 +1,2 @@
-"""Text for users: figures with units, text cut to a width, tables, and characters that
-no terminal interprets."""
+"""Formats text for users: figures with units, text cut to a width, tables, and escaped
+terminal characters."""

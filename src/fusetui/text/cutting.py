@@ -1,4 +1,4 @@
-"""The width of text in a terminal, in cells; cutting and padding text to a width.
+"""Measures the width of text in terminal cells, and cuts and pads text to a width.
 
 The text is printable: see `printable`.
 """

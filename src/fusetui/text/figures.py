@@ -1,4 +1,4 @@
-"""Times, sizes, counts and shares as users read them; `--json` is exact.
+"""Formats times, sizes, counts and shares for people; `--json` is exact.
 
 Rounding is exact, in integers and fractions, half up: the printed decimal is the
 nearest one to the exact value. A figure that would round up to the next unit is shown

@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: most runs need few of
+"""Regular expressions that are compiled on first use, because most runs need few of
 them."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""External text is data: what a terminal or Markdown would interpret or hide is
-escaped.
+"""Escapes external text that a terminal or Markdown would interpret or hide.
 
 URLs are shown without passwords and signatures.
 """

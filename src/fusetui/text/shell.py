@@ -1,4 +1,4 @@
-"""Words of a command line as a shell reads them back."""
+"""Quotes words of a command line so that a shell reads them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in TOML that users write: settings and keys."""
+"""TOML files that users write: settings and keys."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a lane shows in each cell of a line, for the app and for web pages."""
+"""The content of each cell in a line of a lane, for the app and for web pages."""

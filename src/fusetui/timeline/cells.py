@@ -1,5 +1,5 @@
-"""What a lane shows in W cells for a window of time: O(W log n), whatever the number of
-slices n.
+"""Computes the W cells of a lane for a time window in O(W log n), where n is the number
+of slices.
 
 All times are int64: float edges against an int64 column would copy the column on every
 search.

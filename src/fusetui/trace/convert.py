@@ -1,5 +1,5 @@
-"""From a trace of any format to the JSON that Kineto writes: the keys around the
-events, and the text of all stretches (document_text.py). What stands in a JSON file is
+"""Converts a trace of any format to the JSON that Kineto writes: the keys around the
+events, and the text of all events (document_text.py). What stands in a JSON file is
 written as it stands."""
 
 from __future__ import annotations

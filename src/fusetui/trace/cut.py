@@ -1,4 +1,4 @@
-"""A part of a trace as a trace of its own, which opens wherever the whole does.
+"""Writes a part of a trace to a new file, which any reader of the whole trace can open.
 
 Kept is what runs in the window, the GPU event before and after it, and of GPU events
 their launch calls with all that encloses them, even before the window. GPU events stay

@@ -1,6 +1,6 @@
-"""The formats that a trace may have. Each is read by a package of its own, which is
-imported when a file of that format is met; the rest of fusetui does not depend on
-which one it was.
+"""The supported formats of traces. Each is read by a package of its own, which is
+imported when a file of that format is met; the rest of fusetui does not depend on which
+one it was.
 
 A reader's `read(stored, callbacks)` gives the columns of all slices. Its `text(path,
 file, state)` gives the text of the events behind them (see read/document_text.py) when

@@ -1,4 +1,4 @@
-"""From a file to a Trace: read, lay out, nest, link."""
+"""Loads a file into a Trace: reads, lays out, nests and links its slices."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def open_trace(
     try:
         trace = build(read(path, callbacks))
     except MemoryError:
-        raise CannotReadError(f"{path} needs more memory than there is.") from None
+        raise CannotReadError(f"{path} needs more memory than is available.") from None
     is_whole = trace.report.prefix is None and not trace.report.changed
     if entry is None or not is_whole:
         return trace

@@ -1,4 +1,4 @@
-"""New files, which appear under their name once they are complete.
+"""Creates new files, which appear under their name when they are complete.
 
 Every writer of fusetui creates its files here. A file is written under a temporary
 name that nobody can predict, and is created exclusively and without following links:
@@ -8,7 +8,6 @@ nobody else who may write to the folder can place a file or a link there first.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import IO
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import reason
 
-EXISTS = "{} exists already: give another name, or move it away."
+EXISTS = "{} already exists: choose another name, or move it."
 TEMPORARY_SUFFIX = ".part"
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -74,8 +73,7 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
     The block renames the file to keep it. `mode` holds its permissions, of which the
     umask takes some away. Raises OSError.
     """
-    random_part = secrets.token_hex(4)
-    temporary = place.with_name(f"{place.name}.{random_part}{TEMPORARY_SUFFIX}")
+    temporary = place.with_name(f"{place.name}.{_random_part()}{TEMPORARY_SUFFIX}")
     file = os.fdopen(os.open(temporary, _CREATE | _SAFELY, mode), "w+b")
     try:
         yield file, temporary
@@ -86,13 +84,18 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
             temporary.unlink()
 
 
+def _random_part() -> str:
+    """Returns eight random hexadecimal digits, which nobody else can predict."""
+    return os.urandom(4).hex()
+
+
 def check_new(path: str, *, replace: bool = False) -> None:
     """Raises CannotWriteError unless a file of this name can be created, or replaced:
     no device is."""
     if os.path.lexists(path) and not (replace and os.path.isfile(path)):
         raise CannotWriteError(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise CannotWriteError(f"{path} cannot be written: there is no such folder.")
+        raise CannotWriteError(f"{path} cannot be written: no such folder.")
 
 
 def _publish(temporary: Path, path: str) -> None:

@@ -49,7 +49,7 @@ def test_the_diff_names_the_lines_and_shows_their_code(
     assert answer.code == 0
     words = " ".join(answer.out.split())
     assert (
-        "me/model.py:10, and me/model.py:11, became one kernel "
+        "me/model.py:10, and me/model.py:11, compiled to one kernel "
         "(triton_poi_fused_gelu_mul_0): 1 run, 5 us." in words.replace("f, ", "")
     )
     assert "10: h = gelu(x)" in answer.out

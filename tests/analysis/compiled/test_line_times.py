@@ -53,7 +53,7 @@ def test_lines_shows_them_first(fusetui: Run, tmp_path: Path) -> None:
     assert "me/model.py:11" in first
     assert "return h * y" in first
     assert "me/model.py:10" in second
-    assert "count for each with an equal part" in answer.out
+    assert "is split equally among them" in answer.out
 
 
 def test_lines_as_json(fusetui: Run, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_ops_in_a_triton_name_make_a_fused_row(build: Build, work: Work) -> None
     assert row.a == ("gelu_kernel", "mul_kernel")
     assert row.b == (FUSED,)
     assert (row.a_ns, row.b_ns) == (14_000, 7_000)
-    assert row.why == "its name lists gelu and mul"
+    assert row.why == "the fused kernel's name lists gelu and mul"
 
 
 def test_the_ops_may_lie_on_both_sides_of_a_gemm(build: Build, work: Work) -> None:
@@ -148,7 +148,7 @@ def test_relu_in_the_epilogue_of_a_gemm_is_fused(build: Build, work: Work) -> No
     row = fused(
         work(diff(build(a), build([("aten::_addmm_activation", with_relu, 9.0)])))
     )
-    assert row.why == "the GEMM's epilogue names relu"
+    assert row.why == "the GEMM's epilogue includes relu"
 
 
 def test_a_kernel_of_no_known_op_in_the_place_of_several(
@@ -157,7 +157,7 @@ def test_a_kernel_of_no_known_op_in_the_place_of_several(
     row = fused(
         work(diff(build([GATE, GELU, MUL, GATE]), build([GATE, ("", "mine"), GATE])))
     )
-    assert row.why.startswith("by position only")
+    assert row.why.startswith("matched by position only")
 
 
 def test_different_known_ops_are_not_taken_for_each_other(
@@ -171,4 +171,4 @@ def test_the_tensor_between_them_is_named(build: Build, work: Work) -> None:
     shape = [8192, 3072]
     a = [(*GELU, 7, [shape]), (*MUL, 7, [shape, shape])]
     row = fused(work(diff(build(a), build([(FUSED, FUSED)]))))
-    assert "[8192, 3072] bfloat16 between them (50.33 MB)" in row.why
+    assert "intermediate [8192, 3072] bfloat16 (50.33 MB)" in row.why

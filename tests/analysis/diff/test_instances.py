@@ -105,9 +105,9 @@ def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
         (row,) = work(found)
         assert row.kind is RowKind.REPLACED
         assert row.why.startswith(
-            "another algorithm: 3 kernels -> 1"
+            "different algorithm: 3 kernels -> 1"
             if row.a_count == 3
-            else "another algorithm: 1 kernel -> 3"
+            else "different algorithm: 1 kernel -> 3"
         )
         (line,) = [line for line in lines(found) if line.kind == "replaced"]
         assert kernels in line.what
@@ -120,7 +120,7 @@ def test_product_that_becomes_split_k_with_its_reduction_is_split(
     b = trace_of_op("aten::mm", [(SPLIT, 12.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
     assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (SPLIT, REDUCE))
-    assert row.why == "all of aten::mm"
+    assert row.why == "all kernels of aten::mm"
     (back,) = work(diff(b, a))
     assert (back.kind, back.change_ns) == (RowKind.FUSED, -row.change_ns)
 
@@ -202,7 +202,7 @@ def test_reduction_after_a_product_joins_it_without_recorded_ops(
     b = build([("", SPLIT, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
     row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
     assert (row.kind, row.b) == (RowKind.SPLIT, (SPLIT, REDUCE))
-    assert row.why == "plus the kernel that sums its parts"
+    assert row.why == "plus the kernel that combines its partial results"
 
 
 def test_reduction_after_the_same_product_joins_it_without_recorded_ops(

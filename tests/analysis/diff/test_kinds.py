@@ -33,7 +33,7 @@ def test_a_kernel_that_takes_less_time_is_faster(build: Build, work: Work) -> No
     row = one(
         work(diff(build([MM, ADD]), build([MM, (*ADD[:2], 4.4)]))), RowKind.FASTER
     )
-    assert row.why == "the same kernel, 20.0 % less time"
+    assert row.why == "the same kernel takes 20.0 % less time"
 
 
 def test_kernel_that_varies_from_step_to_step_is_no_change(
@@ -53,7 +53,7 @@ def test_an_op_at_another_place_is_moved(build: Build, work: Work) -> None:
     ]
     (row,) = [row for row in work(found) if row.kind is RowKind.MOVED]
     assert (row.op, row.change_ns) == ("aten::cat", 0)
-    assert row.why == "the same kernel; at another place or on another stream"
+    assert row.why == "the same kernel; in another place or on another stream"
     assert found.story.endswith("; 1 kernel moved (aten::cat)")
 
 

@@ -95,8 +95,8 @@ def test_an_op_that_computes_nothing_is_renamed_by_its_places(build: Build) -> N
     assert dispatch_of(found) == []
     (note,) = [note for note in found.notes if "renamed" in note]
     assert note == (
-        "an op that computes nothing was renamed but runs at the same places:"
-        " aten::view -> aten::view_v2"
+        "an op that computes nothing was renamed but runs in the same places: "
+        "aten::view -> aten::view_v2"
     )
 
 

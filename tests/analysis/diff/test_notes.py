@@ -60,7 +60,7 @@ def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     path.write_text(text[:-40])
     notes = diff(open_trace(str(path)), build(mm())).notes
-    assert "cut: the file was cut short" in notes
+    assert "cut: the file is truncated" in notes
 
 
 def test_a_run_that_drifts(build: Build) -> None:
@@ -80,7 +80,8 @@ def test_two_ranks_of_one_job_are_noted_with_the_ranks_command(build: Build) -> 
         "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
     )
     assert any(
-        "fusetui ranks shows who waits" in note for note in diff(rank(0), rank(3)).notes
+        "fusetui ranks shows which rank waits" in note
+        for note in diff(rank(0), rank(3)).notes
     )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 
@@ -91,9 +92,9 @@ def test_figures_of_few_of_many_steps_are_said(build: Build) -> None:
     usual = [("aten::mm", "gemm", 20.0)]
     odd = {n: [(f"aten::op{n}", f"kernel_{n}", 20.0)] for n in range(1, 6)}
     found = diff(build(usual, (1.0,) * 6, odd=odd), build(usual, (1.0,) * 6))
-    assert any("its figures are of 1 of 6 steps" in note for note in found.notes)
+    assert any("figures cover 1 of 6 steps" in note for note in found.notes)
     assert not any(
-        "its figures are of" in note for note in diff(build(usual), build(usual)).notes
+        "figures cover" in note for note in diff(build(usual), build(usual)).notes
     )
 
 
@@ -112,8 +113,8 @@ def test_different_programs_are_noted_with_their_common_time(
     b = build([("aten::cumsum", "scan_kernel", 30.0), common])
     (note,) = little_in_common(a, b)
     assert note == (
-        "little work in common: 10 % of A's time and 25 % of B's are in the same "
-        "kernels or ops; the rest is paired by kind or position, if at all"
+        "little work in common: only 10 % of A's time and 25 % of B's is in kernels "
+        "or ops that both have; the rest is paired by kind or position, or not at all"
     )
 
 

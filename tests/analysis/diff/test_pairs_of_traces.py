@@ -34,7 +34,7 @@ def test_mlp_compiled_fuses_gelu_and_mul(work: Work) -> None:
     (fused,) = [row for row in rows if row.kind is RowKind.FUSED]
     assert fused.op == "aten::gelu + aten::mul"
     assert "fused" in fused.b[0]
-    assert "its name lists gelu and mul" in fused.why
+    assert "the fused kernel's name lists gelu and mul" in fused.why
 
 
 def test_mlp_compiled_keeps_its_three_gemms(work: Work) -> None:

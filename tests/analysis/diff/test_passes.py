@@ -36,11 +36,12 @@ def test_a_step_lasts_from_the_end_of_the_one_before(tmp_path: Path) -> None:
     assert found.step.length_a is StepLength.LAUNCHED
     assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
     assert any(
-        "each server step with a model pass, from the end of the step before," in note
+        "each server step with a model pass, measured from the end of the previous "
+        "step," in note
         for note in found.notes
     )
     assert any(
-        "13 of 91 GPU events lie outside the model passes" in note
+        "13 of 91 GPU events are outside the model passes" in note
         for note in found.notes
     )
 
@@ -56,7 +57,7 @@ def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
     found = compared(tmp_path, 1, (1000, 5000))
     assert (found.step.a_ns, found.step.b_ns) == (MODEL_NS, MODEL_NS)
     assert found.step.length_a is StepLength.SPAN
-    assert any("the model pass, with all later work" in note for note in found.notes)
+    assert any("the model pass plus all later work" in note for note in found.notes)
 
 
 def test_a_kernel_belongs_to_the_pass_in_which_it_runs(tmp_path: Path) -> None:

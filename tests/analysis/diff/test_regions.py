@@ -93,8 +93,8 @@ def test_products_in_another_order_are_grouped_by_layout(
         for row in rows
         if row.a_count > 1
     ] == [
-        (True, 3, 3, "about as many unpaired GEMM nt"),
-        (True, 3, 3, "about as many unpaired GEMM nn"),
+        (True, 3, 3, "similar counts of unpaired GEMM nt work"),
+        (True, 3, 3, "similar counts of unpaired GEMM nn work"),
     ]
 
 

@@ -25,9 +25,9 @@ def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
         build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 4)
     )
     assert (found.side_a.steps, found.side_b.steps) == (3, 3)
-    assert any("first step left out as cold" in note for note in found.notes)
+    assert any("first step excluded as warm-up" in note for note in found.notes)
     assert any(
-        "1 step left out, to match the other side" in note for note in found.notes
+        "1 step excluded to match the other trace" in note for note in found.notes
     )
 
 
@@ -35,8 +35,8 @@ def test_several_cold_steps_are_told_in_one_sentence(build: Build) -> None:
     found = diff(
         build(ADD, factors=(9.0, 4.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5)
     )
-    (told,) = (note for note in found.notes if "cold" in note)
-    assert "first 2 steps left out as cold" in told
+    (told,) = (note for note in found.notes if "warm-up" in note)
+    assert "first 2 steps excluded as warm-up" in told
 
 
 def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(
@@ -57,7 +57,7 @@ def test_a_first_step_is_cold_beside_others_without_a_duration(
         for n in range(4)
     ]
     found = diff(trace_of(steps), trace_of(steps))
-    assert any("the others take no time at the median" in note for note in found.notes)
+    assert any("the median of the others is 0" in note for note in found.notes)
 
 
 def test_of_two_steps_none_is_called_cold(build: Build) -> None:
@@ -90,7 +90,7 @@ def test_annotations_that_match_are_the_steps(build: Build) -> None:
 
 
 def test_step_pattern_that_one_side_lacks_is_refused(build: Build) -> None:
-    with pytest.raises(NoStepsError, match="has no annotation like decode"):
+    with pytest.raises(NoStepsError, match="has no annotation that matches decode"):
         diff(build(ADD), build(ADD), step_by="decode")
 
 
@@ -133,7 +133,7 @@ def test_work_launched_before_the_profile_belongs_to_no_step(
     trace = trace_of([{**step, "args": {}}, call, kernel, backlog])
     found = diff(trace, trace)
     assert found.side_a.items == 1
-    assert any("1 of 2 GPU events belong to no step" in note for note in found.notes)
+    assert any("1 of 2 GPU events is in no step" in note for note in found.notes)
 
 
 def test_a_trace_without_any_work(trace_of: Callable[..., Trace], build: Build) -> None:
@@ -182,7 +182,7 @@ def test_steps_that_only_enqueue_are_those_of_the_gpu(
     assert (found.side_a.steps, found.side_b.steps) == (5, 5)
     assert found.accounting.rows_ns == found.accounting.step_ns == 200_000
     assert (found.side_a.later_ns, found.side_a.earlier_ns) == (0, 0)
-    assert any("after the step has ended" in note for note in found.notes)
+    assert any("GPU work runs after its step ends" in note for note in found.notes)
 
 
 def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
@@ -215,4 +215,4 @@ def test_steps_in_which_their_own_work_runs_are_those_of_the_cpu(
     found = diff(trace, trace)
     assert found.step.a_ns == 1000 * (RUNS_US + 10)
     assert found.side_a.later_ns > 0
-    assert not any("after the step has ended" in note for note in found.notes)
+    assert not any("GPU work runs after its step ends" in note for note in found.notes)

@@ -39,19 +39,21 @@ def slow() -> list[tuple[object, ...]]:
 def test_the_largest_term_comes_first_with_its_sign_and_unit(build: Build) -> None:
     found = diff(build([MM, ADD]), build(slow()))
     assert found.story == (
-        "a step takes 250 us more: +200 us GEMMs (without TF32), +50 us copies (mostly memcpy DtoD"
-        " Device->Device)"
+        "B takes 250 us more per step: +200 us GEMMs (without TF32), +50 us copies "
+        "(mostly memcpy DtoD Device->Device)"
     )
 
 
 def test_turned_round_it_takes_as_much_less(build: Build) -> None:
     found = diff(build(slow()), build([MM, ADD]))
-    assert found.story.startswith("a step takes 250 us less: -200 us GEMMs (in TF32)")
+    assert found.story.startswith(
+        "B takes 250 us less per step: -200 us GEMMs (in TF32)"
+    )
 
 
 def test_story_of_equal_traces_says_the_same_time(build: Build) -> None:
     trace = build([MM, ADD])
-    assert diff(trace, trace).story == "a step takes the same time"
+    assert diff(trace, trace).story == "B takes the same time per step"
 
 
 def test_the_story_comes_before_the_table(build: Build) -> None:
@@ -60,7 +62,7 @@ def test_the_story_comes_before_the_table(build: Build) -> None:
     assert (
         to_markdown(found)
         .splitlines()[2]
-        .startswith("A step takes 250 us more: +200 us GEMMs")
+        .startswith("B takes 250 us more per step: +200 us GEMMs")
     )
 
 
@@ -73,7 +75,7 @@ def test_communication_behind_compute_makes_nothing_longer(build: Build) -> None
     found = diff(beside(100.0), beside(400.0))
     (row,) = [row for row in found.rows if row.work == "communication"]
     assert (row.change_ns, row.hidden_change_ns) == (300_000, 300_000)
-    assert found.story == "a step takes the same time"
+    assert found.story == "B takes the same time per step"
 
 
 def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> None:
@@ -88,7 +90,7 @@ def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> No
 
 def test_the_json_tells_it_too(build: Build) -> None:
     found = msgspec.to_builtins(document(diff(build([MM, ADD]), build(slow()))))
-    assert found["story"].startswith("a step takes 250 us more")
+    assert found["story"].startswith("B takes 250 us more per step")
     assert found["by_work"][0]["name"] == "GEMM"
     assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found[
         "accounting"
@@ -121,7 +123,7 @@ def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(
     assert (row.together, row.compiled, row.why) == (
         True,
         "b",
-        "all unpaired pointwise",
+        "all unpaired pointwise work",
     )
     assert region.by_work[0].compiled == "b"
 
@@ -162,8 +164,8 @@ def test_summary_names_gains_beside_losses(build: Build) -> None:
 
     found = diff(build(step(900.0, 100.0)), build(step(500.0, 520.0)))
     assert found.story == (
-        "a step takes 20 us more: +420 us GEMMs (mostly aten::bmm);"
-        " offset by -400 us GEMMs (mostly aten::mm)"
+        "B takes 20 us more per step: +420 us GEMMs (mostly aten::bmm); offset by "
+        "-400 us GEMMs (mostly aten::mm)"
     )
 
 
@@ -171,7 +173,7 @@ def test_a_little_less_of_one_op_is_not_a_term_of_its_own(build: Build) -> None:
     a = [("aten::mm", TF32, 900.0), ("aten::bmm", SIMT, 100.0)]
     b = [("aten::mm", TF32, 500.0), ("aten::bmm", SIMT, 130.0)]
     assert diff(build(a), build(b)).story == (
-        "a step takes 370 us less: -370 us GEMMs (mostly aten::mm)"
+        "B takes 370 us less per step: -370 us GEMMs (mostly aten::mm)"
     )
 
 
@@ -192,7 +194,7 @@ def test_a_kernel_that_got_faster_is_no_reason_why_a_step_takes_longer(
 
     found = diff(build(step(90.0, 100.0)), build(step(50.0, 121.0)))
     head, offset = found.story.split("; offset by ")
-    assert head.startswith("a step takes 2 us more: +21 us ")
+    assert head.startswith("B takes 2 us more per step: +21 us ")
     assert ", +21 us " in head
     assert "-" not in head
     assert offset == "-40 us attention (mostly aten::_flash_attention_forward)"
@@ -230,6 +232,6 @@ def test_the_largest_reason_is_named_though_many_terms_offset_it(
 
     found = diff(build(step(160.0, 100.0)), build(step(100.0, 150.0)))
     head, offset = found.story.split("; offset by ")
-    assert head.startswith("a step takes 50 us more: +50 us ")
-    assert head.endswith(" all else")
+    assert head.startswith("B takes 50 us more per step: +50 us ")
+    assert head.endswith(" everything else")
     assert offset.count("-60 us") == 5

@@ -132,7 +132,7 @@ def test_marks_tell_the_direction_without_color(build: Build) -> None:
 
 def test_the_sum_is_closed_in_front_of_the_reader(build: Build) -> None:
     text = to_text(changed(build))
-    for word in ("idle", "not explained", "of the total"):
+    for word in ("idle", "not explained", "from the total"):
         assert word in text
 
 
@@ -149,7 +149,7 @@ def test_repeated_rows_are_one_line(build: Build) -> None:
 def test_of_many_lines_the_largest_are_shown(build: Build) -> None:
     many = [(f"my::op{n}", f"kernel{n}", 5.0 + n) for n in range(70)]
     text = to_text(diff(build(many), build(many[:1])))
-    assert "31 lines of smaller effect" in text
+    assert "31 smaller changes" in text
     assert "my::op69" in text
 
 
@@ -159,7 +159,7 @@ def test_a_line_without_time_on_either_side_is_told_only_among_all(
     trace = build([("my::op", "kernel", 5.0), ("my::empty", "nothing", 0.0)])
     found = diff(trace, trace)
     assert "my::empty" not in to_text(found)
-    assert "1 line of smaller effect" in to_text(found)
+    assert "1 smaller change" in to_text(found)
     assert any("my::empty" in one.what for one in lines(found))
 
 

@@ -116,7 +116,7 @@ def test_steps_that_take_turns_are_compared_with_their_neighbors(
     assert found.verdict.answer is Answer.SLOWER
     assert found.step.ratio == pytest.approx(1.05, abs=0.001)
     assert (
-        "the steps alternated, so each is compared with the one next to it;"
+        "steps of A and B alternate, so each is compared with its neighbor;"
         in found.notes[0]
     )
     assert "became" in found.notes[0]
@@ -153,7 +153,7 @@ def test_an_interruption_is_no_part_of_a_step(tmp_path: Path) -> None:
     assert found.verdict.answer is Answer.NO_DIFFERENCE
     assert found.step.interrupted_a == 0
     assert found.step.interrupted_b > 0.3
-    assert "b: its steps were interrupted for 53" in " ".join(found.notes)
+    assert "b: steps were interrupted for 53" in " ".join(found.notes)
     assert "within these two runs" in to_text(found, 300)
 
 

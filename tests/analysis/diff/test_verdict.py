@@ -61,4 +61,4 @@ def test_a_device_without_a_name_may_be_the_same(build: Build) -> None:
 
 def test_without_work_there_is_none(build: Build) -> None:
     found = diff(build([]), build(ADD)).verdict
-    assert found == Verdict(Answer.CANNOT_TELL, "the steps of A have no work")
+    assert found == Verdict(Answer.CANNOT_TELL, "the steps of A contain no work")

@@ -76,7 +76,7 @@ def test_without_workers_and_with_four_the_story_names_the_data_loader(
 ) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10))
     assert found.story == (
-        "a step takes 390 us less: -390 us idle waiting for the data loader"
+        "B takes 390 us less per step: -390 us idle waiting for the data loader"
     )
     assert causes(found) == {"data_loading": -390 * US}
 
@@ -88,7 +88,9 @@ def test_turned_round_it_takes_as_much_more(trained: Trained) -> None:
 
 def test_a_loader_that_takes_as_long_as_before_is_not_named(trained: Trained) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(BY_ITSELF, 400, preparing=150))
-    assert found.story == "a step takes 130 us more: +130 us idle waiting for launches"
+    assert found.story == (
+        "B takes 130 us more per step: +130 us idle waiting for launches"
+    )
     assert causes(found) == {"host_op": 130 * US}
 
 
@@ -108,8 +110,8 @@ def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(
     a = trained(OF_WORKERS, 10, preparing=120, steps=25)
     found = diff(a, trained(OF_WORKERS, 10, delay=40, steps=25))
     assert found.story == (
-        "a step takes 70 us less: -100 us idle waiting for launches; offset "
-        "by +30 us idle in launch latency"
+        "B takes 70 us less per step: -100 us idle waiting for launches; offset by "
+        "+30 us idle in launch latency"
     )
 
 

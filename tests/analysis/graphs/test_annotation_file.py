@@ -94,7 +94,7 @@ def test_pickle_of_annotations_executes_nothing(
     protocol: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "holds no annotations" in refused(
+    assert "contains no graph annotations" in refused(
         tmp_path, pickle.dumps({KEY: [value]}, protocol)
     )
     assert os.listdir(tmp_path) == ["x.pkl"]
@@ -149,7 +149,7 @@ def test_keys_that_take_forever_to_compare(tmp_path: Path) -> None:
         b"\x94h" + bytes([n]) + b"h" + bytes([n]) + b"\x86" for n in range(60)
     )
     sentence = refused(tmp_path, b"\x80\x04)" + doubled + b"\x94}h\x3cNs.")
-    assert "its keys are neither numbers nor texts" in sentence
+    assert "its keys are neither numbers nor strings" in sentence
 
 
 def test_every_truncated_file_of_annotations_is_refused(tmp_path: Path) -> None:

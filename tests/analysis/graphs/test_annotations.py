@@ -115,8 +115,8 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
     )
     assert figures(trace) == {"a": 2000, "outside": 4000}
     assert trace.notes == (
-        f"1 events of 1 of 1 graph replays have the module that their annotation in"
-        f" {tmp_path / 'a.json'} names; 2 are named by none, and belong to no module.",
+        "1 events of 1 of 1 graph replays take their module from annotations in "
+        f"{tmp_path / 'a.json'}; 2 have no annotation and thus no module.",
     )
 
 
@@ -264,7 +264,7 @@ def test_annotation_file_of_another_graph_changes_nothing(tmp_path: Path) -> Non
     after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert after is trace
     assert join_sentences(joins) == [
-        f"{file} names no node of the graphs that {tmp_path / 'a.json'} replays."
+        f"{file} annotates no node of the graphs that {tmp_path / 'a.json'} replays."
     ]
 
 
@@ -274,7 +274,7 @@ def test_empty_annotation_file_leaves_args_in_force(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
     assert figures(trace) == {"a": 1000}
     (sentence,) = join_sentences(joins)
-    assert "names no node" in sentence
+    assert "annotates no node" in sentence
 
 
 def test_graphs_of_several_processes_have_the_same_numbers(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_damaged_file_beside_the_trace_loses_nothing(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, (), open_trace)
     assert figures(trace) == {"a": 1000}
     (sentence,) = join_sentences(joins)
-    assert sentence.endswith("holds no annotations of graphs, or is damaged.")
+    assert sentence.endswith("contains no graph annotations, or is damaged.")
 
 
 def test_a_damaged_file_that_is_named(tmp_path: Path) -> None:

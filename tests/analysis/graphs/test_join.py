@@ -120,8 +120,8 @@ def test_a_replay_cut_at_the_edge_is_refused(tmp_path: Path) -> None:
     assert ops_of(trace).count("") == 9
     assert (found.replays, found.of_replays) == (1, 2)
     assert found.refused == (
-        "1 graph replay cannot be joined: it has only the first 9 of 13 nodes of the capture. It"
-        " may have been cut at the edge of the recorded window.",
+        "1 graph replay cannot be joined: it has only the first 9 of 13 nodes of the "
+        "capture. It may be cut off at the boundary of the recorded window.",
     )
 
 
@@ -145,8 +145,8 @@ def test_batch_of_the_step_chooses_among_captured_sizes(tmp_path: Path) -> None:
 def test_a_capture_that_is_far_too_large_is_refused(tmp_path: Path) -> None:
     _, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [SERVER.capture(8)])
     assert found.refused == (
-        "1 graph replay cannot be joined: the capture is for 8 and the step has 4, which no server"
-        " pads so far.",
+        "1 graph replay cannot be joined: the capture is for 8 and the step has 4, "
+        "and no server pads that far.",
     )
 
 
@@ -180,8 +180,8 @@ def test_sizes_without_a_batch_are_not_guessed(tmp_path: Path) -> None:
     captures = [SERVER.capture(size, 1000 * n) for n, size in enumerate((8, 4), 1)]
     _, found = pair(tmp_path, [SERVER.step(4, 0, 1, name="execute_model")], captures)
     assert found.refused == (
-        "1 graph replay cannot be joined: captures of 2 sizes fit equally: the step does not say"
-        " its batch.",
+        "1 graph replay cannot be joined: captures of 2 sizes match equally well: "
+        "the step does not state its batch size.",
     )
 
 
@@ -214,15 +214,15 @@ def test_equal_parts_by_their_order(tmp_path: Path) -> None:
     rows = rows[np.argsort(trace.start[rows])]
     places = [path_of(own, program_of(own, int(row)))[-1] for row in rows]
     assert places == ["0", "1", "2"] * 2
-    assert found.why_likely == "equal parts of a graph are told apart by their order"
+    assert found.why_likely == "identical parts of a graph are matched by order"
 
 
 def test_equal_parts_of_another_number_are_refused(tmp_path: Path) -> None:
     replay, capture = piecewise(0, 2, 1, step=True), piecewise(5000, 3, 0, step=False)
     _, found = pair(tmp_path, [replay], [capture])
     assert found.refused == (
-        "2 graph replays cannot be joined: 3 graphs of the capture fit equally, and the step"
-        " replays 2.",
+        "2 graph replays cannot be joined: 3 graphs of the capture match equally "
+        "well, and the step replays 2.",
     )
 
 
@@ -248,7 +248,7 @@ def test_without_names_and_kinds_nothing_is_guessed(tmp_path: Path) -> None:
     for event in replay:
         event["name"] = "mystery" if event["cat"] == "kernel" else event["name"]
     _, found = pair(tmp_path, [replay], [CUDA.capture(4)])
-    assert "too few are of a known kind" in found.refused[0]
+    assert "too few have a known kind" in found.refused[0]
 
 
 def test_nodes_are_joined_in_the_order_of_their_ids(tmp_path: Path) -> None:
@@ -323,7 +323,10 @@ def test_nodes_that_were_not_recorded(tmp_path: Path) -> None:
     )
     assert not wants_capture(trace)
     assert found.refused == (
-        "1 graph launch recorded no kernels: the profiler did not trace graphs by node.",
+        (
+            "1 graph launch recorded no kernels, because the profiler did not trace "
+            "graph nodes."
+        ),
     )
 
 
@@ -334,7 +337,7 @@ def test_a_capture_without_its_end(tmp_path: Path) -> None:
     _, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [capture])
     assert found.refused == (
         "1 graph replay cannot be joined: the other trace captures no graph.",
-        "The capture has no stream capture from its begin to its end: 1 capture did not end in it.",
+        "The capture contains no complete stream capture: 1 capture did not end in it.",
     )
 
 

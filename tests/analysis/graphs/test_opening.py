@@ -274,4 +274,4 @@ def test_many_named_captures_that_do_not_fit(tmp_path: Path) -> None:
     ]
     _, joins = with_captures(trace, names, open_trace)
     assert len(join_sentences(joins)) == 5
-    assert join_sentences(joins)[-1] == "... and 3 more reasons."
+    assert join_sentences(joins)[-1] == "... and 3 more reasons"

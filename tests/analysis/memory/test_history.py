@@ -185,8 +185,8 @@ def test_generated_benchmark_snapshot_contradicts_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("skipped", "follows"),
     [
-        (("free_requested",), "an allocation counts until it is free"),
-        (("free_completed",), "memory that a stream still used counts as free"),
+        (("free_requested",), "an allocation counts until its memory is free"),
+        (("free_completed",), "memory that a stream still uses counts as free"),
         (("alloc",), "figures of moments before the end are not exact"),
         (
             ("free_requested", "free_completed"),

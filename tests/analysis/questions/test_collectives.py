@@ -170,5 +170,5 @@ def test_scalar_bytes_knows_names_of_torch_and_c10() -> None:
 
 def test_the_rank_is_recorded_or_in_the_name_of_the_file() -> None:
     assert rank_of(TWO, "/job/rank7.json") == (1, "distributedInfo")
-    assert rank_of({}, "/rank3/trace_rank-12.json.gz") == (12, "the file's name")
-    assert rank_of({}, "/rank3/trace.json") == (-1, "the order of the files")
+    assert rank_of({}, "/rank3/trace_rank-12.json.gz") == (12, "file name")
+    assert rank_of({}, "/rank3/trace.json") == (-1, "file order")

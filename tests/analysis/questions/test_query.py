@@ -67,12 +67,12 @@ def test_query_text_is_parsed_into_terms(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("dur>50", "dur> takes a time with its unit: dur>50us"),
-        ("dur >", "dur> takes a time with its unit: dur>50us"),
-        ("dur = 50us", "dur is compared: dur>50us or dur<2ms"),
-        ("dur:50us", "dur is compared: dur>50us or dur<2ms"),
-        ("/(/", "/(/ is no regular expression"),
-        ("x" * 501, "a search has at most 500 characters"),
+        ("dur>50", "dur> needs a time with a unit: dur>50us"),
+        ("dur >", "dur> needs a time with a unit: dur>50us"),
+        ("dur = 50us", "dur needs a comparison: dur>50us or dur<2ms"),
+        ("dur:50us", "dur needs a comparison: dur>50us or dur<2ms"),
+        ("/(/", "/(/ is not a valid regular expression"),
+        ("x" * 501, "a search can have at most 500 characters"),
     ],
 )
 def test_wrong_query_is_one_sentence(text: str, sentence: str) -> None:

@@ -70,9 +70,9 @@ def test_quoted_text_is_searched_literally(text: str, terms: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("(a", "a ( is not closed"),
-        ("()", "nothing stands between ( and )"),
-        ("a or ()", "nothing stands between ( and )"),
+        ("(a", "unclosed ("),
+        ("()", "nothing between ( and )"),
+        ("a or ()", "nothing between ( and )"),
         ("(" * 30 + "a" + ")" * 30, "at most 20 parentheses"),
         (" ".join(["(a or b)"] * 9), f"more than {MAX_WAYS} alternatives"),
         ("a " * 251, "at most 500 characters"),

@@ -282,7 +282,7 @@ def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
     given = [one for one in tensor_in_data(100) if one.rank != 5]
     answer = answer_of(given)
     assert answer.stragglers == ()
-    assert "it goes back to ranks that are not given." in verdict_of(answer)[-1]
+    assert "the cause lies in ranks that are not given." in verdict_of(answer)[-1]
     said = list(headline(answer))
     assert answer.one_given == 24  # six layers of four steps, on rank 4
     assert (

@@ -86,7 +86,7 @@ def test_job_with_a_cut_collective_in_a_step_is_not_replayed() -> None:
     assert answer_of([replace(ranks[0], cut=(4,)), ranks[1]]).no_what_if == ""
     in_a_step = answer_of([ranks[0], replace(ranks[1], cut=(3,))])
     assert in_a_step.no_what_if == (
-        "the beginning or the end of a recording cuts a collective of a step"
+        "a collective of a step is cut off at the start or end of a recording"
     )
 
 
@@ -94,17 +94,17 @@ def test_cut_collective_is_reported_in_the_headline() -> None:
     ranks = one_late_rank(5190, 5400)
     answer = answer_of([replace(ranks[0], cut=(4,)), ranks[1]])
     assert (
-        "1 collective is cut off at the start or end of a recording and is not used for "
-        "clocks or lateness."
+        "1 collective is cut off at the start or end of a recording and is excluded "
+        "from clocks and lateness."
     ) in list(headline(answer))
     both = answer_of([replace(one, cut=(0, 4)) for one in ranks])
     assert (
-        "2 collectives are cut off at the start or end of a recording and are not used "
-        "for clocks or lateness."
+        "2 collectives are cut off at the start or end of a recording and are "
+        "excluded from clocks and lateness."
     ) in list(headline(both))
     assert clocks_text(both) == (
-        "Times are compared as recorded: all ranks ran on one host. Differences of up to 2 us "
-        "do not decide who arrives last."
+        "Times are compared without clock alignment: all ranks ran on one machine. "
+        "Differences of up to 2 us are too small to show which rank arrives last."
     )
 
 

@@ -17,6 +17,7 @@ JOB = ROOT / "benchmarks" / "gloo_job.py"
 
 
 @pytest.mark.torch
+@pytest.mark.slow  # the ranks import torch
 def test_the_delay_and_its_place_are_found(tmp_path: Path) -> None:
     """It takes as long as three processes take to import torch; fewer ranks cannot
     meet."""

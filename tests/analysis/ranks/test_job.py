@@ -33,7 +33,7 @@ def test_second_file_of_a_rank_is_left_out() -> None:
     job = job_of([rank(0), rank(1), rank(1, path="copy.json")])
     assert [one.path for one in job.ranks] == ["rank0.json", "rank1.json"]
     assert [(one.rank, one.reason) for one in job.left_out] == [
-        (1, "copy.json is rank 1, as rank1.json is: it is left out.")
+        (1, "copy.json is skipped: it is rank 1, like rank1.json.")
     ]
 
 
@@ -43,7 +43,7 @@ def test_rank_of_another_world_size_is_left_out() -> None:
     (left,) = job.left_out
     assert (
         left.reason
-        == "rank2.json is of a different job: it has 8 ranks, the others have 4."
+        == "rank2.json is of a different job: it has 8 ranks, and the others have 4."
     )
 
 
@@ -51,7 +51,7 @@ def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
     job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
     assert [one.rank for one in job.left_out] == [2]
-    assert "is left out: it was recorded" in job.left_out[0].reason
+    assert "is skipped: it was recorded" in job.left_out[0].reason
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
@@ -67,7 +67,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
 
 
 def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
-    unknown: dict[str, Any] = {"rank_by": "the order of the files", "size": 0}
+    unknown: dict[str, Any] = {"rank_by": "file order", "size": 0}
     job = job_of(
         [rank(-1, path="a", **unknown), rank(0), rank(-1, path="b", **unknown)]
     )
@@ -76,7 +76,7 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
         "rank0.json": 0,
         "b": 2,
     }
-    assert job.notes == ("Some ranks are numbered by the order of the files.",)
+    assert job.notes == ("Some ranks are numbered by file order.",)
 
 
 def test_job_without_readable_ranks_has_no_rows() -> None:
@@ -132,7 +132,7 @@ def test_damage_is_a_row_with_its_reason(folder: Path) -> None:
         2: True,
     }
     assert [Path(one.path).name for one in answer.left_out] == ["rank3.json"]
-    assert "Rank 2: the file was cut short." in list(headline(answer))
+    assert "Rank 2: the file is truncated." in list(headline(answer))
 
 
 def test_a_summary_is_read_from_the_cache(

@@ -81,7 +81,7 @@ def test_recorded_sequence_numbers_decide_where_counts_disagree() -> None:
 def test_a_damaged_rank_with_another_count_is_not_matched() -> None:
     """What is missing of it may be missing anywhere."""
     whole = [rank(n, [(10, 15), (20, 25)], size=3) for n in range(2)]
-    cut = rank(2, [(20, 25)], size=3, damage=("the file was cut short",))
+    cut = rank(2, [(20, 25)], size=3, damage=("the file is truncated",))
     found = match([*whole, cut])
     assert together(found) == [{0: 0, 1: 0}, {0: 1, 1: 1}]
     assert found.unmatched.tolist() == [0, 0, 1]

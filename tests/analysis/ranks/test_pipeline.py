@@ -60,7 +60,9 @@ def test_a_balanced_pipeline_names_nobody() -> None:
     assert [row.last_count for row in sorted(answer.ranks, key=by_rank)] == [0, 0, 0, 4]
     assert answer.stragglers == ()
     assert [row.caused_ns for row in answer.ranks] == [0] * 4
-    assert verdict_of(answer)[0].endswith("The stages compute alike: none stands out.")
+    assert verdict_of(answer)[0].endswith(
+        "No stage stands out: all compute for about as long."
+    )
     assert "pipeline of 4 stages" in verdict_of(answer)[0]
     assert any(row.bubble_ns for row in answer.ranks)
 

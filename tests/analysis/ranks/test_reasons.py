@@ -305,7 +305,10 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
         one.rank: text
         for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
-    alone = "A step (wall) would take as long as now if it alone were as fast as the others, because"
+    alone = (
+        "A step (wall) would take as long as before if it alone were as fast as the "
+        "others, because"
+    )
     assert of_rank[2].endswith(f"{alone} rank 4 is late too.")
     assert of_rank[4].endswith(f"{alone} rank 2 is late too.")
 
@@ -359,7 +362,7 @@ def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
         ({"damage": ("cut",)}, "not every collective could be matched"),
         (
             {"steps": [(0, 110)]},
-            "collectives overlap other work or the borders of steps",
+            "collectives overlap other work or step boundaries",
         ),
         ({"steps": []}, "the ranks do not have the same steps"),
     ],

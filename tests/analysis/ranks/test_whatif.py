@@ -249,10 +249,10 @@ def test_wrong_job_changes_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ("kernel:nothing x0.5", "No kernel matches kernel:nothing."),
         (
             "device=H200",
-            "What another device would be worth to a job is not told: it is a range.",
+            "The gain of another device is not estimated for a job: it is a range.",
         ),
-        ("1:op:aten x0", "A collective cannot be changed on some of its ranks alone."),
-        ("1:comm x0.5", "A collective cannot be changed on some of its ranks alone."),
+        ("1:op:aten x0", "A collective cannot be changed on only some of its ranks."),
+        ("1:comm x0.5", "A collective cannot be changed on only some of its ranks."),
         ("1:faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
     ):
         with pytest.raises(WrongChangeError, match=re.escape(sentence)):

@@ -126,8 +126,8 @@ def lengths(
 
 def write(run: Sequence[Slice], path: Path) -> Path:
     """The trace of a run as one file."""
-    text = json.dumps(document(run), indent=0)
-    path.write_text(text, encoding="utf-8")
+    text = json.dumps(document(run))  # with an indent it takes ten times as long
+    path.write_text(text.replace('}, {"ph"', '},\n{"ph"'), encoding="utf-8")
     return path
 
 

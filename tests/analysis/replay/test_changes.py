@@ -310,7 +310,7 @@ def test_graph_change_replaces_launches_by_one_call(us: Us) -> None:
 
 def test_a_graph_cannot_wait(us: Us) -> None:
     with pytest.raises(
-        WrongChangeError, match="cudaStreamSynchronize lies between its launches"
+        WrongChangeError, match="cudaStreamSynchronize runs between its launches"
     ):
         us(synced(), "graph")
 

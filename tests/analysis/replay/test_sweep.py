@@ -36,5 +36,5 @@ def test_no_knee_where_nothing_does() -> None:
     "text", ["python", "python x1", "python x1..1", "python x2..1"]
 )
 def test_change_without_a_range_is_no_sweep(text: str) -> None:
-    with pytest.raises(WrongChangeError, match="is no sweep"):
+    with pytest.raises(WrongChangeError, match="is not a sweep"):
         sweep(open_trace(str(lessons.path("mlp-eager"))), text)

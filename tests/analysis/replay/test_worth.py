@@ -155,8 +155,8 @@ def recorded_wait() -> list[Event]:
 @pytest.mark.parametrize(
     ("more", "note", "text"),
     [
-        (recorded_wait, "at_most", "at most 47 us of"),
-        (list, None, "47 us of"),
+        (recorded_wait, "at_most", "at most 47 us (32 %) of"),
+        (list, None, "47 us (32 %) of"),
     ],
 )
 def test_a_wait_is_a_bound_unless_it_is_inferred(
@@ -254,8 +254,8 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ((100, 100, 100), "10 us per step (10 %)."),
-        ((100, 150), "of a step (launched) of 150 us (6.7 %)"),
+        ((100, 100, 100), "10 us (10 %) per step."),
+        ((100, 150), "(6.7 %) of the 150 us step (launched)"),
     ],
 )
 def test_a_step_that_the_headline_does_not_tell_is_named(
@@ -275,8 +275,8 @@ def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None
     assert (one.worth_note, one.worth_ns, one.worth_share) == ("some_steps", None, None)
     assert one.worth_steps == SomeSteps(steps=1, of=3, saved_ns=10_000)
     assert worth_text(found, one) == (
-        "Upper bound 1 us in all steps. Estimated gain 10 us in 1 of 3 steps, "
-        "none in most others."
+        "Upper bound: 1 us in all steps. Estimated gain: 10 us in 1 of 3 steps, none "
+        "in most others."
     )
 
 
@@ -312,8 +312,8 @@ def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
         steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
     )
     assert worth_text(found, one) == (
-        "Upper bound 1 us in all steps. Estimated gain 30 us in 1 of 4 steps, "
-        "none in most others; 1 step becomes 7 us longer, which leaves 23 us."
+        "Upper bound: 1 us in all steps. Estimated gain: 30 us in 1 of 4 steps, none "
+        "in most others; 1 step gets 7 us longer, so the net gain is 23 us."
     )
 
 
@@ -349,7 +349,7 @@ def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -
     in_one, in_three = sorted(found.findings, key=lambda one: one.rule)
     assert in_one.worth_steps == SomeSteps(steps=1, of=9, saved_ns=45_000)
     assert in_three.worth_steps == SomeSteps(steps=3, of=9, saved_ns=27_000)
-    assert "27 us in 3 of 9 steps" in worth_text(found, in_three)
+    assert "27 us over 3 of 9 steps" in worth_text(found, in_three)
 
 
 def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
@@ -364,9 +364,8 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     assert found.worth_before_ns == 250_000
     assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
     assert worth_text(found, one) == (
-        "Upper bound 1 us. Estimated gain 50 us "
-        "of the span (20 %). The gain exceeds "
-        "the bound because later work would also start earlier."
+        "Upper bound: 1 us. Estimated gain: 50 us (20 %) of the span. The gain "
+        "exceeds the upper bound because later work would also start earlier."
     )
 
 
@@ -439,9 +438,9 @@ def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(why_text(found, 80).split())
     doubt = text.index(
-        "Unexplained: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
+        "Unexplained delays: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
-    assert doubt < text.index("1. It is slow. Upper bound 1 us. Estimated gain 10 us")
+    assert doubt < text.index("1. It is slow. Upper bound: 1 us. Estimated gain: 10 us")
     assert "Unexplained" in why_markdown(found)
     assert "Unexplained" not in why_text(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
@@ -512,7 +511,10 @@ def test_findings_replayed_together_are_counted_without_those_that_cannot_be(
     trace = trace_of(gpu_bound())
     each = (finding("unknown", 99_000), None), (finding("known"), shorter(10)(trace))
     text = replayed_text(said(trace, *each, together=1))
-    assert text.startswith("The span of 250 us would take 200 us")
+    assert text.startswith(
+        "Fixing the first finding that can be replayed would shorten the span from "
+        "250 us to 200 us"
+    )
 
 
 def test_finding_of_unknown_gain_comes_before_one_without_gain(
@@ -561,7 +563,7 @@ def test_gain_of_the_first_two_findings_together_is_exact(trace_of: TraceOf) -> 
     assert found.together is not None
     assert (found.together.findings, found.together.saved_ns) == (2, 150_000)
     assert replayed_text(found) == (
-        "The span of 250 us would take 100 us with the first 2 findings fixed."
+        "Fixing the first 2 findings would shorten the span from 250 us to 100 us."
     )
 
 
@@ -572,7 +574,7 @@ def test_finding_off_the_critical_path_has_no_gain(trace_of: TraceOf) -> None:
     shortened = ReducedDurations(followed, np.full(len(followed), 3_000))
     found = said(trace, (finding(), shortened))
     assert worth_text(found, found.findings[0]) == (
-        "Upper bound 1 us. No gain: not on the critical path."
+        "Upper bound: 1 us. No gain: not on the critical path."
     )
 
 
@@ -592,7 +594,7 @@ def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> N
     found = said(trace, (finding(), None))
     (one,) = found.findings
     assert worth_text(found, one).startswith(
-        "Upper bound 1 us. No gain is estimated: the fix"
+        "Upper bound: 1 us. No gain is estimated: the fix"
     )
     told = replace(one, text="1 us is lost")
     assert worth_text(found, told).startswith("No gain is estimated: the fix")

@@ -106,7 +106,9 @@ def test_eager_step_among_graph_steps_is_an_outlier_with_its_reason(
     odd = eager(9000, 900, "step[DECODE bs=4]", ns=90_000)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert [step.outlier for step in steps] == [False] * 5 + [True]
-    assert steps[-1].because[0] == ("it runs eagerly, while the others replay graphs")
+    assert steps[-1].because[0] == (
+        "it runs eagerly, but the other steps replay graphs"
+    )
 
 
 def test_a_step_that_compiles(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_step_that_compiles(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     compiles = python("triton/compiler/compiler.py(226): compile", 9001, 8)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd, [compiles])).steps
-    assert steps[-1].because[0] == "torch.compile or Triton compiles during it"
+    assert steps[-1].because[0] == "torch.compile or Triton compiles during the step"
 
 
 def test_a_step_that_allocates(tmp_path: Path) -> None:
@@ -278,7 +280,10 @@ def test_a_trace_of_one_pass_has_no_time_between_passes(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
     assert found.between is None
     assert found.missing == (
-        ("the time between model passes is unknown, because the trace has one pass."),
+        (
+            "the time between model passes is unknown, because the trace has only "
+            "one pass."
+        ),
     )
 
 
@@ -305,7 +310,7 @@ def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "the trace has no server steps: no annotation is named"
+        "the trace has no server steps. No annotation is named"
     )
 
 

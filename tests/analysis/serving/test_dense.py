@@ -66,7 +66,9 @@ def test_dense_weights_and_flop_follow_from_the_configuration(
     assert found.kv_bytes == 5000 * LAYERS * 2 * 8 * 128 * 2
     assert (found.weight_source, found.kv_source) == ("config", "config")
     assert (found.products, found.cannot_tell) == (products * LAYERS + 1, ())
-    assert "the configuration (llama), whose 6 layers" in found.remarks[0]
+    assert (
+        "the configuration (llama), because the trace has no shapes; its 6 layers"
+    ) in found.remarks[0]
 
 
 def test_vocabulary_product_outside_the_graph_is_not_counted(tmp_path: Path) -> None:
@@ -84,27 +86,27 @@ def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("made", "changed", "why"),
     [
-        ({"products": 3}, {}, "19 products ran, which are not those of 6 layers"),
-        ({"products": 4, "vocabulary": 2}, {}, "26 products ran"),
+        ({"products": 3}, {}, "19 matrix products ran, which does not match 6 layers"),
+        ({"products": 4, "vocabulary": 2}, {}, "26 matrix products ran"),
         ({"ranks": 8}, {}, "The job has 8 ranks"),
         ({"ranks": None}, {}, "The job has an unknown number of ranks"),
         (
             {},
             {"model_type": "gpt_oss"},
-            "The products of the architecture gpt_oss are not known",
+            "The matrix products of the architecture gpt_oss are not known",
         ),
-        ({}, {"model_type": 7}, "The architecture is not stated"),
+        ({}, {"model_type": 7}, "The configuration does not state the architecture"),
         ({}, {"quantization_config": {"bits": 4}}, "The weights are quantized"),
-        ({}, {"vocab_size": None}, "lacks the sizes or the type"),
+        ({}, {"vocab_size": None}, "lacks the sizes or the dtype"),
         (
             {},
             {"torch_dtype": "float16"},
-            "Products of bf16 ran, but the configuration has fp16",
+            "Matrix products in bf16 ran, but the configuration has fp16",
         ),
         (
             {},
             {"num_hidden_layers": 3},
-            "25 products ran, which are not those of 3 layers",
+            "25 matrix products ran, which does not match 3 layers",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_layers_with_a_window_are_not_counted(tmp_path: Path) -> None:
     kinds = ["sliding_attention", "full_attention"] * 18
     found = cache_by(tmp_path, [QKV], layer_types=kinds)
     assert found.bytes_per_token == 147_456 // 2
-    assert "18 layers with a window are not counted" in found.remark
+    assert "18 sliding-window layers are not counted" in found.remark
 
 
 def test_latent_attention_is_not_guessed(tmp_path: Path) -> None:
@@ -154,13 +154,13 @@ def test_experts_are_not_guessed(tmp_path: Path) -> None:
     experts = mm(2, name="vllm::moe_forward")
     found = limit(opened(tmp_path / "a.json", mm(1), experts))
     assert (found.products, found.products_unknown) == (1, 1)
-    assert "the weights of 1 product are not counted," in found.cannot_tell[0]
+    assert "the weights of 1 matrix product are not counted," in found.cannot_tell[0]
 
 
 def test_traffic_that_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
     found = limit(opened(tmp_path / "a.json", mm(1, 1024, 1024)))
     assert (found.memory_ns, found.bound) == (None, "compute")
-    assert any("may stay in the cache" in text for text in found.cannot_tell)
+    assert any("may fit in the cache" in text for text in found.cannot_tell)
 
 
 def test_peaks_that_the_user_gives(tmp_path: Path) -> None:

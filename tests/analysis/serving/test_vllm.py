@@ -114,8 +114,8 @@ def test_a_step_whose_first_pieces_were_not_recorded(tmp_path: Path) -> None:
     # only the last piece is of its kind
     assert joined_ops(trace) == asked(PIECEWISE, 16)[-4:]
     assert found.refused == (
-        "1 graph replay cannot be joined: 2 graphs of the capture fit equally, and the step replays"
-        " 1.",
+        "1 graph replay cannot be joined: 2 graphs of the capture match equally "
+        "well, and the step replays 1.",
     )
 
 
@@ -147,7 +147,10 @@ def test_a_capture_without_ops_says_nothing(tmp_path: Path) -> None:
     trace, found = pair(tmp_path, FULL.step(DECODE, 4, 0, 1), capture)
     assert not isinstance(trace, Joined)
     assert found.refused == (
-        "The capture recorded no op around its calls: it says nothing about what was replayed.",
+        (
+            "The capture recorded no ops around its calls, so it does not identify the "
+            "replayed kernels."
+        ),
     )
 
 
@@ -257,4 +260,4 @@ def test_verify_step_is_joined_by_requests_or_by_tokens(
         assert tokens_of(trace) == {16}
         assert found.certainty == "certain"
     else:
-        assert "captures of 3 sizes fit equally" in found.refused[0]
+        assert "captures of 3 sizes match equally well" in found.refused[0]

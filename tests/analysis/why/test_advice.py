@@ -134,7 +134,7 @@ def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
     with Cases() as cases:
         for rule in RULES:
             remedy = remedy_for(rule.remedy, tags_of_2021)
-            is_upgrade = "After an update to torch 2.0: " in remedy
+            is_upgrade = "Update to torch 2.0 and use " in remedy
             if rule.id in FIND_A_COMPILER or is_upgrade:
                 continue
             for setting, since in SINCE.items():

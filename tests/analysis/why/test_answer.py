@@ -126,8 +126,8 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
             ]
     found = why(trace_of(events))
     assert answer(found) == (
-        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of the spans. "
-        "Idle together: 160 us, all of it while nothing was recorded on the "
+        "The GPUs' spans add up to 200 us. The 2 GPUs are busy for 20 % of the "
+        "spans. Total idle time: 160 us, all of it while nothing was recorded on the "
         "launching thread."
     )
     (finding,) = (one for one in found.findings if one.rule == "host-bound")

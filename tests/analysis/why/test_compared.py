@@ -188,7 +188,7 @@ def test_host_bound_is_gone_although_one_side_lacks_stacks() -> None:
     ("rule", "needs"),
     [
         ("host-bound", {"launch calls"}),
-        ("far-from-peak", {"input shapes", "a device of the table of peaks"}),
+        ("far-from-peak", {"input shapes", "a device with known peak rates"}),
         ("overlap-tax", {"input shapes"}),
         ("unfused-attention", {"CPU ops"}),
         ("recompute", {STACKS}),

@@ -54,8 +54,8 @@ def test_cpu_work_is_printed_by_op_function_and_wait(
 ) -> None:
     found = why(trace_of(events(event)))
     text = (
-        "CPU time by op: aten::mm 30 %, aten::linear 20 %; by function: work (a.py:3) 30 %; "
-        "by wait: sleep in work (a.py:3) 20 %."
+        "CPU thread time by op or runtime call: aten::mm 30 %, aten::linear 20 %; by "
+        "function: work (a.py:3) 30 %; by wait: sleep in work (a.py:3) 20 %."
     )
     assert breakdown_text(found) == text
     assert text in " ".join(why_text(found, 80).split())

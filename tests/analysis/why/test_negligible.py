@@ -64,18 +64,18 @@ def test_negligible_finding_is_last_and_printed_only_with_all(trace_of: Make) ->
         found.findings[-1].rule
     ]
     short, whole = why_text(found, 100), why_text(found, 100, everything=True)
-    assert "float32 products" not in short
-    assert "(1 negligible finding left out; --all prints all)" in short
+    assert "float32 matrix products" not in short
+    assert "(1 negligible finding omitted; --all prints all)" in short
     before, _, below = whole.partition(NEGLIGIBLE_HEADING)
-    assert "float32 products" not in before
-    assert f"{len(found.findings)}. 2 float32 products" in below
+    assert "float32 matrix products" not in before
+    assert f"{len(found.findings)}. 2 float32 matrix products" in below
 
 
 def test_markdown_has_it_with_all(trace_of: Make) -> None:
     found = why(trace_of(product(29_000), **A100))
-    assert "float32 products" not in why_markdown(found)
+    assert "float32 matrix products" not in why_markdown(found)
     _, _, below = why_markdown(found, everything=True).partition("Negligible findings")
-    assert "float32 products" in below
+    assert "float32 matrix products" in below
 
 
 def test_json_has_it_with_a_mark(trace_of: Make) -> None:
@@ -92,7 +92,7 @@ def test_the_page_has_it_last_under_a_heading(trace_of: Make) -> None:
     assert last == why(trace).findings[-1]
     state = after(opened(trace, size=Size(120, 50)), explained, *do("why"))
     text = drawn(state)
-    assert text.index(NEGLIGIBLE_HEADING) < text.index("float32 products")
+    assert text.index(NEGLIGIBLE_HEADING) < text.index("float32 matrix products")
     rows = len(entries_of(why(trace)))
     on_heading = after(state, *do(*["row-down"] * (rows - 2), "show"))
     assert "this row is a heading" in drawn(on_heading)

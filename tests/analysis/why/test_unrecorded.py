@@ -26,11 +26,11 @@ def test_the_headline_is_qualified_where_work_is_missing(
     work = [*launched(1, 0, 10), *launched(2, 400, 470, 40)]
     found = why(trace_of([*work, lost]))
     assert (
-        "The GPU is busy at least 10 % of the span, as some work was not recorded."
-        in answer(found)
+        "The GPU is busy for at least 10 % of the span, because some work was not "
+        "recorded." in answer(found)
     )
     assert "the GPU is at least 10 % busy" in brief_answer(found)
-    assert "The GPU is busy 10 % of the span." in answer(why(trace_of(work)))
+    assert "The GPU is busy for 10 % of the span." in answer(why(trace_of(work)))
 
 
 def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
@@ -80,7 +80,7 @@ def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
     work = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
     found = why(trace_of([event("aten::mul"), work], **GPU))
     assert answer(found).startswith(
-        "No GPU events were recorded, only 1 range of CUPTI's counters"
+        "No GPU events were recorded, only 1 CUPTI counter range"
     )
     assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(found)
 

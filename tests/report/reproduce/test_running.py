@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.recorded_ops import Input, kernel, number, op, tensor
+from tests.running_scripts import run_script
 
 from fusetui.analysis.reproduce.select import calls_of_module, calls_of_op
 from fusetui.report.reproduce.script import ScriptSource, script, script_of
@@ -42,15 +40,7 @@ class Ran:
     def __init__(self, text: str, folder: Path, *options: str) -> None:
         path = folder / "script.py"
         path.write_text(text)
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", [str(path), *options])
-            with redirect_stdout(out), redirect_stderr(err):
-                try:
-                    runpy.run_path(str(path), run_name="__main__")
-                except SystemExit as ended:
-                    self.code = ended.code
-        self.out, self.err = out.getvalue(), err.getvalue()
+        self.code, self.out, self.err = run_script(path, *options)
 
     @property
     def results(self) -> list[dict[str, Any]]:
@@ -231,6 +221,7 @@ def test_the_ops_of_a_module_run_in_order(tmp_path: Path) -> None:
     assert f"{len(module.order)} calls: recorded" in run.out
 
 
+@pytest.mark.slow  # three processes import torch
 def test_a_collective_runs_on_processes_of_this_machine(
     trace_of: TraceOf, tmp_path: Path
 ) -> None:

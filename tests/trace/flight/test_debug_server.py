@@ -52,8 +52,8 @@ def test_a_page_that_escapes_its_text_is_read_too() -> None:
             RankAnswer("ConnectionError", 503),
             "it did not answer the debug server (status 503)",
         ),
-        (RankAnswer("[]"), "what the debug server shows of it is no dump"),
-        (RankAnswer("{"), "what the debug server shows of it is no dump"),
+        (RankAnswer("[]"), "the debug server shows no dump for it"),
+        (RankAnswer("{"), "the debug server shows no dump for it"),
     ],
 )
 def test_a_rank_without_a_dump_says_why(answer: RankAnswer, why: str) -> None:
@@ -100,7 +100,7 @@ def test_a_server_whose_pages_name_no_rank_is_none_of_torch() -> None:
     pages = {"/fr_trace_json": b"hello", "/fr_trace_nccl_json": b"hello"}
     with (
         debug_server(pages) as address,
-        pytest.raises(NoDebugServerError, match="names no rank"),
+        pytest.raises(NoDebugServerError, match="lists no rank"),
     ):
         dumps_of_server(address)
 
@@ -109,5 +109,5 @@ def test_a_server_whose_pages_name_no_rank_is_none_of_torch() -> None:
     "address", ["https://host:1", "http://", "http://host:99999", "http://[::1"]
 )
 def test_text_that_is_no_address_of_a_debug_server_is_refused(address: str) -> None:
-    with pytest.raises(NoDebugServerError, match="no address of a debug server"):
+    with pytest.raises(NoDebugServerError, match="not a debug server address"):
         dumps_of_server(address)

@@ -42,9 +42,7 @@ def test_without_numbers_ranks_are_places_in_the_order_of_the_files() -> None:
 def test_a_second_file_of_a_rank_is_left_out() -> None:
     job = files_of_job(["x/rank_1", "y/rank_1"])
     assert [dump.path for dump in job.planned] == ["x/rank_1"]
-    assert (
-        job.left_out[0].reason == "y/rank_1 is left out: x/rank_1 is of rank 1 as well."
-    )
+    assert job.left_out[0].reason == "y/rank_1 is skipped: x/rank_1 is also of rank 1."
 
 
 def test_json_of_the_debug_server_says_the_same_as_a_pickle(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -165,3 +167,10 @@ def chain(parents: list[int], row: int) -> list[int]:
         row = parents[row]
         found.append(row)
     return found
+
+
+def test_compiled_nesting_is_used() -> None:
+    folder = Path(nesting.__file__).parent
+    if not any(folder.glob("nested.*.so")) and not any(folder.glob("nested*.pyd")):
+        pytest.skip("there is no compiled nesting")
+    assert nesting.nested is not None

@@ -82,9 +82,9 @@ def test_databases_are_named_by_their_tables(
         (PLANE, "XPlane", "xprof --logdir"),
         (PACKET * 9, "Perfetto", "trace_processor convert json"),
         (PACKET, "Perfetto", "trace_processor convert json"),
-        (b'{"rocprofiler-sdk-tool": []}', "JSON of rocprofv3", "torch.profiler"),
-        (b'"Kind","Agent_Id","Queue_Id"\n', "table of rocprof", "torch.profiler"),
-        (b"Index,KernelName,gpu-id\n", "table of rocprof", "torch.profiler"),
+        (b'{"rocprofiler-sdk-tool": []}', "rocprofv3 JSON", "torch.profiler"),
+        (b'"Kind","Agent_Id","Queue_Id"\n', "rocprof table", "torch.profiler"),
+        (b"Index,KernelName,gpu-id\n", "rocprof table", "torch.profiler"),
         (tar_file(), "a tar archive", "tar -xf"),
         (bz2.compress(TRACE), "bzip2", "bunzip2"),
         (lzma.compress(TRACE), "xz", "xz -d"),
@@ -95,7 +95,7 @@ def test_databases_are_named_by_their_tables(
             pickle.dumps(
                 {"version": "2.10", "pg_config": {}, "entries": []}, protocol=2
             ),
-            "flight recorder",
+            "flight-recorder",
             "fusetui hang FILE",
         ),
         (
@@ -124,7 +124,7 @@ def test_databases_are_named_by_their_tables(
             "fusetui memory",
         ),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"),
-        (b"\n<!DOCTYPE html><html>", "a web page", "log in"),
+        (b"\n<!DOCTYPE html><html>", "a web page", "login"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -142,7 +142,7 @@ def test_files_of_other_programs_are_named_with_what_to_do_instead(
 
 def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> None:
     (tmp_path / "a.nsys-rep").write_bytes(bytes(range(256)))
-    assert "a report of Nsight Systems" in message(tmp_path / "a.nsys-rep")
+    assert "an Nsight Systems report" in message(tmp_path / "a.nsys-rep")
     (tmp_path / "b.nsys-rep").write_bytes(TRACE)
     assert len(open_trace(str(tmp_path / "b.nsys-rep")))
 

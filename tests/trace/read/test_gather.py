@@ -67,6 +67,7 @@ def test_values_that_are_no_events_are_not_decoded(text: bytes) -> None:
     [
         (b'{"ph":"C","ts":15.5},{"ph":"i","ts":12}', (10_000, 17_000)),
         (b'{"ph":"C","ts":-15.5}', (-17_000, -13_000)),
+        (b'{"ph":"C","ts":15.9995}', (14_000, 18_000)),
         (b'{"ph":"M","name":"process_name"},{"ph":"C","ts":15}', EVERYWHERE),
         (b'{"ph":"C","ts":1e300}', EVERYWHERE),
         (b'{"ph":"X","name":"b","ts":5}', NOWHERE),

@@ -63,5 +63,7 @@ def test_a_trace_for_which_memory_does_not_suffice_is_refused_in_one_sentence(
         raise MemoryError
 
     monkeypatch.setattr(load, "lay_out", too_much)
-    with pytest.raises(CannotReadError, match=r"needs more memory than there is\.$"):
+    with pytest.raises(
+        CannotReadError, match=r"needs more memory than is available\.$"
+    ):
         open_trace(str(write('[{"ph":"X"}]')), cached=False)

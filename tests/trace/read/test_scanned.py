@@ -42,6 +42,7 @@ KNOWN = [
     '{"ph":"s","id":1,"ts":12.5}',
     '{"ph":"s","id":-1.5e-05,"ts":12.5}',
     '{"ph":"C","ts":999999999999,"args":{"value":[]}}',
+    '{"ph":"t","ts":1.9995}',  # no slice, between two microseconds
 ]
 LEFT = [
     "{}",

@@ -102,6 +102,18 @@ FORMS: dict[str, tuple[str, str]] = {
     "no sign": ("api-key k3yk3yk3y password hunt77er", "k3yk3yk3y hunt77er"),
     "netrc": ("machine own-box.com login adal password hunt77er", "own-box hunt77er"),
     "a comparison": ('password == "hun ter2" or "k3yk3y" != api_key', "ter2 k3yk3y"),
+    "a backslash that ends no value": (
+        "f(GITHUB_PAT=o8nPt%5c9_FqlsWhHik7)",
+        "o8nPt FqlsWh",
+    ),
+    "an encoded byte before an escape": (
+        '{"note": "x=auth_key => \\"l8e^%E6_hY$~5jaqg7\\""}',
+        "l8e^ jaqg7",
+    ),
+    "an encoded semicolon": (
+        "--WANDB_API_KEY=e69b1cK%3B_F2GRWdzFg+Ru7",
+        "e69b1cK F2GRWdzFg",
+    ),
     "a subscript": ("os.environ['DB_PASSWORD'] = 'hunter2'", "hunter2"),
     "a server in JSON": (
         json.dumps({"path": "\\\\own-nas\\share\\adal.txt"}),

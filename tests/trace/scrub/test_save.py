@@ -52,7 +52,7 @@ def test_a_packed_file_tells_no_name_and_no_time(trace: Path, tmp_path: Path) ->
 def test_scrub_overwrites_no_file(name: str, trace: Path, tmp_path: Path) -> None:
     (tmp_path / "there.json").write_text("mine")
     (tmp_path / "link.json").symlink_to("nowhere")
-    with pytest.raises(TraceError, match=f"{name} exists already"):
+    with pytest.raises(TraceError, match=f"{name} already exists"):
         scrub_file(str(trace), str(tmp_path / name))
     assert json.loads(trace.read_text()) == TRACE
     assert (tmp_path / "there.json").read_text() == "mine"
@@ -66,7 +66,7 @@ def test_a_name_that_is_taken_meanwhile_stays(tmp_path: Path) -> None:
         out.write_text("mine")
         yield b"[]"
 
-    with pytest.raises(TraceError, match="exists already"):
+    with pytest.raises(TraceError, match="already exists"):
         save(str(out), texts())
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
         ("out.json", "mine")

@@ -173,3 +173,16 @@ def test_secret_that_begins_like_a_version_is_one() -> None:
 def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
     text = "x=ibm_cloud_iam_key: Uh-epSFZSSefWrnfVwJ5CzB5T--V-EqJ3zgFd-9Fq-dS"
     assert secrets_in({"note": text}, ()) == ("ibm_cloud_iam_key",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'f("auth": "jcKH72KaffKdfSISKGyyAAMaggYFBiEukxeEBVE3")',
+        '"auth": "LXyxLUuOXqBUMQBHHshbXoHtUFZMKC07373iqiGo"',
+        'auth="eUTxpyqprFZFACSQAc74O6MYYlaECweyGObmdzzi"',
+        "step --auth=caaXnBRXhxwSCTPQySGLOYaaJPIHOHgYJRT66F1p done",
+    ],
+)
+def test_a_long_random_value_with_few_digits_is_a_secret(text: str) -> None:
+    assert secrets_in({"note": text}, ()) == ("auth",)

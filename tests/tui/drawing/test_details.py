@@ -169,7 +169,7 @@ def test_args_that_are_nested_deeply(
     side = app_opened(trace).side
     for row in range(len(trace)):
         text = "\n".join(line.text for line in all_details(side, row, 80, UNICODE))
-        assert "…" in text or "nested too deeply to be shown" in text
+        assert "…" in text or "too deeply nested to show" in text
         assert len(details(side, row, 80, 6, UNICODE)) <= 6
 
 

@@ -49,7 +49,7 @@ def test_the_story_stands_before_a_line_for_each_side(
 ) -> None:
     found = diff(trace_of(launched(1, 0, 10, 500)), trace_of(launched(1, 0, 10, 900)))
     lines = [line.text for line in verdict(found, 200)]
-    assert lines[1].startswith("a step takes 400 us more")
+    assert lines[1].startswith("B takes 400 us more per step")
     assert [line.split("   ")[0] for line in lines[2:4]] == [
         f"A {found.a}",
         f"B {found.b}",
@@ -76,7 +76,7 @@ def test_answer_and_story_are_whole_however_little_room_there_is(
     found = diff(trace, trace)
     lines = above(found, 70, 2)
     assert lines[0].startswith("Inconclusive: needs at least 5 steps per trace")
-    assert lines[-1] == "a step takes the same time"
+    assert lines[-1] == "B takes the same time per step"
 
 
 def test_a_story_that_is_too_long_says_that_there_is_more(

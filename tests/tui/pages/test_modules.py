@@ -112,8 +112,8 @@ def test_why_there_are_none_is_told_to_the_end(
 ) -> None:
     state = opened(trace_of([event("aten::a", 0, 5)]), size=Size(60, 18))
     text = " ".join(drawn(after(state, explained, *do("modules"))).split())
-    assert "No modules and no annotations in this trace: none was recorded." in text
-    assert "with_stack=True records modules, record_function adds annotations." in text
+    assert "No modules or annotations in this trace: none was recorded." in text
+    assert "with_stack=True records modules; record_function adds annotations." in text
 
 
 @pytest.fixture

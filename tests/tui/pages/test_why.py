@@ -127,7 +127,7 @@ def test_without_a_gpu_the_page_shows_the_breakdown_of_threads_and_ops(
     threads = lines[lines.index(titles) + 1 :][:6]
     assert all("30 us" in line for line in threads[:5])
     assert threads[5].strip() == "... and 3 more threads"
-    assert "CPU time by op: aten::mm 100 %." in drawn(state)
+    assert "CPU thread time by op or runtime call: aten::mm 100 %." in drawn(state)
     low = after(opened(trace_of(ops), size=Size(80, 20)), explained, *do("why"))
     assert "... and 7 more threads" in drawn(low)
 
@@ -179,7 +179,7 @@ def test_the_share_not_understood_stands_beside_the_worth(
     found = with_worth(waiting, why(waiting))
     keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
-    assert "Unexplained: 7.0 % of the time after a change." in text
+    assert "Unexplained delays: 7.0 % of the time after a change." in text
     assert "est. gain" in text.partition("Unexplained")[2]
 
 

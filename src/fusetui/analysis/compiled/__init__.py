@@ -1,4 +1,4 @@
-"""Leads from a compiled kernel to its lines of Python, with or without a compile log.
+"""Finds the Python lines behind a compiled kernel, with or without a compile log.
 
     regions.py       compiled regions, calls of graphs and of kernels in a trace
     graphs.py        which graph of the log each call is of

@@ -1,4 +1,4 @@
-"""Reports what torch.compile made of a program, as one answer."""
+"""Builds the answer about everything that torch.compile generated for a program."""
 
 from __future__ import annotations
 

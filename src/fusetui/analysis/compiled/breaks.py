@@ -1,4 +1,4 @@
-"""Finds graph breaks, and the time between the regions that they divide.
+"""Finds graph breaks, and the time between the regions that they separate.
 
 The function after a break is compiled on its own, and named
 `torch_dynamo_resume_in_NAME_at_LINE`. It runs inside the region before the break. So

@@ -1,4 +1,4 @@
-"""Finds the lines of Python behind compiled kernels and ops, by their names."""
+"""Finds the Python lines behind compiled kernels and ops by their names."""
 
 from __future__ import annotations
 

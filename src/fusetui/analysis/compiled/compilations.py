@@ -1,4 +1,4 @@
-"""Lists what was compiled, and when in the recording."""
+"""Lists compilations, with their times in the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the lines of Python that became one kernel."""
+"""Finds the Python lines that were fused into one kernel."""
 
 from __future__ import annotations
 

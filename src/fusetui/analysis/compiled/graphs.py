@@ -1,4 +1,4 @@
-"""Finds the graph of the log that each call of a compiled graph is of."""
+"""Finds the graph in the log for each call of a compiled graph."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ class Why(StrEnum):
     """Why something was not joined with the log."""
 
     NO_LOG = "no log"
-    NO_KEY = "the cache of graphs was off, and no frame names the wrapper"
+    NO_KEY = "the graph cache was off, and no frame names the wrapper"
     KEY_NOT_IN_LOG = "the log has no graph with this key"
-    TWO_LOGS = "two logs claim the key"
-    TWO_GRAPHS = "two graphs of the log have the key"
-    TWO_WRAPPERS = "several wrappers have the kernel file"
+    TWO_LOGS = "two logs contain the key"
+    TWO_GRAPHS = "two graphs in the log have the key"
+    TWO_WRAPPERS = "several wrappers contain the kernel file"
     NOT_IN_WRAPPER = "the wrapper does not call it"
     NO_CODE = "the log has no generated code of the graph"
-    NO_PROVENANCE = "the log has no provenance: INDUCTOR_PROVENANCE=1 writes it"
+    NO_PROVENANCE = "the log has no provenance (record with INDUCTOR_PROVENANCE=1)"
     OUTSIDE = (
-        "it was not launched in a call of a compiled graph, and no kernel file is known"
+        "it was launched outside calls of compiled graphs, and its kernel file is "
+        "unknown"
     )
-    CACHED = "the code came from a cache, with the lines of another function"
-    REPLAYED = "replayed by a CUDA graph, whose capture is not at hand"
+    CACHED = "the code came from a cache, with line numbers of another function"
+    REPLAYED = "replayed by a CUDA graph whose capture is not available"
 
 
 class GraphJoin(msgspec.Struct, frozen=True):

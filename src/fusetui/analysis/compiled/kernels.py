@@ -1,4 +1,4 @@
-"""Finds the call in the generated wrapper that each recorded kernel is of.
+"""Finds the call in the generated wrapper for each recorded kernel.
 
 Within a graph, the n-th kernel of a name is the n-th call of that name, if a call of
 the graph recorded as many as its wrapper has. Where the counts differ, all calls of the

@@ -1,4 +1,4 @@
-"""Adds up the time of compiled kernels by line of Python."""
+"""Adds up the time of compiled kernels by Python line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the lines of Python behind a call of a kernel.
+"""Finds the Python lines behind a kernel call.
 
 Code that comes from a cache has the stacks of the program that filled the cache:
 another function with the same graph, or the same function before its file was edited.

@@ -1,4 +1,4 @@
-"""Finds what would avoid compilations, where the guards that failed prove it.
+"""Finds remedies that avoid compilations, if the failed guards prove them.
 
 | guard that failed at least twice, with different values | remedy |
 |---|---|

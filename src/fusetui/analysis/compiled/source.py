@@ -1,4 +1,4 @@
-"""Finds the source of one slice: lines of Python, graph nodes and generated code."""
+"""Finds the source of a slice: Python lines, graph nodes and generated code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures how much of the work of both sides is the same by its names.
+"""Measures how much of the work of both sides has the same names.
 
 It shows whether the two traces are of one program at all.
 """

@@ -1,4 +1,4 @@
-"""Compares two traces: how much longer a step takes, how sure that is, and why.
+"""Compares two traces: how much longer a step takes, with which certainty, and why.
 
 The change of the step is the sum of the changes of its rows, of idle time, and of a few
 smaller terms. The sum closes exactly (`Accounting`).
@@ -62,8 +62,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
 
 NO_GPU_EVENTS = (
-    "launches GPU work, but its file has no GPU events: both sides are compared by"
-    " their CPU ops"
+    "launches GPU work, but its file has no GPU events, so both traces are compared "
+    "by CPU ops"
 )
 _ENDINGS = lazy_pattern(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -703,7 +703,7 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     """
     empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty_sides:
-        return f"the steps of {' and '.join(empty_sides)} have no work"
+        return f"the steps of {' and '.join(empty_sides)} contain no work"
 
     devices = other_devices(a, b)
     if devices:
@@ -715,5 +715,5 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
         counts = f"A {a.steps}, B {b.steps}"
         return f"needs at least {min_steps} {steps} per trace ({counts})"
     if step.low is None:
-        return "the steps of a side take no time"
+        return "the steps of one trace take no time"
     return ""

@@ -1,4 +1,5 @@
-"""Compares what the CPU does around the work of a step.
+"""Compares the dispatch of a step: the ops that compute nothing, launch calls, guards
+and syncs.
 
 *Dispatch* is everything on the CPU that is not work itself: ops that compute nothing,
 guards of torch.compile, runtime calls. In a trace with a GPU it overlaps the work, so
@@ -411,7 +412,7 @@ def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
     else:
         kind = RowKind.SLOWER
     op = f"{CPU}other ops that compute nothing"
-    return [row_of(kind, op, before.share, after.share, "as many on both sides")]
+    return [row_of(kind, op, before.share, after.share, "equally many on both sides")]
 
 
 def _total(dispatches: Sequence[Dispatch]) -> _Total:

@@ -1,4 +1,4 @@
-"""Makes the items of both sides comparable, whatever their ops are called.
+"""Makes the items of both sides comparable, even if their ops have different names.
 
 Equal work may have other names on the other side: ops are renamed from one version of
 PyTorch to the next, and the kernels of a CUDA graph belong to no op of the program. The

@@ -1,4 +1,5 @@
-"""Turns groups of work into the rows of a diff, in the words of the user's program."""
+"""Turns groups of work into the rows of a diff, with the names of the user's
+program."""
 
 from __future__ import annotations
 
@@ -217,7 +218,7 @@ def _share_of_items(items: WorkItems, members: Sequence[int]) -> RowShare:
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """Say what changed of a pair, then the evidence for it.
 
-    For example `aten::gelu -> gelu; the same kernel, +12 % time`. If the kernel was
+    For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the kernel was
     replaced, it is how the names of the two kernels differ.
     """
     kernel_a = a.names[group.a[0]]
@@ -254,7 +255,7 @@ def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
 def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """Say how the time of a pair of one kernel changed.
 
-    It is `, +12 % time` if the kernel is faster or slower. If the change may be noise
+    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may be noise
     (`SAME`), it is the range in which the times of each side vary, provided that the
     time changed by at least MIN_SHOWN_NOISE; else "".
     """
@@ -263,7 +264,7 @@ def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
     a_ns = a.times[item_a]
     b_ns = b.times[item_b]
     if kind is not RowKind.SAME:
-        return f", {change(a_ns, b_ns)} time"
+        return f" takes {change(a_ns, b_ns)} time"
     if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:
         return ""
     before = _range_in_words(a.samples[:, item_a])
@@ -272,8 +273,10 @@ def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
 
 
 def _range_in_words(times_ns: Int64s) -> str:
-    """Write the least and the greatest of some times as `5 us to 7 us`."""
-    return f"{duration(int(times_ns.min()))} to {duration(int(times_ns.max()))}"
+    """Write the least and the greatest of some times as `5 us to 7 us`, once if equal."""
+    shortest = duration(int(times_ns.min()))
+    longest = duration(int(times_ns.max()))
+    return shortest if shortest == longest else f"{shortest} to {longest}"
 
 
 def _why_of_several(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
@@ -288,9 +291,9 @@ def _why_of_several(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
     if not _is_other_algorithm(a, b, group):
         return group.why
     if any(role_of_kernel(a.names[item]).part == "main" for item in group.a):
-        kernels = f"another algorithm: {plural(len(group.a), 'kernel')}"
+        kernels = f"different algorithm: {plural(len(group.a), 'kernel')}"
     else:
-        kernels = plural(len(group.a), "helper")
+        kernels = plural(len(group.a), "helper kernel")
     return f"{kernels} -> {len(group.b)}; {group.why}"
 
 

@@ -1,4 +1,4 @@
-"""Finds the ops whose work a fused kernel does, by the name of the kernel.
+"""Finds the ops whose work a fused kernel does, from the name of the kernel.
 
 A compiler lists the ops that it fused in the name of a kernel, as in
 `triton_poi_fused_gelu_mul_3`. Names of hand-written kernels imply ops, as `swiglu`
@@ -387,7 +387,9 @@ class Collector(msgspec.Struct, frozen=True):
         """Write the evidence for a match: `its name lists gelu and mul`."""
         *all_but_last, last = sorted(ops)
         names = f"{', '.join(all_but_last)} and {last}" if all_but_last else last
-        return f"its name {'lists' if self.listed else 'stands for'} {names}"
+        return (
+            f"the fused kernel's name {'lists' if self.listed else 'implies'} {names}"
+        )
 
 
 _AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"

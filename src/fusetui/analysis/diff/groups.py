@@ -1,4 +1,4 @@
-"""Groups pieces of work of A and B that belong together.
+"""Groups corresponding pieces of work of A and B.
 
 The rules of `rules.py` start from two aligned lanes (`Alignment`): some items are
 paired already, the others are *open* in the gaps between the pairs. The rules turn
@@ -445,13 +445,13 @@ def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
 
     total = size(sum(tensor.bytes for tensor in passed_on))
     if len(set(passed_on)) > 1:
-        return f"{total} between them may stay in registers"
+        return f"intermediate tensors of {total} may stay in registers"
 
     times = f"{len(passed_on)} x " if len(passed_on) > 1 else ""
     shape = [*passed_on[0].shape]
     dtype = passed_on[0].dtype.removeprefix("c10::")
     tensors = f"{times}{shape} {dtype}"
-    return f"{tensors} between them ({total}) may stay in registers"
+    return f"intermediate {tensors} ({total}) may stay in registers"
 
 
 def _result_of_op(items: WorkItems, member: int) -> _Tensor | None:

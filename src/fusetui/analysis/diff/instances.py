@@ -25,7 +25,7 @@ _ATTENTION_REDUCTION = re.compile(
     r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE
 )
 
-IN_PARTS = "the same kernel in several launches that add up to the one"
+IN_PARTS = "the same kernel, split into several launches"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
 
 MAX_PIECES_OF_OP = 8
@@ -192,9 +192,11 @@ def group_rest_of_ops(alignment: Alignment, side: int) -> None:
             continue
         name = alignment.items[0].trace.name_of(link.op_a)
         if rest_a and rest_b:
-            alignment.claim_both(rest_a, rest_b, f"the rest of {name}")
+            alignment.claim_both(rest_a, rest_b, f"the remaining kernels of {name}")
         elif link.pair_index is not None:
-            _join_pair(alignment, link.pair_index, rest_a, rest_b, f"all of {name}")
+            _join_pair(
+                alignment, link.pair_index, rest_a, rest_b, (f"all kernels of {name}")
+            )
 
 
 def _join_pair(
@@ -250,7 +252,7 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
         if _adds_up(items.names[main], items.names[following]):
             alignment.pairs[pair_index] = None
             of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
-            why = "plus the kernel that sums its parts"
+            why = "plus the kernel that combines its partial results"
             alignment.claim_both(of_a, of_b, why)
 
 

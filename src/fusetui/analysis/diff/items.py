@@ -1,4 +1,4 @@
-"""Describes one representative step of each side by keys that both sides share.
+"""Describes a representative step of each side with keys that both sides share.
 
 A *piece* of work is one GPU event in a step, or one CPU op that computes something in a
 trace without a GPU. An *item* is a piece of the representative step of a side, given by

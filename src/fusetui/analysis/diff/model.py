@@ -1,4 +1,5 @@
-"""The records of a diff: its rows, the change of the step, and a sum that closes."""
+"""The records of a diff: its rows, the change of the step, and terms that add up to
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ CPU = "CPU: "
 REPEATED = "repeated blocks"
 """The `work` of a row about layers that only one side has; its `op` says how many."""
 
-ELSEWHERE = "at another place or on another stream"
+ELSEWHERE = "in another place or on another stream"
 """The `why` of work that moved."""
 
 ONLY = "only in step"

@@ -1,4 +1,4 @@
-"""Decides whether the same kernel takes longer by more than chance.
+"""Decides whether a kernel takes longer by more than chance.
 
 This is the specification, which benchmarks/diff_noise.py simulates by dealing the steps
 of one recording out to two sides:

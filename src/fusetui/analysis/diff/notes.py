@@ -1,4 +1,4 @@
-"""Writes what a reader should know about a diff beside its rows.
+"""Writes the notes of a diff, which explain its rows.
 
 What else differs between the traces comes first, then how certain the result is.
 """
@@ -146,8 +146,8 @@ def _note_of_ranks(a: Trace, b: Trace) -> str:
         return ""
     ranks = f"{printable(str(rank_a.number))} and {printable(str(rank_b.number))}"
     return (
-        f"these look like ranks {ranks} of one job, whose collectives include waiting for"
-        " other ranks: fusetui ranks shows who waits for whom"
+        f"these look like ranks {ranks} of one job; their collectives include waiting "
+        "for other ranks (fusetui ranks shows which rank waits for which)"
     )
 
 
@@ -226,8 +226,9 @@ def _note_of_little_in_common(common: CommonWork | None) -> str:
     of_a = percent(common.share_of_a, 1)
     of_b = percent(common.share_of_b, 1)
     return (
-        f"little work in common: {of_a} of A's time and {of_b} of B's are in the same kernels"
-        " or ops; the rest is paired by kind or position, if at all"
+        f"little work in common: only {of_a} of A's time and {of_b} of B's is in "
+        "kernels or ops that both have; the rest is paired by kind or position, or "
+        "not at all"
     )
 
 
@@ -275,11 +276,11 @@ def _note_of_renamed_dispatch(
         return ""
 
     if len(texts) == 1:
-        ops = "an op that computes nothing was renamed but runs at the same places"
+        ops = "an op that computes nothing was renamed but runs in the same places"
     else:
         ops = (
-            f"{count(len(texts))} ops that compute nothing were renamed, which run at"
-            " the same places"
+            f"{count(len(texts))} ops that compute nothing were renamed but run in "
+            "the same places"
         )
     return f"{ops}: {several(texts, MAX_NAMED_OPS)}"
 
@@ -382,6 +383,8 @@ def _notes_of_inputs(
     for item_a, item_b in _longest_pairs_of_one_op(a, b, groups):
         before = _inputs_of_call(a, int(a.op[item_a]))
         after = _inputs_of_call(b, int(b.op[item_b]))
+        if before == after:
+            continue  # spares reading the inputs of every call of the op
         if _are_only_reordered(a, b, item_a, before, after):
             continue
         op = a.op_names[item_a]
@@ -483,10 +486,8 @@ def _note_of_few_steps(a: WorkItems, b: WorkItems) -> str:
     steps_b = len(b.work.windows)
     if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
-    steps = f"few steps ({plural(steps_a, 'step')} of A, {steps_b} of B)"
-    return (
-        f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT}"
-    )
+    steps = f"few steps (A {steps_a}, B {steps_b})"
+    return f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT} steps"
 
 
 def _note_of_few_usual_steps(items: WorkItems) -> str:
@@ -498,8 +499,8 @@ def _note_of_few_usual_steps(items: WorkItems) -> str:
     usual_steps = len(items.usual_steps)
     if steps < MIN_STEPS_FOR_VERDICT or not 0 < usual_steps < MIN_USUAL_STEPS:
         return ""
-    few = "because few do the usual work"
-    return _of_side(items, f"its figures are of {usual_steps} of {steps} steps, {few}")
+    few = "because the others do different work"
+    return _of_side(items, f"figures cover {usual_steps} of {steps} steps, {few}")
 
 
 def _note_of_unlike_steps(items: WorkItems) -> str:
@@ -508,8 +509,8 @@ def _note_of_unlike_steps(items: WorkItems) -> str:
     steps = len(items.work.windows)
     if alike_steps == steps:
         return ""
-    rows = f"times of rows are from the {alike_steps} similar ones of {steps} steps"
-    return _of_side(items, f"steps differ in their work; {rows}")
+    rows = f"row times are from the {alike_steps} of {steps} steps that are alike"
+    return _of_side(items, f"steps do different work; {rows}")
 
 
 def _note_of_unexplained_time(step: StepChange, sums: Accounting) -> str:
@@ -537,7 +538,7 @@ def _notes_of_drift(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
 
 def _note_of_turns(step: StepChange) -> str:
     """Note that the steps took turns, and how both sides drifted, if they did."""
-    note = "the steps alternated, so each is compared with the one next to it"
+    note = "steps of A and B alternate, so each is compared with its neighbor"
     if not step.drift_a or not step.drift_b:
         return note
     larger_drift = max(step.drift_a, step.drift_b, key=abs)
@@ -550,7 +551,8 @@ def _note_of_drift_of_side(items: WorkItems, drift: float) -> str:
         return ""
     became = f"{items.work.label} became {pace(1.0, 1.0 + drift)}"
     return (
-        f"{became} from its first step to its last; the interval is widened by as much"
+        f"{became} from its first step to its last; the confidence interval is "
+        "widened accordingly"
     )
 
 
@@ -558,5 +560,5 @@ def _note_of_interruptions(items: WorkItems, share: float) -> str:
     """Note that interruptions took more than MIN_NOTED_SHARE of the time of a side."""
     if share <= MIN_NOTED_SHARE:
         return ""
-    interrupted = f"its steps were interrupted for {percent(share, 1)} of the time"
-    return _of_side(items, f"{interrupted}; the confidence interval excludes that")
+    interrupted = f"steps were interrupted for {percent(share, 1)} of the time"
+    return _of_side(items, f"{interrupted}; the confidence interval excludes that time")

@@ -1,4 +1,4 @@
-"""Finds kernels and idle time that changed in one step only.
+"""Finds kernels and idle time that changed in a single step.
 
 It compares two traces whose steps vary alike, as those of two copies of one recording
 do. Then a kernel that takes longer in a single step of one side was changed there.

@@ -1,4 +1,4 @@
-"""Makes rows of the work that only one step has or lacks; each row names the step.
+"""Creates rows for work that only one step has or lacks; each row names the step.
 
 An *odd step* is one that does other work than the representative step of its side.
 """

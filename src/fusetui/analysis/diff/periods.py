@@ -1,4 +1,5 @@
-"""Finds when a CPU thread launched some blocks of work, and what else it did then.
+"""Finds when a CPU thread launched certain blocks of work, and its other work at that
+time.
 
 A layer includes its collectives, whatever stream they run on. So what a thread launched
 on other lanes while it launched a block belongs to that block, as does what it did on

@@ -1,4 +1,4 @@
-"""Determines where in the program each item is, and which sort of work it is.
+"""Determines the place of each item in the program, and its kind of work.
 
 A *place* is the module around a launch, else the annotation around it. A *phase* is the
 forward pass, the backward pass or the optimizer. A *sort* is what a kernel does, in the

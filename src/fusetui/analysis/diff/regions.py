@@ -1,4 +1,5 @@
-"""Groups what no rule has paired, by the sort of work in one part of the program.
+"""Groups work that no other rule has paired, by kind of work in one part of the
+program.
 
 Kernels of a CUDA graph or of compiled code often have no op. Where a side does not say
 which op its kernels come from, its open GEMMs of a module, say, are taken for those of
@@ -200,7 +201,7 @@ def _groups_of_one_sort(
 
     if sort not in SORTS_OF_MOVES:
         rest = items.without(groups_of_kernels)
-        groups += _one_group(rest, f"all unpaired {sort}{where}")
+        groups += _one_group(rest, f"all unpaired {sort} work{where}")
     return groups
 
 
@@ -224,17 +225,20 @@ def _groups_of_main_work(
         sort: That sort.
         where: Where the work is, in words after a blank.
     """
-    groups = _pairs_in_order(a, b, items, f"in order among the unpaired {sort}{where}")
+    groups = _pairs_in_order(
+        a, b, items, (f"paired in order among the unpaired {sort} work{where}")
+    )
     rest = items.without(groups)
     items_by_layout = _divided(a, b, rest, ProgramPlaces.layout)
     for layout, items_of_layout in items_by_layout.items():
-        why = f"in order among the unpaired {sort} {layout}{where}"
+        why = f"paired in order among the unpaired {sort} {layout} work{where}"
         pairs = _pairs_in_order(a, b, items_of_layout, why)
         if pairs:
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
             groups += _one_group(
-                items_of_layout, f"about as many unpaired {sort} {layout}{where}"
+                items_of_layout,
+                (f"similar counts of unpaired {sort} {layout} work{where}"),
             )
     return groups
 

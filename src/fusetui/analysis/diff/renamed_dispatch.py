@@ -1,4 +1,4 @@
-"""Finds ops that compute nothing and have another name on the other side.
+"""Finds ops that compute nothing and have a different name on the other side.
 
 No kernel shows that such ops are the same. They are recognized by where they run.
 """

@@ -1,4 +1,4 @@
-"""Finds ops that launch the same kernel at the same place under another name."""
+"""Finds ops that launch the same kernel at the same place under a different name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that group work beyond equal names.
+"""The rules that group work with different names.
 
 They go by epilogues of GEMMs, by counts of ops, by the ops around the work, and by its
 position. `groups_of_lanes` applies all rules to two aligned lanes, the most reliable
@@ -107,7 +107,7 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
         if next_op in other_words - own_words:
             alignment.pairs[pair_index] = None
             open_after.remove(next_item)
-            why = f"the GEMM's epilogue names {next_op}"
+            why = f"the GEMM's epilogue includes {next_op}"
             alignment.add(
                 side,
                 own_items=(own_gemm, next_item),
@@ -255,7 +255,7 @@ def group_by_position(alignment: Alignment, side: int) -> None:
             continue
         other_item = others[0]
         if _may_correspond_by_position(alignment, side, own_items, other_item):
-            why = "by position only: between the same neighbors"
+            why = "matched by position only, between the same neighbors"
             alignment.claim(
                 side,
                 own_items=own_items,
@@ -432,7 +432,7 @@ def _group_many_with_one(
         side,
         own_items=tuple(own_items),
         other_item=other_item,
-        why=f"{op} {len(own_items)} times and once",
+        why=f"{op} runs {len(own_items)} times on one side, once on the other",
     )
 
 

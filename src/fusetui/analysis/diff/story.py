@@ -128,7 +128,7 @@ def idle_changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
 def _story(diff: Diff) -> str:
     """Write the summary of a diff.
 
-    For example: `a step takes 37.86 ms more: +14.2 ms copies in the compiled backward,
+    For example: `B takes 37.86 ms more per step: +14.2 ms copies in the compiled backward,
     +9 ms GEMMs; offset by -8.61 ms idle time waiting for launches; 2 kernels moved`.
     The largest terms come first.
 
@@ -139,12 +139,12 @@ def _story(diff: Diff) -> str:
         return ""
 
     change_ns = diff.accounting.step_ns
-    who = "the median step" if diff.step.is_opposed else "a step"
+    per_step = "in the median step" if diff.step.is_opposed else "per step"
     if not change_ns:
-        head = f"{who} takes the same time"
+        head = f"B takes the same time {per_step}"
     else:
         more = "more" if change_ns > 0 else "less"
-        head = f"{who} takes {duration(abs(change_ns))} {more}"
+        head = f"B takes {duration(abs(change_ns))} {more} {per_step}"
 
     terms = _named_terms(diff)
     offsets = [term for term in terms if term.ns * change_ns < 0]
@@ -177,7 +177,7 @@ def _named_terms(diff: Diff) -> list[_Term]:
         named.insert(0, reasons[0])
     rest_ns = change_ns - sum(term.ns for term in named)
     if abs(rest_ns) > min_ns and named:
-        named.append(_Term(ns=rest_ns, what="all else"))
+        named.append(_Term(ns=rest_ns, what="everything else"))
     return named
 
 
@@ -236,7 +236,7 @@ def _terms(diff: Diff) -> list[_Term]:
     crossing_ns = sums.earlier_ns + sums.later_ns
     terms += [
         _Term(ns=overlap_ns, what=f"from {more} overlap"),
-        _Term(ns=sums.odd_ns, what="from steps with other work"),
+        _Term(ns=sums.odd_ns, what="from steps that do different work"),
         _Term(ns=crossing_ns, what="from work spilling over step boundaries"),
     ]
     return terms

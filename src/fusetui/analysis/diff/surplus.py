@@ -1,4 +1,4 @@
-"""Makes one group of work for the layers that only one side has.
+"""Forms one group from the layers that only one side has.
 
 Where A has six layers and B has five, the work of the sixth is one group, and what the
 CPU did to launch it is known to belong to it.

@@ -1,4 +1,4 @@
-"""Finds the steps of a trace that are compared, or takes all of it as one step.
+"""Finds the steps of a trace to compare, or treats the whole trace as one step.
 
 A *window* is the stretch of time that one step takes.
 """
@@ -128,7 +128,7 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     """
     steps = steps_of(trace, step_by)
     if step_by is not None and not len(steps):
-        raise NoStepsError(f"{label} has no annotation like {step_by}.")
+        raise NoStepsError(f"{label} has no annotation that matches {step_by}.")
 
     is_named = step_by is not None or steps.by == PROFILED
     if not is_named:
@@ -155,7 +155,7 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 def _note_of_steps(label: str, what: str) -> str:
     """Say what is taken as a step in a trace whose file names no steps."""
-    return f"{label}: no ProfilerStep; {what} counts as a step"
+    return f"{label}: no ProfilerStep annotations; {what} counts as a step"
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
@@ -199,7 +199,7 @@ def _window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
     """Return the window of the only step of a server, from the begin of its model."""
     begin_ns = model_pass(trace, step.model).begin_ns
     end_ns = busy_interval(trace, step.rows).end_ns
-    what = "the model pass, with all later work of its server step,"
+    what = "the model pass plus all later work of its server step"
     return Windows(
         start=np.array([begin_ns], dtype=np.int64),
         end=np.array([end_ns], dtype=np.int64),
@@ -226,7 +226,10 @@ def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windo
         work_end=trace.end[np.concatenate(rows_by_step)],
         step_of_work=group_of_each(np.array(launched_by_step)),
     )
-    what = "each server step with a model pass, from the end of the step before,"
+    what = (
+        "each server step with a model pass, measured from the end of the previous "
+        "step,"
+    )
     return Windows(
         start=bounds[1:-1],
         end=bounds[2:],
@@ -271,12 +274,12 @@ def whole_trace(trace: Trace, label: str) -> Windows:
             end=no_times,
             length=StepLength.SPAN,
             is_whole_trace=True,
-            notes=(f"{label}: holds neither GPU events nor CPU ops",),
+            notes=(f"{label}: no GPU events and no CPU ops",),
         )
 
     start = trace.start[rows].min()
     end = trace.end[rows].max()
-    remedy = "--step-by PATTERN takes annotations as steps"
+    remedy = "to use annotations as steps: --step-by PATTERN"
     note = f"{label}: no steps found; the whole trace counts as one step ({remedy})"
     return Windows(
         start=np.array([start]),
@@ -333,9 +336,9 @@ def _from_work_end_to_work_end(
         step_of_work=positions_of(launching_steps, step_of_row),
     )
     first = 1 if len(launching_steps) > 1 else 0  # no work ends before the first step
-    what = "the GPU runs the work of a step after the step has ended"
+    what = "GPU work runs after its step ends"
     length_in_words = "from the end of the previous step's work to the end of its own"
-    note = f"{label}: {what}; a step (launched) is {length_in_words}"
+    note = f"{label}: {what}, so a step (launched) lasts {length_in_words}"
     selected = steps.select(launching_steps[first:], note)
     return msgspec.structs.replace(
         selected,
@@ -406,7 +409,7 @@ def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
     if not 0 < len(complete) < len(steps):
         return steps
     cut_off = plural(len(steps) - len(complete), "step")
-    note = f"{label}: {cut_off} with less than half of the usual work left out"
+    note = f"{label}: {cut_off} with less than half of the usual work excluded"
     return steps.select(complete, note)
 
 
@@ -423,10 +426,10 @@ def _without_cold(steps: Windows, label: str) -> Windows:
         return steps
 
     if cold == 1:
-        why = f"first step left out as cold, {_ratio_of_first(durations)}"
+        why = f"first step excluded as warm-up, {_ratio_of_first(durations)}"
     else:
-        longer = "each much longer than most of those after it"
-        why = f"first {cold} steps left out as cold, {longer}"
+        longer = "each much longer than most later steps"
+        why = f"first {cold} steps excluded as warm-up, {longer}"
     return steps.select(np.arange(cold, len(durations)), f"{label}: {why}")
 
 
@@ -434,5 +437,5 @@ def _ratio_of_first(durations: Int64s) -> str:
     """Return `3.2 times as long as the median of the others`, of the first step."""
     usual_ns = float(np.median(durations[1:]))
     if not usual_ns:
-        return "since the others take no time at the median"
+        return "because the median of the others is 0"
     return f"{durations[0] / usual_ns:.1f} times as long as the median of the others"

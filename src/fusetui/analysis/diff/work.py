@@ -65,7 +65,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         window_of_piece = _renumbered(self.window_of_piece, steps, len(self.windows))
         is_kept = window_of_piece != NO_STEP
         left_out = plural(len(self.windows) - len(steps), "step")
-        note = f"{self.label}: {left_out} left out, to match the other side"
+        note = f"{self.label}: {left_out} excluded to match the other trace"
         return msgspec.structs.replace(
             self,
             windows=self.windows.select(np.array(steps, dtype=np.intp), note),
@@ -271,17 +271,19 @@ def _events_without_step(trace: Trace, step_of_row: Rows, is_gpu_time: bool) -> 
         is_gpu_time: Whether steps are of the time of the GPU.
 
     Returns:
-        `12 of 2,000 GPU events belong to no step, because ...`; "" for none.
+        `12 of 2,000 GPU events are in no step, because ...`; "" for none.
     """
     if is_gpu_time:
         left_out = int((step_of_row == NO_STEP).sum())
-        why = "lie outside the model passes"
+        why = "outside the model passes"
     else:
         left_out = int((trace.launch[trace.gpu_rows] < 0).sum())
-        why = "belong to no step, because their launch was not recorded"
+        launch = "its launch was" if left_out == 1 else "their launches were"
+        why = f"in no step, because {launch} not recorded"
     if not left_out:
         return ""
-    return f"{count(left_out)} of {count(len(trace.gpu_rows))} GPU events {why}"
+    are = "is" if left_out == 1 else "are"
+    return f"{count(left_out)} of {count(len(trace.gpu_rows))} GPU events {are} {why}"
 
 
 def is_launched_by_graph(work: Work, rows: Rows) -> Flags:

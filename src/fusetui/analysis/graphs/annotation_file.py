@@ -1,5 +1,5 @@
-"""Reads the files in which torch.cuda.graph_annotations is kept: a pickle of a mapping
-from (graph id << 32) | node id to what was annotated, or the same as JSON.
+"""Reads the files of torch.cuda.graph_annotations: a pickle with a mapping from (graph
+id << 32) | node id to annotations, or the same as JSON.
 
 A pickle is a program. Of its operations only those are carried out here that build
 plain values: none of them imports, looks up or calls anything.
@@ -78,7 +78,7 @@ def read_annotations(path: str) -> dict[int, Any]:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
         raise CannotReadError(
-            f"{path} holds no annotations of graphs: {refused}."
+            f"{path} contains no graph annotations: {refused}."
         ) from None
     except (
         ValueError,
@@ -89,7 +89,7 @@ def read_annotations(path: str) -> dict[int, Any]:
         MemoryError,
     ):
         raise CannotReadError(
-            f"{path} holds no annotations of graphs, or is damaged."
+            f"{path} contains no graph annotations, or is damaged."
         ) from None
 
 
@@ -106,7 +106,7 @@ def _decoded_annotations(data: bytes) -> dict[int, Any]:
     is_json = data[:1] == b"{"
     annotations = msgspec.json.decode(data) if is_json else _unpickled(data)
     if not isinstance(annotations, dict):
-        raise _RefusedError("it holds no mapping")
+        raise _RefusedError("it contains no mapping")
     return {int(node): annotation for node, annotation in annotations.items()}
 
 
@@ -179,7 +179,7 @@ def _build_container(name: str, stack: list[Any]) -> None:
         pairs = _key_value_pairs(_pop_to_mark(stack))
         dict.update(stack[-1], pairs)
     else:
-        raise _RefusedError(f"it has more than plain values ({name})")
+        raise _RefusedError(f"it contains values that are not plain data ({name})")
 
 
 def _pop_to_mark(stack: list[Any]) -> list[Any]:
@@ -202,12 +202,14 @@ def _key_value_pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
     keys = items[::2]
     values = items[1::2]
     if not all(isinstance(key, int | str) for key in keys):
-        raise _RefusedError("its keys are neither numbers nor texts")
+        raise _RefusedError("its keys are neither numbers nor strings")
     return zip(keys, values, strict=True)
 
 
 def _checked_size(value: Any) -> Any:
     """Return a number or a text unchanged. Raises _RefusedError for a huge number."""
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-        raise _RefusedError(f"it has a number of more than {MAX_INTEGER_BITS} bits")
+        raise _RefusedError(
+            f"it contains a number of more than {MAX_INTEGER_BITS} bits"
+        )
     return value

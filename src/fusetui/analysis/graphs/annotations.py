@@ -1,4 +1,4 @@
-"""Gives the nodes of replayed graphs the modules that their annotations name.
+"""Assigns the modules in node annotations to the nodes of replayed graphs.
 
 torch.cuda.graph_annotations marks kernels while a graph is captured. What it noted of a
 node stands in the args of its kernels, or in a file of its own (see
@@ -58,7 +58,7 @@ BY_ANNOTATIONS: Final = "annotations:"
 _FILE_ENDING: Final = ".annotations.pkl"
 _TRACE_ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
 _OF_SEVERAL_PROCESSES: Final = (
-    "several processes replay graphs, and it cannot tell of which one it is"
+    "several processes replay graphs, and the file does not identify its process"
 )
 _IN_FILE: Final = "file"
 _IN_ARGS: Final = "args"
@@ -108,7 +108,7 @@ def with_annotations(
     paths = list(files) or _default_annotation_files(trace)
     problems: list[str] = []
     if paths and _process_count(trace, replays) > 1:
-        problems.append(f"{paths[0]} is left out: {_OF_SEVERAL_PROCESSES}.")
+        problems.append(f"{paths[0]} is skipped: {_OF_SEVERAL_PROCESSES}.")
         paths = []
 
     annotation_by_node: dict[int, Any] = {}
@@ -173,7 +173,8 @@ def _join_modules(
     file_names_nodes = _IN_FILE in named.sources
     if paths and not file_names_nodes and not problems:
         problems.append(
-            f"{paths[0]} names no node of the graphs that {trace.report.file} replays."
+            f"{paths[0]} annotates no node of the graphs that {trace.report.file} "
+            "replays."
         )
 
     rows = np.concatenate([np.empty(0, np.intp), *annotated])

@@ -1,4 +1,4 @@
-"""Chooses for each replay of a graph the capture that it replays.
+"""Selects the capture of each graph replay.
 
 The nodes of a replay must be the calls of the capture: one for one, in order. Launch
 calls of HIP record the name of their kernel, which must be that of the node. Those of
@@ -243,7 +243,7 @@ def _compared(
 
 
 _TOO_FEW_KINDS: Final = (
-    "the capture does not name its kernels, and too few are of a known kind"
+    "the capture does not name its kernels, and too few have a known kind"
 )
 _UNKNOWN_ORDER: Final = (
     "the capture uses several streams, whose order on the device is not recorded"
@@ -345,7 +345,7 @@ BY_KIND: Final = (
 FORKED: Final = (
     "the capture uses several streams, and kernels of one name may be those of another"
 )
-IN_TURN: Final = "equal parts of a graph are told apart by their order"
+IN_TURN: Final = "identical parts of a graph are matched by order"
 
 
 class CaptureChoice(msgspec.Struct, frozen=True):
@@ -457,7 +457,8 @@ def _choose_in_step(
     if are_several and replay_count != len(fitting) and not problem:
         graphs = plural(len(fitting), "graph")
         problem = (
-            f"{graphs} of the capture fit equally, and the step replays {replay_count}"
+            f"{graphs} of the capture match equally well, and the step replays "
+            f"{replay_count}"
         )
     if problem:
         return [CaptureChoice(problem=problem)] * replay_count
@@ -548,10 +549,10 @@ def _size_of_step(
     if batch is None or None in sizes:
         if len(sizes) == 1:
             return _ChosenSize(size=sizes.pop())
-        reason = "not all say their size"
+        reason = "not all state their size"
         if batch is None:
-            reason = "the step does not say its batch"
-        problem = f"captures of {len(sizes)} sizes fit equally: {reason}"
+            reason = "the step does not state its batch size"
+        problem = f"captures of {len(sizes)} sizes match equally well: {reason}"
         return _ChosenSize(problem=problem)
 
     known_sizes = [size for size in sizes if size is not None]
@@ -580,7 +581,7 @@ def _size_for_batch(
     all_sizes = [other for other in comparable.captures if other is not None]
     has_smaller = any(other < batch for other in all_sizes)
     if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
-        return _ChosenSize(problem=f"{padded}, which no server pads so far")
+        return _ChosenSize(problem=f"{padded}, and no server pads that far")
     return _ChosenSize(size=size)
 
 
@@ -624,8 +625,8 @@ def _refusal(
         which = _first_or_last(trace, nodes, capture, capture_trace)
         if which:
             return (
-                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture."
-                " It may have been cut at the edge of the recorded window"
+                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the "
+                "capture. It may be cut off at the boundary of the recorded window"
             )
     return f"the replay has {len(nodes)} nodes, and the capture {_lengths(captures)}"
 

@@ -1,6 +1,6 @@
-"""Joins the graph replays of a trace with the capture of their graphs: every replayed
-kernel then has the op, the module, the Python frame and the shapes of the call that was
-captured."""
+"""Joins the graph replays of a trace with the captures of their graphs: every replayed
+kernel then has the op, the module, the Python frame and the shapes of the captured
+call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _TAKEN_ROLES: Final = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """Slices of these roles are taken from a capture, besides the captured calls, if they
 contain one of them."""
 
-NO_OPS: Final = "The capture recorded no op around its calls: it says nothing about what was replayed."
+NO_OPS: Final = (
+    "The capture recorded no ops around its calls, so it does not identify the "
+    "replayed kernels."
+)
 
 
 class _MatchedReplay(NamedTuple):
@@ -241,10 +244,11 @@ def _remarks(
     if launches_without_kernels:
         launches = plural(launches_without_kernels, "graph launch")
         remarks.append(
-            f"{launches} recorded no kernels: the profiler did not trace graphs by node."
+            f"{launches} recorded no kernels, because the profiler did not trace "
+            "graph nodes."
         )
     elif not open_replays:
-        remarks.append("The trace has no graph replay to join.")
+        remarks.append("The trace has no graph replays to join.")
 
     has_whole_captures = len(captured.complete) > 0
     if not has_whole_captures:
@@ -252,9 +256,7 @@ def _remarks(
         if captured.without_end:
             cut_captures = plural(captured.without_end, "capture")
             why = f": {cut_captures} did not end in it."
-        remarks.append(
-            f"The capture has no stream capture from its begin to its end{why}"
-        )
+        remarks.append(f"The capture contains no complete stream capture{why}")
     return remarks
 
 

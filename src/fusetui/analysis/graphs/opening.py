@@ -1,4 +1,4 @@
-"""Joins a trace that is opened with captures that a user named or that are found.
+"""Joins a trace with captures when it is opened, from the user's options or by search.
 
 Captures are searched only for a trace with graph replays that have no op. They are
 recognized by their contents. The files of the folder of the trace, and of folders in it
@@ -335,7 +335,7 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
     sentences = list(reasons)[:_MAX_REASONS]
     omitted_reasons = len(reasons) - _MAX_REASONS
     if omitted_reasons > 0:
-        sentences.append(f"... and {omitted_reasons} more reasons.")
+        sentences.append(f"... and {omitted_reasons} more reasons")
     return sentences
 
 

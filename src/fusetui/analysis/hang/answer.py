@@ -1,4 +1,4 @@
-"""Answers why a job hangs, by following who waits for whom to its origin."""
+"""Answers why a job hangs, by following the waits of ranks to their origin."""
 
 from __future__ import annotations
 

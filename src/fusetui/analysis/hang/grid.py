@@ -1,4 +1,5 @@
-"""Tells how far each rank came with each collective of a group, by rank and number."""
+"""Computes the progress of each rank in each collective of a group, by rank and
+number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Finds out from dumps which ranks belong to a group, and how far each of them came."""
+"""Determines from dumps which ranks belong to a group, and the progress of each of
+them."""
 
 from __future__ import annotations
 

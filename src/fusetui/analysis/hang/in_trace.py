@@ -1,4 +1,4 @@
-"""Finds the collective at which the dumps stop in an earlier trace of the same job."""
+"""Finds the collective at which the dumps end in an earlier trace of the same job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the collectives that ranks issued in different ways under one number."""
+"""Finds the collectives that ranks issued in different ways under the same number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer, as values without prose; its names are the keys of --json."""
+"""The records of the answer; their field names are the keys of --json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analyzes memory snapshots: who holds what at which moment, and why memory ran out.
+"""Analyzes memory snapshots: what holds memory at which moment, and why memory ran out.
 
     answer.memory(snapshot, at)   all that the command reports -> MemoryAnswer
 

@@ -1,4 +1,4 @@
-"""Reports on the memory of a snapshot: all that `fusetui memory` prints."""
+"""Builds the whole answer of `fusetui memory` about a snapshot."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
         return _events_of_failure(histories)
 
     if all(history.time_us(BEFORE) is None for history in histories):
-        raise NoMomentError("its events have no times.")
+        raise NoMomentError("its events have no timestamps.")
 
     return [_last_event_until(history, int(at)) for history in histories]
 
@@ -172,7 +172,7 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
         failures.append(int(rows[-1]) if len(rows) else None)
 
     if all(failure is None for failure in failures):
-        raise NoMomentError("it has no event of memory that ran out.")
+        raise NoMomentError("it has no out-of-memory event.")
 
     last_time_us: int | None = None
     for history, failure in zip(histories, failures, strict=True):

@@ -1,4 +1,4 @@
-"""Decides what kind each allocation is, such as a gradient or an activation.
+"""Determines the category of each allocation, such as gradients or activations.
 
 Only evidence counts: the call stack that made it, the one that freed it, and when both
 happened. Without evidence the kind is unknown.

@@ -1,4 +1,4 @@
-"""Works out what the frames of call stacks say about allocations.
+"""Derives evidence about allocations from the frames of their stacks.
 
 Each stack is looked at once. The module also lists who holds the live memory of a
 moment, with every byte in one row.

@@ -1,4 +1,4 @@
-"""Finds what stands out in the memory of a device and is proved by the snapshot.
+"""Finds problems in the memory of a device that the snapshot proves.
 
 Findings are figures; report/memory_words.py has the words.
 """

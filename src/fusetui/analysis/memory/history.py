@@ -1,4 +1,4 @@
-"""Follows the allocations of a device, and the pools that they are in, to the byte.
+"""Follows the allocations of a device and their pools, exact to the byte.
 
 It reads the events of a snapshot, finds which allocations lived from when to when, by
 their addresses, and adds them up. The recorder keeps only the last events, so what was

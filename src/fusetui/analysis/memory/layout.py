@@ -1,4 +1,4 @@
-"""Works out where allocations lie in the segments at a moment, and the holes there.
+"""Reconstructs the positions of allocations in the segments at a moment, and the holes.
 
 The file has the blocks of the end. For earlier moments, segments are put back as the
 events say. A block that is gone by the end is as large as the allocator rounds: up to a

@@ -1,4 +1,4 @@
-"""Finds what is allocated at any moment of a recording, without looking at all of it.
+"""Finds the live allocations at any moment of a recording without scanning all of it.
 
 The app's memory page shows it. A *moment* is the state after an event, or BEFORE the
 first event. A *life* is one allocation, from its event to the event that frees it.

@@ -116,7 +116,7 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
     """
     if at == "oom":
         raise NoMomentError(
-            "its memory events do not tell where memory ran out, as a snapshot does."
+            "its memory events do not show where memory ran out; a snapshot does."
         )
 
     samples = _samples(trace)

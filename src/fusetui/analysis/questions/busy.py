@@ -1,5 +1,5 @@
-"""When a device is busy and idle, and what ran in a window of time: each definition has
-its name.
+"""When a device is busy and idle, and what ran in a time window; each definition has a
+name.
 
 Busy is always the length of a union: what overlaps, on one stream or on several, counts
 once. The definitions differ in the span that busy and idle add up to, and in the work

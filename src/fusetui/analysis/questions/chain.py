@@ -1,4 +1,4 @@
-"""Leads from a kernel to the call that launched it and the ops around that, and back."""
+"""Finds the launch call of a kernel and the ops around it, and the kernels of an op."""
 
 from __future__ import annotations
 

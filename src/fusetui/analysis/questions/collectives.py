@@ -1,5 +1,4 @@
-"""Finds the collectives of one rank: what ran, in which group, how large, and when it was
-issued.
+"""Finds the collectives of one rank, with their groups, sizes and times of issue.
 
 Recent versions of torch record the args of a collective on its kernel. Versions of 2023
 and before record them on the annotation or the op around the launch, or not at all. On

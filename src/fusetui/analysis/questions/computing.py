@@ -1,5 +1,5 @@
-"""Which CPU ops of a trace compute something: the pieces of work if there is no GPU;
-and the number of kernels of each kind in a step, or without a GPU, of such ops."""
+"""Finds the CPU ops that compute something, which are the work in traces without a GPU;
+and counts the kernels, or such ops, of each kind in a step."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a device did while a kernel ran: clocks, power and activity, as counters
-recorded it.
+"""The state of a device while a kernel ran: clocks, power and activity, from counters.
 
 The names are those of torch's CUPTI monitor (2.14) and of the GPU metrics of Nsight
 Systems.

@@ -1,5 +1,5 @@
-"""Kernels grouped by name, op, shape and so on, with the work that they needed; and CPU
-ops by name, or by name with the shapes and types of their inputs.
+"""Groups kernels by name, op, shape and so on, with their work; and CPU ops by name, or
+by name with the shapes and types of their inputs.
 
 A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the
 trace and the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has

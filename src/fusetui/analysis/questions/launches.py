@@ -1,5 +1,5 @@
-"""What launching cost the CPU, which calls launch graphs, and what each replay of one
-did.
+"""Measures the CPU cost of launches, and finds graph launches and the work of each
+replay.
 
 A launch call is a runtime or driver call that launched a GPU event of the trace, or
 whose name says that it launches a kernel or a graph; one that copies or fills is known

@@ -1,5 +1,5 @@
-"""Where a program takes batches from a data loader, and how long it may have waited for
-them."""
+"""Finds where a program takes batches from a data loader, and how long it may have
+waited."""
 
 from __future__ import annotations
 

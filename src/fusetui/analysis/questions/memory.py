@@ -1,5 +1,4 @@
-"""The most memory that torch used of each GPU: what it had handed out, and what it
-held."""
+"""The peak of allocated and reserved torch memory on each GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace's notes about its own origin, which every user of its figures must see."""
+"""The notes of a trace about its origin, which must accompany its figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _notes(trace: Trace) -> Iterator[str]:
         file = printable(whole.file or "a trace")[:MAX_TEXT_CHARACTERS]
         times = window(whole.from_ns, whole.to_ns)
         lasts = duration(whole.of_ns)
-        yield f"This is the part from {times} of {file}, which lasts {lasts}."
+        yield f"This trace is the part {times} of {file}, which lasts {lasts}."
 
 
 def whole_of(trace: Trace) -> Whole | None:

@@ -1,5 +1,4 @@
-"""Which rank of a distributed job a trace is of, and the process groups, as it recorded
-them."""
+"""The rank and the process groups of a distributed job, as a trace records them."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from fusetui.text.patterns import lazy_pattern
 _RANK_IN_NAME = lazy_pattern(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
 _FILE_OF_TORCH = lazy_pattern(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
 RECORDED: Final = "distributedInfo"
-NAMED: Final = "the file's name"
-ORDERED: Final = "the order of the files"
+NAMED: Final = "file name"
+ORDERED: Final = "file order"
 """Where the number of a rank comes from."""
 
 _MAX_RANKS: Final = 1 << 24  # in any job

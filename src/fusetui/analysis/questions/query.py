@@ -1,5 +1,4 @@
-"""What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/
--memset`.
+"""Search queries: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/ -memset`.
 
 A word is looked for in names, short names, libraries and decoded fields, then in args
 and shapes, a value in its field; after `=` and `!=` the value is all of it. `<`, `>`,
@@ -44,7 +43,7 @@ KINDS: Final = (
 OF_NAMES: Final = {
     "name": "the full name",
     "library": "where a kernel comes from: cutlass, triton",
-    "family": "the kind or the library of a kernel: gemm, cutlass",
+    "family": "the kind or library of a kernel: gemm, cutlass",
     "dtype": "of a kernel: bf16, fp8",
     "tile": "of a kernel: 128x128",
     "arch": "of a kernel: sm90",
@@ -60,7 +59,7 @@ OF_ARGS: Final = {
     "shape": "of an input of its op: 8192x768",
     "args": "any text in its args",
 }
-TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
+TIMES: Final = {"dur": "its duration", "at": "its start time within the trace"}
 FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
 """What each field is, in a few words."""
 
@@ -190,14 +189,12 @@ def _time_ns(part: Written) -> int:
     """The time that a field is compared with. Raises WrongQueryError if it is not."""
     if part.sign not in COMPARED:
         raise WrongQueryError(
-            f"{part.field} is compared: {part.field}>50us or {part.field}<2ms"
+            f"{part.field} needs a comparison: {part.field}>50us or {part.field}<2ms"
         )
     ns = parse_time(part.value)
     if ns is None or ns < 0:
         beginning = f"{part.field}{part.sign}"
-        raise WrongQueryError(
-            f"{beginning} takes a time with its unit: {beginning}50us"
-        )
+        raise WrongQueryError(f"{beginning} needs a time with a unit: {beginning}50us")
     return ns
 
 
@@ -251,15 +248,14 @@ def misread(query: Query) -> str:
     for word in query.words:
         with_field = FIELD.fullmatch(word.text)
         if with_field:
-            return (
-                f"{with_field[1]} is no field, so {word.text} was looked for as a word"
-            )
+            return f"{with_field[1]} is not a field, so {word.text} is searched as text"
         comparison = SIGN.match(word.text)
         if comparison and comparison["field"] in FIELDS:
             field = comparison["field"]
             example = f"{field}:{comparison['value'] or '...'}"
             return (
-                f"only {' and '.join(TIMES)} are compared: {example} looks for {field}"
+                f"only {' and '.join(TIMES)} can be compared: {example} searches for "
+                f"{field}"
             )
     return ""
 
@@ -274,7 +270,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         return regex.compile(pattern, flags)
     except (regex.error, RecursionError, OverflowError) as error:
         raise WrongQueryError(
-            f"/{pattern}/ is no regular expression: {error}"
+            f"/{pattern}/ is not a valid regular expression: {error}"
         ) from None
 
 

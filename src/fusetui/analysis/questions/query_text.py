@@ -1,4 +1,4 @@
-"""The text of a query, as terms that are joined by `and`, `or`, `not` and parentheses.
+"""Parses the text of a query into terms joined by `and`, `or`, `not` and parentheses.
 
     query  = all (or all)*
     all    = one ([and] one)*
@@ -59,7 +59,7 @@ def written_ways(text: str, is_sign: IsSign) -> list[Way]:
     of this name, or is only a part of a word. No way where the text is blank. Raises
     WrongQueryError."""
     if len(text) > MAX_CHARACTERS:
-        raise WrongQueryError(f"a search has at most {MAX_CHARACTERS} characters")
+        raise WrongQueryError(f"a search can have at most {MAX_CHARACTERS} characters")
     tokens = _tokens(text, is_sign)
     return _Reader(tokens).either(negated=False, depth=0) if tokens else []
 
@@ -94,7 +94,7 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
             tokens.append(_written(match))
             at = match.end()
     if depth:
-        raise WrongQueryError('a ( is not closed: "(" in quotes looks for one')
+        raise WrongQueryError('unclosed (: to search for the character, quote it: "("')
     return tokens
 
 
@@ -152,9 +152,7 @@ class _Reader:
         """What follows, up to the end of its parentheses: alternatives joined by
         `or`."""
         if depth > MAX_DEPTH:
-            raise WrongQueryError(
-                f"a search has at most {MAX_DEPTH} parentheses in one another"
-            )
+            raise WrongQueryError(f"a search can nest at most {MAX_DEPTH} parentheses")
         parts = [self._all(negated, depth)]
         while self._is("or"):
             self._at += 1
@@ -179,7 +177,7 @@ class _Reader:
         if isinstance(token, Written):
             return [(token._replace(excluded=token.excluded ^ negated),)]
         if not self._follows():
-            raise WrongQueryError("nothing stands between ( and )")
+            raise WrongQueryError("nothing between ( and )")
         ways = self.either(negated ^ (token == _NOT_OPEN), depth + 1)
         self._at += 1  # the parenthesis that closes
         return ways
@@ -217,6 +215,6 @@ def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
 def _limited(ways: list[Way]) -> list[Way]:
     if len(ways) > MAX_WAYS:
         raise WrongQueryError(
-            f"this says more than {MAX_WAYS} alternatives: make it simpler"
+            f"this expands to more than {MAX_WAYS} alternatives: simplify it"
         )
     return ways

@@ -587,14 +587,17 @@ def why_no_kernels(trace: Trace) -> str:
     """Say what a trace without kernels has instead."""
     events = len(trace.gpu_rows)
     if events == 1:
-        return "no kernels in this trace: its GPU event is no kernel"
+        return "no kernels in this trace: its GPU event is not a kernel"
     if events:
-        return f"no kernels in this trace: its {count(events)} GPU events are no kernel"
-    if len(trace.rows_of(Role.DEVICE)):
         return (
-            "no kernels in this trace: what its device did is not recorded as kernels"
+            f"no kernels in this trace: its {count(events)} GPU events are not kernels"
         )
-    return "no kernels in this trace: no GPU event was recorded (fusetui ops lists the CPU ops)"
+    if len(trace.rows_of(Role.DEVICE)):
+        return "no kernels in this trace: its device work is not recorded as kernels"
+    return (
+        "no kernels in this trace: no GPU events were recorded (fusetui ops lists "
+        "the CPU ops)"
+    )
 
 
 def _other_streams(trace: Trace, text: str) -> str:

@@ -1,6 +1,6 @@
-"""The steps of a server, and what each was asked to do. They are the outermost
-annotations that say so, on the thread that has most of them, and what the annotations
-inside them add.
+"""The steps of a server, and the request of each. They are the outermost annotations
+that say so, on the thread that has most of them, and what the annotations inside them
+add.
 
 Known forms of their names:
 

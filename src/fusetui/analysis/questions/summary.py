@@ -1,4 +1,4 @@
-"""Key figures of a whole trace: counts, times of the GPU, tracks, steps."""
+"""Key figures of a whole trace: counts, GPU times, tracks, steps."""
 
 from __future__ import annotations
 

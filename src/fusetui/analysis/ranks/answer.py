@@ -123,7 +123,7 @@ def _clocks_of(matched: Matched) -> Clocks:
     if not matched.no_group:
         return clocks
     collectives = plural(matched.no_group, "collective")
-    refused = f"of {collectives} it is not recorded of which of several process groups they are"
+    refused = f"the process group of {collectives} was not recorded"
     return replace(clocks, refused=refused)
 
 

@@ -1,4 +1,4 @@
-"""Charges each wait to the ranks that are to blame for it: those late by their own work.
+"""Charges each wait to the ranks that caused it: those whose own work made them late.
 
 To *charge* a wait to a rank means to count it as caused by that rank, its *culprit*. The
 rank that starts a collective last may itself have waited for another rank, in another

@@ -1,4 +1,5 @@
-"""Computes how long the other ranks wait for each rank, and which ranks hold up the job."""
+"""Computes how long the other ranks wait for each rank, and which ranks delay the
+job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds out which ranks share a clock, and how far the clocks of hosts are apart.
+"""Determines which ranks share a clock, and the offsets between the clocks of hosts.
 
 Ranks of one host share its clock, unless their collectives contradict that.
 
@@ -367,7 +367,7 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     return HostClocks(
         names=names,
         host_of_rank=host_of_rank,
-        shared_because="all ranks ran on one host",
+        shared_because="all ranks ran on one machine",
         guessed=False,
         contradiction_ns=min(contradiction_ns, SLACK_NS),
         contradiction=contradiction,
@@ -398,7 +398,9 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     return HostClocks(
         names=tuple(f"host {number}" for number in distinct_numbers.tolist()),
         host_of_rank=host_of_rank,
-        shared_because=f"each machine has {per_host} devices, and ranks use them in turn",
+        shared_because=(
+            f"each machine has {per_host} devices, assigned to ranks in order"
+        ),
         guessed=True,
         contradiction_ns=0.0,
         contradiction="",
@@ -424,7 +426,10 @@ def _guessed_host(
     return HostClocks(
         names=("host 0",),
         host_of_rank=np.zeros(len(ranks), dtype=np.intp),
-        shared_because=f"the job has {size} ranks, and this machine {devices} devices",
+        shared_because=(
+            f"all {size} ranks of the job fit on this machine, which has {devices} "
+            "devices"
+        ),
         guessed=True,
         contradiction_ns=0.0,
         contradiction="",
@@ -472,8 +477,9 @@ def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
     started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.collective_of_row[worst.ended]]
     return (
-        f"one {name} ends on rank {ended.rank} before it starts on rank {started.rank}, both on "
-        f"the host {ended.host}. Collectives are matched wrongly, or two hosts have this name"
+        f"one {name} ends on rank {ended.rank} before it starts on rank "
+        f"{started.rank}, both on machine {ended.host}. Either collectives are "
+        "matched incorrectly, or two machines have this name"
     )
 
 
@@ -686,9 +692,9 @@ def _refusal(bounds: _Bounds) -> str:
     if not bounds.contradict(SLACK_NS):
         return ""
     return (
-        "the clocks contradict each other. Neither offsets of clocks nor drifts of up to "
-        f"{MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second explain all collectives. Some of them are "
-        "matched wrongly, or a clock was set meanwhile"
+        "the clocks contradict each other. Neither clock offsets nor drifts of up to "
+        f"{MAX_DRIFT_NS_PER_S / 1e3:.0f} us per second explain all collectives. Either some are "
+        "matched incorrectly, or a clock was set during the recording"
     )
 
 

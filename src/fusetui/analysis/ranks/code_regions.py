@@ -1,4 +1,4 @@
-"""Where the issuing thread of a rank was before each collective.
+"""The code that the issuing thread of a rank ran before each collective.
 
 A *region* is an annotation, an op or a Python function.
 """

@@ -1,4 +1,4 @@
-"""Summaries of many ranks at once: processes of this machine, or any executor.
+"""Summarizes many ranks at once, in processes on this machine or with any executor.
 
 A task is a pure function of a path, so it can run anywhere, and again when the process
 that ran it died.
@@ -83,7 +83,7 @@ def executor_at(where: str) -> Iterator[Executor]:
             not installed.
     """
     if not where.startswith(DASK) or ":" not in where.removeprefix(DASK):
-        raise CannotReadError(f"{where} is no place to run: use dask://HOST:PORT.")
+        raise CannotReadError(f"{where} is not a valid executor: use dask://HOST:PORT.")
     try:
         from distributed import Client
     except ImportError:
@@ -116,7 +116,7 @@ def task(path: str, cached: bool) -> bytes | LeftOut:
     try:
         summary = summary_of(path, cached)
     except MemoryError:
-        return LeftOut(path, None, f"{path} needs more memory than there is.")
+        return LeftOut(path, None, f"{path} needs more memory than is available.")
     except Exception as error:  # a fault of ours must not end the whole job
         why = f"{path} could not be summarized: {type(error).__name__}: {error}."
         return LeftOut(path, None, why)
@@ -180,7 +180,9 @@ class _SummaryCollector:
         for path in self._paths:
             summary = self._by_path.get(path)
             if summary is None:
-                died = f"The process that read {path} died: too little memory?"
+                died = (
+                    f"The process that read {path} died, possibly for lack of memory."
+                )
                 summary = LeftOut(path, None, died)
             summaries.append(summary)
         return tuple(summaries)

@@ -1,4 +1,4 @@
-"""Everything that is found out about a job before it is judged."""
+"""Everything that fusetui derives about a job before it judges the ranks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Infers the process group of collectives, and the peer of sends and receives, where
-their args do not say it.
+"""Infers the process group of collectives, and the peer of sends and receives, if their
+args lack them.
 
 Collectives of gloo, and those of NCCL in old files, name no process group. The file
 only lists the groups to which its rank belongs. Every rank runs the same program, so
@@ -30,7 +30,8 @@ from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace.model.arrays import Int64s, Rows
 
 BY_ENDS = (
-    "process groups of collectives, from when they end on the ranks that the files list"
+    "process groups of collectives (from their end times on the ranks that the files "
+    "list)"
 )
 MAX_SPREAD_RATIO = 2.0
 """Ends lie as close together as in the best kind, up to this factor."""

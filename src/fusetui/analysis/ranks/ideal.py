@@ -26,7 +26,7 @@ from fusetui.trace.model.quantiles import medians
 MAX_REPLAY_ERROR = 0.01
 """A replay of what was recorded may differ from the recording by this share of a step.
 Collectives may overlap other work for as large a share of all steps."""
-OVERLAP = "collectives overlap other work or the borders of steps"
+OVERLAP = "collectives overlap other work or step boundaries"
 
 
 class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
@@ -65,10 +65,10 @@ def replayable_steps(job: RankJob, matched: Matched, waits: Waits) -> Replayable
     if is_damaged or matched.unmatched.any():
         return ReplayableSteps(refusal="not every collective could be matched")
     if _is_step_with_cut_collective(matched):
-        cut = "the beginning or the end of a recording cuts a collective of a step"
+        cut = "a collective of a step is cut off at the start or end of a recording"
         return ReplayableSteps(refusal=cut)
     if not (matched.counts == ranks).all():
-        partial = "some collectives are of a part of the ranks only"
+        partial = "some collectives involve only some of the ranks"
         return ReplayableSteps(refusal=partial)
 
     keys = [step_keys(summary) for summary in matched.ranks]

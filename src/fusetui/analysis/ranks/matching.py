@@ -1,4 +1,5 @@
-"""Decides which files are ranks of one job, and matches the collectives of the ranks.
+"""Determines which files are ranks of one job, and matches the collectives of the
+ranks.
 
 The n-th collective of a name in a process group is the same one on all ranks of the
 group, as long as all ranks have equally many. If they do not, the recorded sequence
@@ -724,7 +725,7 @@ def _why_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> 
     if summary.rank not in ranks:
         return ""
     first_path = ranks[summary.rank].path
-    return f"{summary.path} is rank {summary.rank}, as {first_path} is: it is left out."
+    return f"{summary.path} is skipped: it is rank {summary.rank}, like {first_path}."
 
 
 def _with_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
@@ -778,18 +779,21 @@ def _why_of_other_job(
     path = summary.path
     if summary.world_size and summary.world_size != world_size:
         return (
-            f"{path} is of a different job: it has {summary.world_size} ranks, the others have "
-            f"{world_size}."
+            f"{path} is of a different job: it has {summary.world_size} ranks, and "
+            f"the others have {world_size}."
         )
     if world_size and summary.rank >= world_size and summary.rank_by != ORDERED:
         return (
-            f"{path} is left out: it is rank {summary.rank} of a job with {world_size}"
-            " ranks."
+            f"{path} is skipped: it is rank {summary.rank} of a job with {world_size} "
+            "ranks."
         )
 
     begin_ns, end_ns = middle
     apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
     longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
     if apart_ns > max(APART_NS, longer_ns):
-        return f"{path} is left out: it was recorded {duration(apart_ns)} apart."
+        return (
+            f"{path} is skipped: it was recorded {duration(apart_ns)} before or after "
+            "the others."
+        )
     return ""

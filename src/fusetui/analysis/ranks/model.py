@@ -1,4 +1,4 @@
-"""The records of a job: the summary of each rank, and the answers about the job.
+"""The records of a job: the summaries of its ranks, and the answers about the job.
 
 A summary has everything that answers are computed from. Text, JSON, CSV and the app's
 page are made from the answers.

@@ -1,4 +1,4 @@
-"""The order of collectives on each rank, and which rows are at the same position of the
+"""The order of collectives on each rank, and which rows are at the same position in the
 program.
 
 All ranks run the same program. So the n-th collective of a *kind* (those of one name,

@@ -392,7 +392,7 @@ def arrivals_after_changes(
     # transfer is then changed there, as it was asked for.
     if is_partly_removed or (has_changes_of_one and is_partly_changed):
         raise WrongChangeError(
-            "A collective cannot be changed on some of its ranks alone."
+            "A collective cannot be changed on only some of its ranks."
         )
     return arrivals.take(~is_removed)
 

@@ -1,4 +1,4 @@
-"""Finds out what a late rank did longer than the others while they waited.
+"""Finds the work that took longer on a late rank while the others waited.
 
 The account of its device, and the regions of its program, are compared with the median
 of the other ranks before the same collective.

@@ -1,4 +1,4 @@
-"""Describes the ranks that hold up the job, which caused.py decides; or who is late."""
+"""Describes the ranks that delay the job, according to caused.py, or that are late."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ from fusetui.analysis.ranks.reasons import (
 
 MAX_STRAGGLERS = 5
 UNCHARGED_TEXTS = {
-    UnchargedReason.LONGER_TRANSFER: "transfers of other collectives take longer on some of them",
-    UnchargedReason.UNDECIDED: (
-        "clocks do not tell which of several ranks was last, or their work cannot be compared"
+    UnchargedReason.LONGER_TRANSFER: (
+        "transfers of other collectives take longer on some of the ranks"
     ),
-    UnchargedReason.RANK_NOT_GIVEN: "it goes back to ranks that are not given",
-    UnchargedReason.PIPELINE_BUBBLE: "it goes back to sends and receives of a pipeline",
+    UnchargedReason.UNDECIDED: (
+        "the clocks do not show which rank was last, or the work of the ranks cannot "
+        "be compared"
+    ),
+    UnchargedReason.RANK_NOT_GIVEN: "the cause lies in ranks that are not given",
+    UnchargedReason.PIPELINE_BUBBLE: (
+        "the cause lies in sends and receives of a pipeline"
+    ),
 }
 """Why no rank is to blame for waits, as the rest of a sentence. EARLY_ARRIVAL and
 WAITING_RANK_ITSELF are missing, because they are not delays of another rank."""

@@ -1,4 +1,4 @@
-"""Makes the summary of a rank from its trace.
+"""Creates the summary of a rank from its trace.
 
 A summary is a pure function of what lies at a path or URL.
 """
@@ -203,9 +203,7 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
 
     processes = _launching_processes(trace)
     if processes > 1:
-        damage.append(
-            f"{processes} processes launched its work and are taken for one rank"
-        )
+        damage.append(f"{processes} processes launched its work and count as one rank")
     return tuple(damage)
 
 

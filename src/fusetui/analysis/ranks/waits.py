@@ -1,4 +1,4 @@
-"""Which rank waits for which.
+"""Determines which rank waits for which.
 
 A collective waits on a rank from its own start to the start on the last rank. Only then
 does data move, so its bandwidth counts from there (questions/collectives.py).

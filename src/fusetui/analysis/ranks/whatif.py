@@ -1,4 +1,4 @@
-"""Estimates what changes would be worth to a job.
+"""Estimates the gain of changes for a job.
 
 The trace of each rank is replayed with the changes. Each collective ends for all of its
 ranks when the last of them has arrived, plus its transfer.
@@ -167,7 +167,7 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
         changes.append(RankChange(rank=rank, text=text, change=change))
 
     if is_range([change_of_rank.change for change_of_rank in changes]):
-        untold = "What another device would be worth to a job is not told"
+        untold = "The gain of another device is not estimated for a job"
         raise WrongChangeError(f"{untold}: it is a range.")
     return tuple(changes)
 

@@ -1,5 +1,5 @@
-"""What would change: the work of a trace as a graph, which is replayed with and without
-a change.
+"""Predicts the effect of a change: builds a graph of the work of a trace and replays it
+with and without the change.
 
     whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
     path.path(trace)                     the critical path, and what has slack -> Path

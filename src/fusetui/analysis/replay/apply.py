@@ -1,4 +1,4 @@
-"""Applies changes to a graph: what each kind of change does to its nodes and edges.
+"""Applies changes to a graph: the effect of each kind of change on nodes and edges.
 
 The words node, item, edge, lag and residual are defined in graph.py; a *draft* is a
 graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches
@@ -164,7 +164,9 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     bound_ns = bound_of_row[draft.graph.row[items]]
     is_known = bound_ns > UNKNOWN_BOUND
     if not is_known.any():
-        raise WrongChangeError(f"The least time of no kernel like {pattern} is known.")
+        raise WrongChangeError(
+            f"No kernel that matches {pattern} has a known roofline bound."
+        )
     if not is_known.all():
         draft.notes.append("some_bounds_unknown")
 
@@ -297,7 +299,9 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         _launch_as_one_graph(draft, launches, launch_ns)
         _skip(draft, chains, graph_begin, graph_end)
     if not graphs:
-        raise NoMatchError("The trace has no such range with several launches.")
+        raise NoMatchError(
+            "The trace has no matching range with several launches to capture."
+        )
 
 
 def _graph_launch_ns(draft: Draft) -> int:
@@ -368,8 +372,10 @@ def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
     waits = row[is_within & is_wait]
     if len(waits):
         name = trace.name_of(int(waits[0]))
-        reason = f"{name} lies between its launches"
-        raise WrongChangeError(f"A graph cannot wait for the device: {reason}.")
+        reason = f"{name} runs between its launches"
+        raise WrongChangeError(
+            f"A graph cannot contain a wait for the device: {reason}."
+        )
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
@@ -408,7 +414,7 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     waits = waits[graph.has_edge(ACROSS, waits)]
     if not len(waits):
         raise NoMatchError(
-            f"No call like {change.pattern} is known to wait for the device."
+            f"No call that matches {change.pattern} is known to wait for the device."
         )
     draft.return_at_once(waits)
 
@@ -426,7 +432,9 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
     graph = draft.graph
     loading = select.covers(trace, graph, loader_rows(trace))
     if not loading:
-        raise NoMatchError("No thread that launches work loads data.")
+        raise NoMatchError(
+            "No thread that launches work loads data, so there is nothing to speed up."
+        )
 
     with_workers = select.covers(trace, graph, worker_rows(trace))
     if with_workers:
@@ -438,8 +446,8 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
 
     batches_of_threads = [len(cover.start) for cover in loading.values()]
     if max(batches_of_threads) < MIN_LOADED_BATCHES:
-        reason = "when a worker would have begun it is not known"
-        raise WrongChangeError(f"Only one batch is loaded: {reason}.")
+        reason = "when a worker would have started it is unknown"
+        raise WrongChangeError(f"Only one batch is loaded, and {reason}.")
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
     for chain, cover in loading.items():
@@ -642,7 +650,7 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
     is_known = ~np.isnan(ratio)
     if not is_known.any():
         raise WrongChangeError(
-            f"The least time of no kernel is known both here and on {device}."
+            f"No kernel has a known roofline bound on both this device and {device}."
         )
     return Scalable(
         nodes=items[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]

@@ -1,4 +1,4 @@
-"""Builds the graph of a trace, which says what each piece of work waited for.
+"""Builds the graph of a trace, which records what each piece of work waited for.
 
 The time at which a node begins is explained in two parts: a *lag* is the delay that
 such work usually has after what it waits for, and a *residual* is the rest. So a replay

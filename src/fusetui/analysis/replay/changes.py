@@ -1,5 +1,5 @@
-"""The changes that a user may ask for, such as `kernel:gemm x0.5` or
-`loader:workers=4`, and how they are parsed. docs/whatif.md lists them all.
+"""The changes that a user may request, such as `kernel:gemm x0.5` or
+`loader:workers=4`, and their parser. docs/whatif.md lists them all.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _scaled(match: re.Match[str]) -> Scaled:
         ns = parse_time(match["time"])
         if ns is None:
             raise WrongChangeError(
-                f"Unknown time {match['time']}: write 40us, for example."
+                f"Invalid time {match['time']}: use a unit, for example 40us."
             )
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 
@@ -176,7 +176,8 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
     if match["bandwidth"]:
         if what == "python" or factor == 0:
             raise WrongChangeError(
-                f'Unknown change "{match[0]}": write comm bandwidth=x2, for example.'
+                f'Unknown change "{match[0]}": use a factor, for example comm '
+                "bandwidth=x2."
             )
         # Twice the bandwidth is half the time.
         factor = 1 / factor

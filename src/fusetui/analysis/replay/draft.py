@@ -1,4 +1,4 @@
-"""A graph while changes are being applied to it.
+"""A graph to which changes are being applied.
 
 The words node, item, chain, edge, lag and residual are defined in graph.py.
 """

@@ -1,4 +1,4 @@
-"""The work of a trace as a graph: nodes are work, and edges are what the work waits for.
+"""The work of a trace as a graph: nodes are work, and edges are waits.
 
 A *node* is a stretch of work: a call, the time of a thread between two calls, or an
 *item*, which is a kernel, copy or set. The nodes of one thread or one stream follow

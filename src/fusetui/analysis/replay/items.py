@@ -1,4 +1,4 @@
-"""The GPU work of a trace by stream, and which calls and GPU work wait for which.
+"""The GPU work of a trace by stream, and the waits between calls and GPU work.
 
 An *item* is one piece of GPU work: a kernel, a memory copy or a memory set. Items are
 numbered by stream and start; an "item" in an array is such an index.

@@ -1,4 +1,4 @@
-"""Sums up the critical path in a few rows, and finds what has slack.
+"""Summarizes the critical path in a few rows, and finds work with slack.
 
 The critical path and its stretches are defined in route.py; the words node, item and
 chain in graph.py.

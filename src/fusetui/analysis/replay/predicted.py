@@ -1,4 +1,4 @@
-"""Lays out where each slice of a trace would be with a change.
+"""Computes the position of each slice of a trace after a change.
 
 The app shows this predicted trace in the timeline, beside the recorded one.
 """

@@ -1,4 +1,5 @@
-"""Finds what a change is about in a trace and its graph: GPU work, and times of threads.
+"""Finds the target of a change in a trace and its graph: GPU work, and times of
+threads.
 
 The words node, item and chain are defined in graph.py. *Covers* say when threads do
 something: for each thread, the intervals in which it does.
@@ -83,9 +84,7 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
         # The message of the error may or may not end with a full stop.
         raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:
-        raise WrongChangeError(
-            f"{pattern} asks for args, by which no change is chosen."
-        )
+        raise WrongChangeError(f"{pattern} uses args, which cannot select a change.")
     return np.intersect1d(rows, hits)
 
 
@@ -136,7 +135,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
-        f"{NOTHING_OF_KIND[what]} on a thread that is replayed matches {pattern}."
+        f"{NOTHING_OF_KIND[what]} on a replayed thread matches {pattern}."
     )
 
 
@@ -358,7 +357,9 @@ def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRan
         index = steps.place(int(change.pattern))
         has_step = index >= 0
         if not has_step:
-            raise NoMatchError(f"There is no step {change.pattern}, but {steps.known}.")
+            raise NoMatchError(
+                f"There is no step {change.pattern}: this trace has {steps.known}."
+            )
         steps = steps.only(np.array([index]))
 
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
@@ -421,7 +422,7 @@ def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     other = _peak(name)
     here = kernels.peak
     if here is None:
-        raise WrongChangeError("The limits of the device of this trace are not known.")
+        raise WrongChangeError("The peak rates of this trace's device are unknown.")
 
     def ratio(job: KernelJob) -> float | None:
         """Return the ratio of the least times of what a kernel does."""
@@ -490,10 +491,12 @@ def _peak(name: str) -> Peak:
     if not peaks:
         peaks = [peak for peak in PEAKS if name.lower() in _plain_name(peak).lower()]
     if not peaks:
-        raise NoMatchError(f"The limits of {name} are not known.")
+        raise NoMatchError(f"The peak rates of {name} are unknown.")
     if len(peaks) > 1:
         names = ", ".join(map(_plain_name, peaks))
-        raise WrongChangeError(f"{name} may be {names}: name one of them.")
+        raise WrongChangeError(
+            f"{name} is ambiguous ({names}): use one of these names."
+        )
     return peaks[0]
 
 

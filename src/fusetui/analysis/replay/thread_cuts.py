@@ -1,4 +1,5 @@
-"""Cuts the time of threads where they wait for others, or others wait for them.
+"""Divides the time of threads at the points where they wait for others, or others wait
+for them.
 
 A *cut* is a stretch or a moment of a thread that a replay has to treat by itself,
 because it depends on something else or something else depends on it:

@@ -1,4 +1,4 @@
-"""Estimates what a change would be worth, by replaying the trace with it.
+"""Estimates the gain of a change by replaying the trace with it.
 
 The answer has each step before and after the change, and what limits the steps then:
 the critical path of the replay (see route.py). docs/whatif.md explains the accuracy.
@@ -489,7 +489,7 @@ def _index_of_step(trace: Trace, step: int) -> int:
     index = steps.place(step)
     has_step = index >= 0
     if not has_step:
-        raise NoMatchError(f"There is no step {step}, but {steps.known}.")
+        raise NoMatchError(f"There is no step {step}: this trace has {steps.known}.")
     return index
 
 
@@ -718,7 +718,9 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     """
     match = RANGE.fullmatch(text.strip())
     if match is None or not float(match["low"]) < float(match["high"]):
-        raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
+        raise WrongChangeError(
+            f"{text} is not a sweep: use, for example, kernel:PATTERN x0.1..1."
+        )
     change = match["change"]
     low = float(match["low"])
     high = float(match["high"])

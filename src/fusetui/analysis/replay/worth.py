@@ -1,4 +1,4 @@
-"""Estimates what each finding of `why` is worth.
+"""Estimates the gain of each finding of `why`.
 
 A finding names a cause of lost time, and the *change* that would remove it. Its *worth*
 or *gain* is what the median step (without steps, the whole span) becomes shorter by if

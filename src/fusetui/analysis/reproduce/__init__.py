@@ -1,1 +1,1 @@
-"""Calls of ops as a trace records them, complete enough to make them again."""
+"""Calls of ops in a trace, complete enough to reproduce them."""

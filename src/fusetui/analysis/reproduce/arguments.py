@@ -1,4 +1,4 @@
-"""From the recorded inputs of an op to its arguments.
+"""Converts the recorded inputs of an op to its arguments.
 
 `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists with one
 entry for each argument of the op's schema (torch/csrc/profiler/collection.cpp). A list

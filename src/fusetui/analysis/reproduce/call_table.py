@@ -1,4 +1,4 @@
-"""All calls of ops of a trace, grouped by name and recorded inputs, with their times."""
+"""All op calls in a trace, grouped by name and recorded inputs, with their times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One distinct call of a trace as a Call: its arguments, what ran inside it, how long it
-took, and what it computes."""
+"""One distinct call of a trace as a Call: its arguments, nested ops, duration and
+work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is known about a collective: by record_param_comms, with which torch describes
-those of NCCL, else by the inputs of its op, all that is recorded of those of gloo."""
+"""The details of a collective: from record_param_comms for NCCL, and otherwise from the
+inputs of its op, because gloo records nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the ops and copies inside a call show about its arguments: the element types of
-lists of tensors, the indices of `index`, and which memory tensors are in."""
+"""Details of a call's arguments from the ops and copies inside it: the element types of
+lists of tensors, the indices of `index`, and the memory of each tensor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is known about a call of an op that can be made again: its arguments, what it
-did, and how long that took.
+"""The records of a reproducible call of an op: its arguments, its work, and its
+duration.
 
 Nothing here is Python code: arguments are numbers, names of types and shapes that were
 checked when they were read.

@@ -1,5 +1,5 @@
-"""Which calls of a trace are asked for: by op, by kernel, by row, by module, or the most
-expensive ones. The calls with the largest total come first."""
+"""Selects calls of a trace: by op, by kernel, by row, by module, or the most expensive
+ones. The calls with the largest total come first."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
     is given; of several distinct calls the one with the largest total. Raises
     NothingToReproduceError."""
     if bool(op) + bool(kernel) + (row is not None) != 1:
-        raise NothingToReproduceError("Give either an op, a kernel or a row.")
+        raise NothingToReproduceError("Specify either an op, a kernel or a row.")
     if row is not None:
         return call_of_slice(trace, row)
     return (calls_of_op(trace, op) if op else calls_of_kernel(trace, kernel))[0]

@@ -1,5 +1,5 @@
-"""Which values the tensors of a call are filled with: numbers of the right kind, and
-indices within the bounds that another argument tells.
+"""Chooses values for the tensors of a call: numbers of the right type, and indices
+within the bounds that another argument implies.
 
 Without a known bound, integers are 0 or 1, which are valid indices almost everywhere.
 """

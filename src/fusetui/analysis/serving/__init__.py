@@ -1,3 +1,3 @@
-"""Traces of inference servers: passes of the model, layers, the time between replays,
-and the least time that a step can take.
+"""Traces of inference servers: model passes, layers, the time between replays, and the
+least time of a step.
 """

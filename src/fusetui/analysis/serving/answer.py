@@ -1,5 +1,5 @@
-"""Answers what a trace tells about an inference server: its steps, their times and
-limits by phase, and the time between passes of the model."""
+"""Answers questions about an inference server: its steps, their times and limits by
+phase, and the time between model passes."""
 
 from __future__ import annotations
 
@@ -286,11 +286,14 @@ def _missing_facts(
         if is_training(trace):
             why_no_replays = "the replayed graphs belong to training"
         yield (
-            "the trace has no server steps: no annotation is named execute_... or step[...],"
-            f" and {why_no_replays}."
+            "the trace has no server steps. No annotation is named execute_... or "
+            f"step[...], and {why_no_replays}."
         )
     elif between is None or not between.count:
-        yield "the time between model passes is unknown, because the trace has one pass."
+        yield (
+            "the time between model passes is unknown, because the trace has only "
+            "one pass."
+        )
 
     launches_without_events = bare_launches(trace)
     if launches_without_events:

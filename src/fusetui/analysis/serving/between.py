@@ -1,4 +1,4 @@
-"""Divides the time between passes of the model.
+"""Breaks down the time between model passes.
 
 It is the time from the end of one pass to the start of the next. It is divided by the
 classes of the account of `why`, and what the CPU did meanwhile is told by frames, ops

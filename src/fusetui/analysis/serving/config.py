@@ -49,7 +49,7 @@ PRODUCTS_OF_LAYER = (4, 5, 6, 7)
 """How many products a dense layer may run. It has seven matrices, of which q, k and v
 may be joined into one, and gate and up likewise."""
 
-LACKS = "the configuration lacks the sizes or the type of the model"
+LACKS = "the configuration lacks the sizes or the dtype of the model"
 
 
 class NoConfigError(Error):
@@ -96,7 +96,7 @@ def read_config(path: str) -> ModelConfig:
 
     if not isinstance(text_model, dict) or not config_of(text_model).layers:
         raise NoConfigError(
-            f"{path} has no num_hidden_layers: it is not the config.json of a model."
+            f"{path} is not the config.json of a model: it has no num_hidden_layers."
         )
     return config_of({**document, **text_model})
 
@@ -106,9 +106,7 @@ def _read_json(path: str) -> Any:
     file = Path(path)
     try:
         if file.stat().st_size > MAX_CONFIG_BYTES:
-            raise NoConfigError(
-                f"{path} is too large to be the configuration of a model."
-            )
+            raise NoConfigError(f"{path} is too large for a model configuration.")
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise NoConfigError(f"{path} cannot be read: {error.strerror}.") from None
@@ -220,8 +218,9 @@ def configured_products(
             source="config",
         ),
         remark=(
-            f"weight sizes are from the configuration ({model.architecture}), whose"
-            f" {model.layers} layers have as many products as ran; the trace has no shapes"
+            f"weight sizes are from the configuration ({model.architecture}), because "
+            f"the trace has no shapes; its {model.layers} layers match the number of "
+            "matrix products that ran"
         ),
     )
 
@@ -271,8 +270,11 @@ def _mismatch(
     """
     if model.architecture not in DENSE:
         if not model.architecture:
-            return "the architecture is not stated"
-        return f"the products of the architecture {model.architecture} are not known"
+            return "the configuration does not state the architecture"
+        return (
+            f"the matrix products of the architecture {model.architecture} are not "
+            "known"
+        )
     if model.is_quantized:
         return "the weights are quantized"
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
@@ -282,8 +284,8 @@ def _mismatch(
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:
         return (
-            f"the configuration is of another model: {products.unknown} products ran,"
-            f" which are not those of {model.layers} layers"
+            f"the configuration is of another model: {products.unknown} matrix "
+            f"products ran, which does not match {model.layers} layers"
         )
     if layers is None:
         return f"nothing repeats, but the configuration has {model.layers} layers"
@@ -296,14 +298,14 @@ def _mismatch(
     ranks = world_size(trace.keys)
     if ranks != 1:
         return (
-            f"the job has {ranks or 'an unknown number of'} ranks, and how they divide"
-            " the model is not recorded"
+            f"the job has {ranks or 'an unknown number of'} ranks, and the trace does "
+            "not record how they divide the model"
         )
 
     other_types = sorted(products.dtypes - {model.dtype})
     if other_types:
         return (
-            f"products of {', '.join(other_types)} ran, but the configuration has"
-            f" {model.dtype}"
+            f"matrix products in {', '.join(other_types)} ran, but the configuration "
+            f"has {model.dtype}"
         )
     return ""

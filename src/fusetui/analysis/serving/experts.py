@@ -1,4 +1,4 @@
-"""Measures how long the experts of a mixture take in one pass of a model.
+"""Measures how long the experts of a mixture take in one model pass.
 
 A trace does not count the tokens of each expert. But the same product, with as many
 tokens, runs once in each layer: where it takes longer, more experts were routed to, or

@@ -1,4 +1,4 @@
-"""Computes how many bytes of keys and values attention reads for a token.
+"""Computes how many bytes of keys and values attention reads per token.
 
 The shapes of the inputs of attention tell it exactly: its cache is two tensors [blocks,
 tokens of a block, heads, depth], or one of [2, blocks, tokens of a block, heads,
@@ -93,7 +93,9 @@ def key_value_cache(
         )
     if model is None:
         return KeyValueCache(
-            missing="the shapes of attention do not give their size (--model-config does)"
+            missing=(
+                "the attention shapes do not determine their size (pass --model-config)"
+            )
         )
     return _configured_cache(model, shapes)
 
@@ -191,12 +193,13 @@ def _configured_cache(
     if not model.layers or not model.hidden or not model.heads or not model.dtype:
         return KeyValueCache(missing=LACKS)
     if model.is_latent:
-        return KeyValueCache(
-            missing="the cache of latent attention has a layout of its own"
-        )
+        return KeyValueCache(missing="latent attention uses its own cache layout")
     if not shapes:
         return KeyValueCache(
-            missing="no shapes show whether the configuration is of this model"
+            missing=(
+                "without shapes, fusetui cannot check that the configuration is of "
+                "this model"
+            )
         )
     ranks = _tensor_parallel_ranks(shapes, model)
     if ranks is None:
@@ -225,12 +228,11 @@ def _another_model_ran(model: ModelConfig) -> str:
 def _config_remark(model: ModelConfig) -> str:
     """Say what is assumed from the configuration, and which layers are not counted."""
     remark = (
-        f"keys and values are assumed to be {model.type_name}, the type of the"
-        " configuration"
+        f"keys and values are assumed to be {model.type_name}, as in the configuration"
     )
     layers_with_window = model.layers - model.full_layers
     if layers_with_window > 0:
-        remark += f"; {layers_with_window} layers with a window are not counted"
+        remark += f"; {layers_with_window} sliding-window layers are not counted"
     return remark
 
 

@@ -1,4 +1,4 @@
-"""Recognizes the layers of one pass of a model by the repetition of its kernels.
+"""Recognizes the layers of a model pass by the repetition of its kernels.
 
 The kernels of a pass repeat for each layer, after kernels of a beginning and before
 kernels of an end. The *period* is the number of kernels after which they repeat: the

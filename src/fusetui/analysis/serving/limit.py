@@ -40,8 +40,8 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "Give them with --captured-by and a trace of the graph capture, or with --model-config"
-    " for a dense model"
+    "Provide them with --captured-by and a trace of the graph capture, or with "
+    "--model-config for a dense model"
 )
 
 
@@ -159,7 +159,7 @@ def _uncounted_cache(needs: _Needs, cache: KeyValueCache) -> Iterator[str]:
     """Say why keys and values are left out of the limit, if they are."""
     if needs.kv_bytes is None:
         missing = cache.missing or (
-            "no annotation has the number of tokens that attention reads"
+            "no annotation gives the number of tokens that attention reads"
         )
         yield f"keys and values are not counted: {missing}"
 
@@ -328,14 +328,14 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
         )
     elif products.unknown:
         yield (
-            f"the weights of {plural(products.unknown, 'product')} are not counted, because"
-            " their shapes or experts were not recorded"
+            f"the weights of {plural(products.unknown, 'matrix product')} are not "
+            "counted, because their shapes or experts were not recorded"
         )
 
     if needs.peak is None:
         yield "the peak rates of the device are unknown (set them with --peak bandwidth=...)"
     elif needs.memory_ns is None and products.known:
-        yield "memory is no limit, because so little is read that it may stay in the cache"
+        yield "there is no memory limit, because the data read may fit in the cache"
 
 
 class _LeastTimes(NamedTuple):

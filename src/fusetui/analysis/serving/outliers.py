@@ -1,5 +1,5 @@
-"""Explains the steps that took much longer than others of their phase: what is unusual
-about them, and where on the device their time went."""
+"""Explains the steps that took much longer than others in their phase: their
+differences, and where the time on the device went."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def _most_frequent_mode(modes: Sequence[Mode]) -> Mode:
 def _unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
     """Say in which circumstances an outlier differs from the median step."""
     if _compiles(trace, outlier.step):
-        yield "torch.compile or Triton compiles during it"
+        yield "torch.compile or Triton compiles during the step"
     if outlier.step.mode is Mode.EAGER and outlier.usual_mode is not Mode.EAGER:
         usual = MODES_IN_WORDS[outlier.usual_mode]
-        yield f"it runs eagerly, while the others replay {usual}"
+        yield f"it runs eagerly, but the other steps replay {usual}"
     if _waits_for_prefill(trace, outlier):
         yield "the previous prefill was still running"
 

@@ -1,5 +1,5 @@
-"""Finds out what each step of a server ran on the GPU, and which part of it is the pass
-of the model."""
+"""Determines what each step of a server ran on the GPU, and which part of it is the
+model pass."""
 
 from __future__ import annotations
 

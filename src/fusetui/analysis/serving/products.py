@@ -1,5 +1,5 @@
-"""Lists the matrix products of one pass of a model, with the weights that they read and
-the FLOP that they compute, by shapes that were recorded or joined."""
+"""Lists the matrix products of a model pass, with the weights that they read and the
+FLOP that they compute, from recorded or joined shapes."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""Why a device was idle, and what its time went to: figures that add up, and claims
-with their evidence."""
+"""Why a device was idle, and where its time went: figures that add up, and findings
+with evidence."""

@@ -1,4 +1,4 @@
-"""Account for the time of each device and CPU thread.
+"""Compute the breakdown of the time of each device and CPU thread.
 
 Every ns of a span, of a step or of a window is in one class, such as compute or idle;
 see the records in model.py.

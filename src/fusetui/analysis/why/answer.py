@@ -1,4 +1,4 @@
-"""Answer everything that `why` tells about one trace, or about a part of it."""
+"""Build the whole answer of `why` about a trace, or about a part of it."""
 
 from __future__ import annotations
 

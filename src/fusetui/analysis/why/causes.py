@@ -1,5 +1,4 @@
-"""Find the slices of CPU threads that idle time of the devices is due to, also by
-name."""
+"""Find the slices of CPU threads that cause idle time of the devices, also by name."""
 
 from __future__ import annotations
 

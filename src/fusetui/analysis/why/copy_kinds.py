@@ -1,4 +1,5 @@
-"""Tell what PyTorch's copies do: convert to another type, change the layout, or join.
+"""Classify PyTorch's copies: conversion to another type, change of layout, or
+concatenation.
 
 The names of their kernels tell, else the recorded types of the op.
 """

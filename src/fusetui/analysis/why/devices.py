@@ -1,4 +1,5 @@
-"""Find the gaps in which a device runs nothing, and divide each among its reasons.
+"""Find the gaps in which a device runs nothing, and divide each of them among idle
+reasons.
 
 Several devices lie on one time axis: whatever is asked about each of them is
 computed for all devices of an axis together.

@@ -1,4 +1,4 @@
-"""Ask all rules about one trace, and put what they claim in order."""
+"""Apply all rules to one trace, and sort their findings."""
 
 from __future__ import annotations
 

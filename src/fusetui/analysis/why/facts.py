@@ -1,4 +1,4 @@
-"""Compute, once and on first use, what several rules need to know about a trace.
+"""Compute, once and on first use, the facts that several rules need about a trace.
 
 `Facts` stands for a trace or for a window of it. Each rule of rules/ gets one, and asks
 it for the gaps of the devices, what the launching threads did before each launch, the

@@ -1,4 +1,4 @@
-"""Find what lies between the launches of a step and cannot be part of a CUDA graph.
+"""Find calls between the launches of a step that cannot be part of a CUDA graph.
 
 That is a wait for the device, or the data loader.
 """

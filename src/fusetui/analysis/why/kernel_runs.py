@@ -1,4 +1,4 @@
-"""Find runs of kernels that each make one pass over the same data.
+"""Find runs of kernels that each pass over the same data once.
 
 One kernel could do the work of such a run at once. The file also estimates how many
 bytes that kernel would move.

@@ -1,4 +1,4 @@
-"""Compute what the rules need to know about GPU events.
+"""Compute the facts about GPU events that rules need.
 
 For each event this is what launched it, what ran beside it, and how fast it could be.
 

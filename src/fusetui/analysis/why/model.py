@@ -1,4 +1,4 @@
-"""Records of what is known about a trace.
+"""Records of the facts about a trace.
 
 Text, Markdown and JSON are made from these. Ids of devices, processes and threads are
 representable in JSON (see `exact_id`).
@@ -267,7 +267,7 @@ class CombinedWorth(msgspec.Struct, frozen=True):
     saved_ns: int
 
 
-LISTED_DEVICE = "a device of the table of peaks"
+LISTED_DEVICE = "a device with known peak rates"
 """The need of rules that compare with the peak rates of the device, in words."""
 
 
@@ -473,15 +473,15 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="launch not recorded",
         where="for an unknown reason",
         sentence="the next launch was not recorded",
-        while_="for a reason that was not recorded",
+        while_="for an unrecorded reason",
     ),
     # That call launched earlier events too.
     "graph": IdleReason(
         letter="g",
         short="in a graph",
         where="between graph nodes",
-        sentence="between the nodes of a graph",
-        while_="between the nodes of a graph",
+        sentence="between graph nodes",
+        while_="between graph nodes",
     ),
     # From here on to host_nothing, the event was not launched yet. These reasons say
     # what the launching thread was doing, in the order of ThreadActivity.

@@ -1,4 +1,4 @@
-"""List what rules need of a recording, and which option records what a trace lacks."""
+"""List the data that rules need, and the option that records missing data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.report import recorded_with
 
-PROPERTIES = "deviceProperties, as torch 1.12 and later"
+PROPERTIES = "deviceProperties, recorded by torch 1.12 and later"
 """What records the properties of the devices."""
 
 

@@ -1,4 +1,4 @@
-"""Fit remedies to the devices and the program of a trace.
+"""Adapt remedies to the devices and the program of a trace.
 
 A *remedy* is one line that says what to try against a finding. It names only settings
 that the devices and the program of the trace have: a part in braces is for some traces

@@ -1,5 +1,5 @@
-"""Define a rule: a question with its thresholds, its needs, and a function that
-answers.
+"""Define a rule: a question with thresholds, required data, and a function that answers
+it.
 
 Also how rules ask each other, and how their texts write shares of time.
 """
@@ -255,7 +255,7 @@ def _module_kind(name: str) -> str:
 
 STACKS: Final = "Python stacks were recorded: these times include profiling overhead."
 """Why CPU times are only likely where Python stacks were recorded."""
-COLD: Final = "Most of the time is warm-up; the rest may be, too."
+COLD: Final = "Most of the time is warm-up; the rest may be warm-up too."
 """Why CPU times are only likely where most of the time is warm-up."""
 
 

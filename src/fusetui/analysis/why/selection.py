@@ -1,4 +1,4 @@
-"""Select the part of a trace that is asked about, and account for its time.
+"""Select a part of a trace, and compute the breakdown of its time.
 
 The account and the longest gaps need no look at any kernel, so they are quick.
 """
@@ -37,7 +37,7 @@ from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 ON_GPU = "ProfilerActivity.CUDA"
 """The activity that records a GPU of CUDA; on_this_device replaces it for other GPUs.
 """
-LOST_BY_PFTRACE = "the properties of devices and the directions of copies"
+LOST_BY_PFTRACE = "device properties and copy directions"
 """What the format of Perfetto does not keep."""
 
 
@@ -92,7 +92,7 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
     steps = steps_of(trace, selection.step_by)
     if selection.step_by is not None and not len(steps):
         raise NoSuchSelectionError(
-            f"{trace.report.file} has no annotation like {selection.step_by}."
+            f"{trace.report.file} has no annotation that matches {selection.step_by}."
         )
 
     selected = _selected(trace, steps, selection)
@@ -101,8 +101,8 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
     if selection.device is not None and not devices_by_axis:
         devices = [str(device.pid) for device in accounts.devices]
         raise NoSuchSelectionError(
-            f"{trace.report.file} has no device {selection.device} with GPU events: it has "
-            f"{', '.join(devices) or 'none'}."
+            f"{trace.report.file} has no GPU events on device {selection.device}, "
+            f"only on {', '.join(devices) or 'no device'}."
         )
 
     return Question(
@@ -226,7 +226,9 @@ def _selected_step(trace: Trace, steps: Steps, step_number: int) -> _Selected:
     """
     file = trace.report.file
     if not len(steps):
-        raise NoSuchSelectionError(f"{file} has no steps: name them with --step-by.")
+        raise NoSuchSelectionError(
+            f"{file} has no steps: select annotations as steps with --step-by."
+        )
 
     index = steps.place(step_number)
     if index < 0:
@@ -259,7 +261,7 @@ def _selected_between(
     """
     if from_ns is not None and to_ns is not None and from_ns >= to_ns:
         raise NoSuchSelectionError(
-            "There is nothing between these times: the second is not after the first."
+            "The window is empty: its end is not after its start."
         )
 
     length_ns = trace.end_ns - trace.begin_ns
@@ -267,7 +269,7 @@ def _selected_between(
     last_ns = length_ns if to_ns is None else min(length_ns, to_ns)
     if first_ns >= last_ns:
         raise NoSuchSelectionError(
-            f"There is nothing between these times: {trace.report.file} goes from 0 to "
+            f"The window is empty: {trace.report.file} covers 0 to "
             f"{duration(length_ns)}."
         )
 

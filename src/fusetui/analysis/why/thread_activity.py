@@ -1,4 +1,5 @@
-"""Say what the threads that launch did at each moment: wait, call, run ops or Python.
+"""Determine the activity of launching threads at each moment: waits, calls, ops or
+Python.
 
 At each moment, the innermost slice of a thread counts, by its kind. A runtime or driver
 call counts before ops and Python frames, and these before an annotation. Of an op and a

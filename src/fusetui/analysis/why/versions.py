@@ -1,4 +1,5 @@
-"""Find out which versions of torch a trace may come from, and what a setting needs.
+"""Determine which versions of torch may have recorded a trace, and which version a
+setting needs.
 
 No profiler writes the version into the trace. Categories in capitals (`Kernel`,
 `Operator`) end with torch 1.13; `baseTimeNanoseconds` and names of Dynamo came later.

@@ -1,4 +1,4 @@
-"""Compare two traces by the classes of the account, and by their findings.
+"""Compare two traces by the classes of the breakdown, and by their findings.
 
 A finding is gone, new, or there on both sides.
 """

@@ -1,4 +1,4 @@
-"""Find what a program does only once, such as loading kernels and compiling.
+"""Find one-time work of a program, such as loading kernels and compiling.
 
 A measurement of the steady state should not contain it. The rule warm-up reports how
 long the GPU waits for it, and other rules leave that time out.
@@ -404,12 +404,12 @@ def _one_time_slices(
         is_in_first_step = trace.start[compiling] < steps.start[1]
         yield _slices(trace, "compilation", compiling[is_in_first_step])
 
-    yield _slices(trace, "first launches of kernels", _first_launches(trace))
+    yield _slices(trace, "first kernel launches", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[happen_only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    yield _slices(trace, "set-up calls", _set_up_calls(trace, steps))
-    first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
+    yield _slices(trace, "setup calls", _set_up_calls(trace, steps))
+    first_ops = _slices(trace, "first op calls", _first_ops(trace))
     yield msgspec.structs.replace(first_ops, of_ops=True)
 
 
@@ -417,7 +417,7 @@ def _searches(trace: Trace, steps: Steps) -> OneTimeSlices:
     """Find the searches for algorithms that do not recur; waiting belongs to them."""
     searches = algorithm_searches(trace)
     searches = searches[~_recurring_searches(trace, steps, searches)]
-    slices = _slices(trace, "the search for algorithms of convolutions", searches)
+    slices = _slices(trace, "convolution algorithm search", searches)
     return msgspec.structs.replace(slices, with_waits=True)
 
 
@@ -585,7 +585,7 @@ def graph_captures(trace: Trace) -> OneTimeSlices:
     """
     begins, ends = capture_calls(trace)
     return OneTimeSlices(
-        what="the capture of graphs",
+        what="graph capture",
         rows=begins,
         start=trace.start[begins],
         end=np.where(ends >= 0, trace.end[ends], trace.end_ns),

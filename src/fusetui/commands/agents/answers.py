@@ -1,6 +1,5 @@
-"""The answers to calls: of each the head, and what there may be much of, of which as
-much is given as a budget allows, and a cursor for the rest. What is wrong is an Error
-with one plain sentence.
+"""Builds the answers to tool calls: a heading, as many rows as the budget allows, and a
+cursor for the rest. What is wrong is an Error with one plain sentence.
 
 A cursor holds all that is known about it: where to go on, and a hash of the question.
 It is good for the same question, as long as the files of its traces have not changed.
@@ -103,8 +102,8 @@ def _place(cursor: str, digest: str, count: int) -> int:
         if parts[2] == digest and 0 < number < count:
             return number
     raise CommandError(
-        "This cursor is not one of this question, or the trace has changed since: repeat "
-        "the arguments that it came with, or ask without a cursor."
+        "This cursor belongs to another query, or the trace has changed: repeat the "
+        "original arguments, or omit the cursor."
     )
 
 
@@ -278,8 +277,8 @@ def _checked_arguments(name: str, arguments: Mapping[str, object]) -> Any:
     CommandError."""
     if not is_text(name) or not is_text(arguments):
         raise CommandError(
-            "The arguments hold a lone surrogate, which is no Unicode text: send characters "
-            "as themselves, or as pairs of surrogates."
+            "The arguments contain a lone surrogate, which is not valid Unicode: "
+            "send plain characters or surrogate pairs."
         )
     if name not in TOOLS:
         raise CommandError(f"There is no tool {name}, only {', '.join(TOOLS)}.")

@@ -1,5 +1,5 @@
-"""Lines of JSON from a client, each of which the SDK can read: it drops one with a lone
-surrogate without an answer, so a character that no text holds stands for these."""
+"""Reads lines of JSON from a client and replaces lone surrogates, because the SDK drops
+a line that contains one without an answer."""
 
 from __future__ import annotations
 

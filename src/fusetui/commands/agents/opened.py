@@ -1,5 +1,5 @@
-"""The files that agents may ask about, which lie in the folders of a server once all
-links are followed; and their traces, which are kept as long as they are in use."""
+"""The files that agents may open, which must lie in the folders of the server after all
+links are followed; and their traces, which stay open while they are in use."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ POLL_SECONDS = 0.05
 """Between two looks whether a call that waits is still wanted."""
 
 NOT_JOINED = (
-    "Graph replays were not joined with captures beside the trace: links there lead out of the "
-    "folders that this server may read."
+    "Graph replays were not joined with captures next to the trace: links there lead "
+    "outside the folders that this server may read."
 )
 CANCELLED = "The request was cancelled."
 
@@ -192,7 +192,7 @@ class Opener:
         self._names.by_place[place] = name
         yield place
         if place == path and not _is_still(path, os.fstat(file.number)):
-            raise CannotReadError(f"{name} was replaced while it was read: ask again.")
+            raise CannotReadError(f"{name} was replaced while it was read: try again.")
 
     @contextmanager
     def lent_job(self, names: Sequence[str]) -> Iterator[list[str]]:
@@ -212,7 +212,7 @@ class Opener:
             if not _is_still(path, before):
                 name = self._names.by_place[path]
                 raise CannotReadError(
-                    f"{name} was replaced while it was read: ask again."
+                    f"{name} was replaced while it was read: try again."
                 )
 
     def states_of(self, asked: Any) -> tuple[State, ...]:
@@ -307,7 +307,7 @@ class Opener:
                 f"{name} was not read: the request was cancelled."
             ) from None
         if place == path and not _is_still(path, os.fstat(file.number)):
-            raise CannotReadError(f"{name} was replaced while it was read: ask again.")
+            raise CannotReadError(f"{name} was replaced while it was read: try again.")
         return replace(trace, report=replace(trace.report, path=path, named=name))
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
@@ -364,7 +364,7 @@ class Folders:
         if not os.path.isfile(path):
             what = "a folder" if os.path.isdir(path) else "no file"
             raise CommandError(
-                f"{name} is {what}: the tool traces lists the files that there are."
+                f"{name} is {what}: the tool traces lists the available files."
             )
         return path
 
@@ -374,7 +374,7 @@ class Folders:
         number = _without_links(path)
         try:
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file any more")
+                raise OSError(errno.EINVAL, "it is no longer a regular file")
             return OpenFile(number)
         finally:
             os.close(number)
@@ -419,7 +419,7 @@ class Folders:
         try:
             real = os.path.realpath(os.path.join(self.roots[0], name))
         except ValueError:  # a null byte
-            raise CommandError(f"{name} is no name of a file.") from None
+            raise CommandError(f"{name} is not a file name.") from None
         if not self.has(real):
             raise CommandError(
                 f"{name} is outside the folders that this server may read "

@@ -1,5 +1,5 @@
-"""The answers of the tools that are no tables: of each the head, and what there may be
-much of."""
+"""The answers of the tools that do not return tables: a heading, and the part that may
+be long."""
 
 from __future__ import annotations
 

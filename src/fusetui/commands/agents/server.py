@@ -1,4 +1,5 @@
-"""The Model Context Protocol over standard input and output, by its official SDK.
+"""Serves the Model Context Protocol on standard input and output, with the official
+SDK.
 
 While it serves, the SDK keeps the two streams to itself: whatever else this process
 prints goes to standard error.

@@ -1,4 +1,4 @@
-"""The tools: which question each answers, and what it takes. Times are in ns.
+"""The tools: which question each one answers, and its arguments. Times are in ns.
 
 What a client sends to its model of all tools together is bounded to 6,000 tokens:
 descriptions are short, arguments have no titles, and answers have no schemas, as each

@@ -1,5 +1,5 @@
-"""HTML: tables, with a caption, heads with a scope, and of each figure the exact value
-too. Whatever comes from a trace is escaped."""
+"""HTML tables with a caption, scoped headings, and the exact value of each figure.
+Whatever comes from a trace is escaped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A report: the sentences and figures of `why`, `diff` and the tables as HTML, and the
-timelines of the traces."""
+"""The sections of a report: the sentences and figures of `why`, `diff` and the tables
+as HTML, and the timelines of the traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline of a trace as an SVG, of which a script shows a part.
+"""The timeline of a trace as an SVG, with a script that shows a part of it.
 
 A line of the SVG is a line of the app's first screen. Its x axis counts `width` parts
 of equal length, called cells as on a screen; y counts pixels.

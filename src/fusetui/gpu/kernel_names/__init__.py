@@ -1,4 +1,4 @@
-"""Decodes the names of GPU kernels: what they compute, with which types and tiles.
+"""Decodes the names of GPU kernels: the operation, types and tiles.
 
 `decode(name)` returns a KernelName, or None for an unknown name. Each naming family has
 a module with pure functions of the name. docs/kernel-names.md has the vocabulary of the

@@ -1,5 +1,5 @@
-"""ATen: its loops (elementwise kernels and reductions), and its other kernels: softmax,
-normalization, indexing, sorting, concatenation, foreach.
+"""ATen kernels: its loops (elementwise kernels and reductions), softmax, normalization,
+indexing, sorting, concatenation and foreach.
 
 Documented by pytorch/pytorch aten/src/ATen/native/cuda (CUDALoops.cuh, Loops.cuh,
 Reduce.cuh; for instance PersistentSoftmax.cuh and MultiTensorApply.cuh), whose kernels

@@ -1,5 +1,5 @@
-"""Fused attention of NVIDIA GPUs: FlashAttention 2 and 3, memory-efficient and
-TensorRT-LLM's.
+"""Fused attention on NVIDIA GPUs: FlashAttention 2 and 3, memory-efficient attention,
+and that of TensorRT-LLM.
 
 Documented by Dao-AILab/flash-attention csrc/flash_attn/src/kernel_traits.h,
 flash_fwd_launch_template.h, flash_bwd_launch_template.h,

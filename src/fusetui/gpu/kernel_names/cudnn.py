@@ -1,5 +1,6 @@
-"""cuDNN kernels (convolutions, normalization, attention, layout copies), and xmma ones
-of it and of cuBLAS: `sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`.
+"""cuDNN kernels (convolutions, normalization, attention, layout copies), and xmma
+kernels of cuDNN and cuBLAS:
+`sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`.
 
 Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
 `cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN

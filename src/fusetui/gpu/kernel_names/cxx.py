@@ -1,4 +1,4 @@
-"""Reads the parts of C++ names that decoders need.
+"""Parses the parts of C++ names that decoders need.
 
 These are the namespaces, the base name and the template arguments.
 Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys

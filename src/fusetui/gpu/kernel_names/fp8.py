@@ -1,5 +1,5 @@
-"""Matrix products of narrow types: TensorRT-LLM's generated ones, and DeepGEMM of
-DeepSeek.
+"""Matrix products of narrow types: generated kernels of TensorRT-LLM, and DeepSeek's
+DeepGEMM.
 
 Fields of the former agree with NVIDIA/TensorRT-LLM
 cpp/tensorrt_llm/kernels/trtllmGenKernels/

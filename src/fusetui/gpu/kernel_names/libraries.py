@@ -1,4 +1,4 @@
-"""Families that a namespace or a prefix determines: vLLM, sglang, FBGEMM, FlashInfer
+"""Libraries that a namespace or a prefix identifies: vLLM, sglang, FBGEMM, FlashInfer
 and others.
 
 Their kernels have ordinary C++ function names, so a library is two tables: how its

@@ -1,4 +1,5 @@
-"""Has the record of a GPU kernel's name that every decoder returns, and builds it.
+"""The record that every decoder returns for the name of a GPU kernel, and its
+constructor.
 
 The *parts* of a record say what some characters of the name mean. Names are untrusted:
 only plain characters leave this module.

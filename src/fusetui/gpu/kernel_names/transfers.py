@@ -1,4 +1,4 @@
-"""Communication and copies: kernels of NCCL and RCCL, and what the copy engine does.
+"""Communication and copies: kernels of NCCL and RCCL, and the work of the copy engine.
 
 `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)` is documented by NVIDIA/nccl
 src/device/generate.py and src/device/symmetric/generate.py. One kernel serves a whole

@@ -1,5 +1,5 @@
-"""Element types, layouts such as `tn`, GPU generations and tensor-core shapes, as each
-naming scheme writes them, in our vocabulary (docs/kernel-names.md).
+"""Maps element types, layouts such as `tn`, GPU generations and tensor-core shapes from
+each naming scheme to our vocabulary (docs/kernel-names.md).
 
 Sources: NVIDIA/cutlass python/cutlass_library/library.py (DataTypeNames), the CUDA C++
 programming guide (compute capabilities), the LLVM AMDGPU user guide (gfx). A generation

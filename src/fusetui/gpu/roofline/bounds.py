@@ -1,4 +1,5 @@
-"""Which limit of the device bounds a kernel, and what share of it was reached.
+"""Determines which limit of the device bounds a kernel, and which share of it the
+kernel reached.
 
 The roofline model (Williams, Waterman, Patterson, 2009): a kernel takes at least flop /
 peak FLOP/s and at least bytes / peak bytes/s. The longer of these times is the bound,

@@ -1,4 +1,4 @@
-"""What an op computes, as a record, and its recorded inputs: shapes, element types,
+"""The work of an op as a record, and its recorded inputs: shapes, element types,
 strides and plain values.
 
 `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of equal

@@ -1,4 +1,4 @@
-"""The work of many kernels at once.
+"""Computes the work of many kernels at once.
 
 A *job* is the work of one kernel: its FLOP, its bytes, its limits. Most kernels of a
 trace repeat the job of another one, so each distinct job is computed only once. Two

@@ -1,5 +1,5 @@
-"""What devices can do at most: memory bandwidth and dense operations, from the makers'
-sheets; and what they attain in practice, according to published measurements.
+"""The peak rates of devices: memory bandwidth and dense operations from data sheets,
+and attainable rates from published measurements.
 
 Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands
 here. `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16`

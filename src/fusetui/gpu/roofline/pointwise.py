@@ -1,4 +1,4 @@
-"""Elementwise ops, softmax and normalization: only bytes are counted.
+"""Elementwise ops, softmax and normalization, for which only bytes count.
 
 An elementwise op reads each input once and writes the result once. The result has the
 broadcast shape and the promoted type of the inputs, following PyTorch's type promotion

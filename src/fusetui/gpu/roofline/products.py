@@ -1,6 +1,6 @@
-"""What matrix products, convolutions and attention compute, by the conventions of
-torch.utils.flop_counter: a multiplication and an addition for each product; a bias,
-scaling and the softmax of attention are not counted.
+"""The FLOP of matrix products, convolutions and attention, counted as in
+torch.utils.flop_counter: one multiplication and one addition per product, without bias,
+scaling and softmax.
 
 A product counts 2 * M * N * K for each matrix of the batch.
 

@@ -1,5 +1,5 @@
-"""From a row of the trace to the work of its kernel, if that did the work of its op,
-and to a line for users."""
+"""Finds the work of the kernel in a row of the trace, if it did the work of its op, and
+describes it in one line."""
 
 from __future__ import annotations
 

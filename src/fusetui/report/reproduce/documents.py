@@ -1,5 +1,5 @@
-"""The calls of a trace that can be made again, as a table of text and as a JSON
-document; and the folder of their scripts."""
+"""The reproducible calls of a trace, as a text table and as a JSON document; and the
+folder with their scripts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The text of a script that makes calls again: the recorded part, in a template that is
-the same for all."""
+"""The text of a script that reproduces calls: the recorded data, in a fixed
+template."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def explaining_script(call: Call, title: str) -> str:
     """A script that only says why a call cannot be made again, and what to record."""
     reason = why_not(call)
     head = [comment(title), "#", comment(recorded_text(call)), "#"]
-    head.append(comment(f"It cannot be made again: {reason}."))
+    head.append(comment(f"It cannot be reproduced: {reason}."))
     for kernel in dict.fromkeys(call.kernels):  # each name once
         head.append(comment(f"Kernel: {kernel}"))
     name = "compiled" if call.kind is CallKind.COMPILED else "refused"
@@ -197,7 +197,7 @@ def _head(source: ScriptSource, made: Sequence[Call]) -> list[str]:
         lines += [comment(f"  {text}") for text in remark_texts(call.remarks)]
     for call in source.calls:
         if call not in made:
-            lines.append(comment(f"Left out: {name_of(call)}: {why_not(call)}."))
+            lines.append(comment(f"Skipped: {name_of(call)}: {why_not(call)}."))
     lines += ["#", comment(NEVER_RECORDED)]
     return lines
 

@@ -1,4 +1,4 @@
-"""Sentences about calls that can, or cannot, be made again."""
+"""Sentences about calls that can, or cannot, be reproduced."""
 
 from __future__ import annotations
 
@@ -20,64 +20,65 @@ REFUSALS = {
         "(--captured-by)"
     ),
     Refusal.NO_INPUTS: (
-        "its inputs were not recorded: profile with record_shapes=True"
+        "its inputs were not recorded (profile with record_shapes=True)"
     ),
-    Refusal.NO_NAME: "its name is no name of an op",
+    Refusal.NO_NAME: "its name is not an op name",
     Refusal.NO_FORWARD: (
-        "the op whose gradient it computes is not in the trace, or is no op of torch"
+        "the op whose gradient it computes is not in the trace or not a torch op"
     ),
     Refusal.DAMAGED: "its recorded inputs do not belong to one call",
     Refusal.LONG_LIST: (
-        "it takes a list of more than 30 tensors, of which torch records nothing, or an "
-        "empty one"
+        "it takes an empty list or a list of more than 30 tensors, which torch does "
+        "not record"
     ),
     Refusal.LAYOUT: (
-        "it takes a tensor without strides, a sparse or oneDNN one, of which neither the "
-        "layout nor the number of values is recorded"
+        "it takes a tensor without strides (sparse or oneDNN), whose layout and "
+        "number of values are not recorded"
     ),
-    Refusal.DTYPE: "it takes a tensor of a type that scripts do not make",
+    Refusal.DTYPE: "it takes a tensor of a type that scripts cannot create",
     Refusal.TOO_LARGE: "its inputs need more than 1 TiB",
-    Refusal.NOT_AN_OP: "it is no op: an annotation, or a step of a runtime",
+    Refusal.NOT_AN_OP: "it is not an op, but an annotation or a step of a runtime",
 }
 COMPILED = (
-    "its code is not in the trace: --with-generated-code takes it from the log of "
-    "torch.compile"
+    "its code is not in the trace (--with-generated-code reads it from the "
+    "torch.compile log)"
 )
 CODE_OF_LOG = (
-    "{} is code from {}, copied as it is. Nothing of it was run or checked: the script "
-    "runs it, so read it first."
+    "{} is code copied unchanged from {}. fusetui has not run or checked it; the "
+    "script runs it, so read it first."
 )
 """The warning about a copy of generated code."""
 REMARKS = {
     RemarkKind.NOTHING: (
-        "None, a text, a device, a generator or a nested tensor: which is not recorded"
+        "None, a string, a device, a generator or a nested tensor (not recorded which)"
     ),
     RemarkKind.LIST_DTYPE: (
-        "the element types of a list are not recorded; they are those of tensors with "
-        "these shapes elsewhere in the trace"
+        "the element types of a list are not recorded; they are taken from tensors "
+        "of these shapes elsewhere in the trace"
     ),
     RemarkKind.BOUND: (
-        "integers, whose bound is not known: 0 and 1 are valid almost everywhere"
+        "integers with an unknown bound: 0 and 1 are valid almost everywhere"
     ),
-    RemarkKind.STRIDES: "strides are not recorded: all tensors are contiguous",
+    RemarkKind.STRIDES: "strides are not recorded: all tensors are assumed contiguous",
     RemarkKind.SCALAR_TENSOR: (
-        "a tensor without dimensions, taken for a Python number in the program"
+        "a tensor without dimensions, assumed to be a Python number in the program"
     ),
-    RemarkKind.INDICES: "the indices are those that the ops inside the call show",
-    RemarkKind.MACHINE: "a copy inside the call shows which memory it is in",
+    RemarkKind.INDICES: "the indices are taken from the ops inside the call",
+    RemarkKind.MACHINE: "the memory is taken from a copy inside the call",
     RemarkKind.EXPANDED: "expanded: a stride of 0 repeats its elements",
     RemarkKind.LONG_LIST: (
-        "a list of more than 30 tensors is not recorded; the ops around or inside the "
-        "call show these"
+        "lists of more than 30 tensors are not recorded; these are taken from ops "
+        "around or inside the call"
     ),
     RemarkKind.QUANTIZED: (
-        "quantized; its scale, and whether it is one for each channel, is not recorded: "
-        "0.1 for all"
+        "quantized; neither the scale nor whether it is per channel is recorded: 0.1 "
+        "for all channels"
     ),
     RemarkKind.GRADIENTS: (
-        "which inputs need gradients is not recorded: all of floating point do"
+        "which inputs need gradients is not recorded: all floating-point inputs get "
+        "them"
     ),
-    RemarkKind.VALUES_UNKNOWN: "plain values are not recorded at all",
+    RemarkKind.VALUES_UNKNOWN: "plain values are not recorded",
 }
 MAX_TYPE_CHARS = 40
 """Of the recorded type of an argument, in a sentence."""
@@ -127,7 +128,7 @@ def recorded_text(call: Call) -> str:
         return f"{calls}, {duration(call.median_ns)} of {unit} time"
     total = duration(call.total_ns)
     median = duration(call.median_ns)
-    return f"{calls}, {total} of {unit} time in all, {median} the median"
+    return f"{calls}, {total} of {unit} time in total, median {median}"
 
 
 def inputs_text(call: Call) -> str:

@@ -1,5 +1,5 @@
-"""What is kept of one file: its trace, what was worked out from the document later, and
-small records about files, of any size and on any machine, and about folders.
+"""The cached data of one file: its trace, later results from the document, and small
+records about files and folders.
 
 A file in the cache holds one record. Its arrays are columns, each aligned for memory
 mapping; the rest is a header:
@@ -173,7 +173,7 @@ def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
     header_end = header_at + int.from_bytes(data[length_at:header_at], "little")
     header = msgspec.msgpack.decode(data[header_at:header_end], type=Header)
     if header.version != VERSION:
-        raise ValueError("it is of another version of fusetui")
+        raise ValueError("it is from another version of fusetui")
     if header.origin != origin:
         raise ValueError("it was made from another state of the file")
     rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_converted)

@@ -1,5 +1,5 @@
-"""The folder of the cache: where it is, how large it may grow, and which files in it
-are ours. No others are read, replaced or removed.
+"""The cache folder: its location, its maximum size, and which of its files are ours. No
+others are read, replaced or removed.
 
 A file is ours if it is a regular file of this user, has a name that only fusetui uses,
 and begins with our signature. The name alone is not enough, since the folder may hold

@@ -1,4 +1,4 @@
-"""What torch.compile writes about its work, beside a trace.
+"""Reads the compile log that torch.compile writes next to a trace.
 
     records.py   the records of one log as columns, by one pass over its bytes
     files.py     which files of a folder are logs, and nothing outside that folder

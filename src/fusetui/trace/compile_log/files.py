@@ -48,10 +48,10 @@ def files_of(path: str) -> LogFiles:
     Raises CannotReadError for what does not exist and for a URL."""
     if is_remote(path) or path == "-":
         raise CannotReadError(
-            f"{path} is no local file or folder, as a compile log is."
+            f"{path} is not a local file or folder, which a compile log must be."
         )
     if not os.path.exists(path):
-        raise CannotReadError(f"{path} cannot be opened: there is no such file.")
+        raise CannotReadError(f"{path} cannot be opened: no such file.")
     if not os.path.isdir(path):
         if not os.path.isfile(path):
             raise CannotReadError(f"{path} is neither a file nor a folder.")
@@ -75,7 +75,7 @@ def checked_path(path: str) -> str:
     if files.is_empty:
         raise NotATraceError(why_empty(files))
     if not os.path.isdir(path) and not looks_like_log(path):
-        raise NotATraceError(f"{path} is no log of TORCH_TRACE.")
+        raise NotATraceError(f"{path} is not a TORCH_TRACE log.")
     return path
 
 
@@ -191,4 +191,7 @@ def bytes_in(folder: str, name: str, most: int) -> bytes:
 def why_empty(files: LogFiles) -> str:
     """One sentence about a path in which no log was found."""
     links = " Links are not followed." if files.links else ""
-    return f"{files.path} holds no log of torch.compile, which TORCH_TRACE=DIR writes.{links}"
+    return (
+        f"{files.path} contains no torch.compile log (written by "
+        f"TORCH_TRACE=DIR).{links}"
+    )

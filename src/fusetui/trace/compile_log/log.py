@@ -1,4 +1,4 @@
-"""Graphs, compilations and graph breaks, as the logs of torch.compile tell them.
+"""Graphs, compilations and graph breaks, from the logs of torch.compile.
 
 The records of one graph follow each other: its generated code, its provenance, then its
 `fx_graph_cache_*` with the key; so they do on cache hits. Forward and backward of a
@@ -272,11 +272,9 @@ def _bytes_of_file(payload: Payload, most: int) -> bytes:
     path = os.path.join(payload.folder, payload.file)
     content = bytes_in(payload.folder, payload.file, most + 1)
     if not content:
-        raise CannotReadError(f"{path} is empty, or no regular file.")
+        raise CannotReadError(f"{path} is empty or not a regular file.")
     if len(content) > most:
-        raise CannotReadError(
-            f"{path} has more than {size(most)}, which are the limit."
-        )
+        raise CannotReadError(f"{path} is larger than the limit of {size(most)}.")
     return content
 
 
@@ -286,13 +284,15 @@ def _bytes_of_record(log: LogRecords, payload: Payload, most: int) -> bytes:
     stored_bytes = log.stored_bytes(payload.record)
     if stored_bytes > most:
         raise CannotReadError(
-            f"{log.path}: the text has {size(stored_bytes)}, and {size(most)} are the limit."
+            f"{log.path}: the text has {size(stored_bytes)}, more than the limit of "
+            f"{size(most)}."
         )
     content = log.bytes_of(payload.record, most)
     digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if payload.digest and payload.digest != digest:
         raise CannotReadError(
-            f"{log.path} was cut or changed: a text in it is not the one that torch wrote."
+            f"{log.path} was truncated or changed: it contains text that torch did "
+            "not write."
         )
     return content
 

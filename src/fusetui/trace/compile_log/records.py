@@ -193,7 +193,7 @@ def read_records(path: str) -> LogRecords:
                 source = unpacked(stored, room, is_meant=is_compile_log)
                 document = present(room)
         if not is_compile_log(document[: 1 << 16]):
-            raise NotATraceError(f"{path} is no log of TORCH_TRACE.")
+            raise NotATraceError(f"{path} is not a TORCH_TRACE log.")
         return _scanned(path, document, source.cut or "")
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
@@ -278,7 +278,7 @@ class _Columns:
         is no record is counted."""
         brace = line.bytes.find(HEADER_END)
         if brace < 0:
-            self._leave_out(line, "it is no line of a record")
+            self._leave_out(line, "it is not a line of a record")
             return
         if line.bytes.startswith(UNUSED, brace + 2):
             self._unused += 1
@@ -289,7 +289,7 @@ class _Columns:
         try:
             header = self._decoder.decode(line.bytes[brace + 2 :])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            self._leave_out(line, "its JSON cannot be read")
+            self._leave_out(line, "its JSON is invalid")
             return
         if header.interned is not None:
             text, number = header.interned

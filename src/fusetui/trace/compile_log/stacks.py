@@ -1,4 +1,4 @@
-"""Lines of Python in the texts of stacks, as the traceback module writes them."""
+"""Python lines in the text of stacks, in the format of the traceback module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the dumps of torch's flight recorder, one file for each rank, to columns.
+"""Reads the dumps of torch's flight recorder, one file per rank, into columns.
 
 A dump holds the last collectives that a rank issued, in a ring: what was before its first
 entry is lost. torch writes it as a pickle (protocol 2, plain values only) when a

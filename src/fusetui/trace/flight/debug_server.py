@@ -1,4 +1,4 @@
-"""Dumps of torch's flight recorder, taken from the debug server of a job that runs
+"""Takes dumps of torch's flight recorder from the debug server of a running job
 (`torch.distributed.debug`).
 
 Format of what it shows: `torch/distributed/debug/_frontend.py` of torch 2.13.
@@ -93,7 +93,8 @@ def dumps_of_server(address: str) -> dict[str, list[TakenDump]]:
     last = RECORDERS[-1].name
     if not answers[last]:
         raise NoDebugServerError(
-            f"{address} is no debug server of torch: its page {RECORDERS[-1].path} names no rank."
+            f"{address} is not a torch debug server: its page {RECORDERS[-1].path} "
+            "lists no rank."
         )
     return {last: answers[last]}
 
@@ -156,13 +157,13 @@ def _dump_of(rank: int, part: bytes, stacks: str | None) -> TakenDump:
         return _no_dump(rank, f"it did not answer the debug server (status {status})")
     text = _text_in(part)
     if text is None:
-        return _no_dump(rank, "the debug server shows no text of it")
+        return _no_dump(rank, "the debug server shows no text for it")
     document = _document(text)
     if document is None:  # a server that escapes what it shows
         text = unescape(text.decode("utf-8", "replace")).encode()
         document = _document(text)
     if document is None:
-        return _no_dump(rank, "what the debug server shows of it is no dump")
+        return _no_dump(rank, "the debug server shows no dump for it")
     entries = document.get("entries")
     count = len(entries) if isinstance(entries, list) else 0
     if stacks is not None:
@@ -194,7 +195,7 @@ def _server(address: str) -> SplitResult:
         is_address = False
     if not is_address:
         raise NoDebugServerError(
-            f"{address} is no address of a debug server, such as {DEFAULT_SERVER}."
+            f"{address} is not a debug server address, such as {DEFAULT_SERVER}."
         )
     return server
 
@@ -213,14 +214,16 @@ def _answer(server: SplitResult, path: str) -> bytes:
             answer = connection.getresponse()
             if answer.status != 200:
                 raise NoDebugServerError(
-                    f"{place} is no debug server of torch: it answers {path} with status {answer.status}."
+                    f"{place} is not a torch debug server: it answers {path} with "
+                    f"status {answer.status}."
                 )
             content = bytearray()
             while piece := answer.read(PIECE_BYTES):
                 content += piece
                 if len(content) > MAX_ANSWER_BYTES:
                     raise NoDebugServerError(
-                        f"{place} sends more than {MAX_ANSWER_BYTES >> 30} GiB: it was left."
+                        f"{place} sends more than {MAX_ANSWER_BYTES >> 30} GiB, so "
+                        "the download was stopped."
                     )
             return bytes(content)
     except TimeoutError:
@@ -230,6 +233,6 @@ def _answer(server: SplitResult, path: str) -> bytes:
     except (OSError, HTTPException, UnicodeError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         raise NoDebugServerError(
-            f"No debug server of torch answers at {place}: {why}. The program starts one with "
-            "torch.distributed.debug.start_debug_server()."
+            f"No torch debug server answers at {place}: {why}. Start one in the "
+            "program with torch.distributed.debug.start_debug_server()."
         ) from None

@@ -1,4 +1,4 @@
-"""The plain values of dumps -> columns, one dump after the other."""
+"""Converts the plain values of dumps to columns, one dump after another."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DumpTables:
         """Adds the dump of a rank. Raises MalformedError, with the end of a sentence,
         for what torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
-            raise MalformedError("it has neither entries nor groups")
+            raise MalformedError("it contains neither entries nor groups")
         # the ids of the lists of another value may be the same
         self._stack_of_list.clear()
         self._tensors_of_lists.clear()
@@ -126,7 +126,7 @@ class DumpTables:
         """The values of an entry by the names of COLUMN_TYPES; `dump` is set later.
         Raises MalformedError."""
         if not isinstance(entry, dict):
-            raise MalformedError("an entry is not a table of values")
+            raise MalformedError("an entry is not a dict")
         is_p2p = entry.get("is_p2p") is True
         return {
             "dump": UNKNOWN,
@@ -206,7 +206,7 @@ def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
 def _text(fields: Mapping[str, Any], key: str) -> str:
     text = fields.get(key)
     if not isinstance(text, str):
-        raise MalformedError(f"the {key} of an entry is not a text")
+        raise MalformedError(f"the {key} of an entry is not a string")
     return text
 
 
@@ -216,7 +216,7 @@ def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> 
     if number is None and missing is not None:
         return missing
     if type(number) is not int or not -1 <= number <= MAX_NUMBER:
-        raise MalformedError(f"the {key} of an entry is not a whole number from 0 on")
+        raise MalformedError(f"the {key} of an entry is not a non-negative integer")
     return number
 
 
@@ -254,14 +254,14 @@ def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
         sizes.append(tuple(dimensions))
     dtypes = _list(entry, f"{side}_dtypes")
     if not set(map(type, dtypes)) <= {str}:
-        raise MalformedError("the dtypes of an entry are not texts")
+        raise MalformedError("the dtypes of an entry are not strings")
     return Tensors(tuple(sizes), tuple(dtypes))
 
 
 def _frame(fields: Any) -> Frame:
     """A frame of a stack; its line is 0 if it has none. Raises MalformedError."""
     if not isinstance(fields, dict):
-        raise MalformedError("a frame is not a table of values")
+        raise MalformedError("a frame is not a dict")
     line = fields.get("line")
     if type(line) is not int or not 0 <= line <= MAX_NUMBER:
         line = 0

@@ -1,4 +1,4 @@
-"""A pickle of plain values -> dicts, lists, tuples, texts and numbers."""
+"""Reads a pickle of plain values into dicts, lists, tuples, strings and numbers."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class PlainMachine(PickleMachine):
                     at = steps[code](at)
                     self.memo.check(ELEMENT_BYTES * (len(stack) + len(marks)))
             if len(stack) != 1 or marks:
-                raise MalformedError("it does not end with one value")
+                raise MalformedError("it does not end with a single value")
             return stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - 9:
-                raise MalformedError("it is cut short") from None
+                raise MalformedError("it is truncated") from None
             raise MalformedError("its opcodes do not fit together") from None
 
     def _long_get(self, at: int) -> int:
@@ -138,7 +138,7 @@ class PlainMachine(PickleMachine):
             raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
-            raise MalformedError("a key is no text")
+            raise MalformedError("a key is not a string")
         fields.update(zip(keys, values, strict=True))
         self.memo.take(TABLE_BYTES)
         return at

@@ -1,5 +1,5 @@
-"""The stacks of Python that a rank shows when it is asked: texts that Python's
-`faulthandler` writes, as the page `/stacks` of torch's debug server has them."""
+"""Parses the Python stacks of a rank, in the format of `faulthandler`, from the page
+`/stacks` of torch's debug server."""
 
 from __future__ import annotations
 

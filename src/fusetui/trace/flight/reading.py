@@ -1,4 +1,4 @@
-"""Files -> the dumps of a job."""
+"""Reads files into the dumps of a job."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def files_of_job(paths: Sequence[str]) -> JobFiles:
     for place, path in enumerate(paths):
         rank = place if from_order else rank_of_name[path]
         if rank == UNKNOWN:
-            why = "its name has no number, as those of the others have, so its rank is unknown"
+            why = "its name has no number, unlike the others, so its rank is unknown"
         elif rank in planned:
-            why = f"{planned[rank].path} is of rank {rank} as well"
+            why = f"{planned[rank].path} is also of rank {rank}"
         else:
             planned[rank] = PlannedDump(rank=rank, path=path)
             continue
-        sentence = f"{path} is left out: {why}."
+        sentence = f"{path} is skipped: {why}."
         left_out.append(Unread(path=path, rank=rank, reason=sentence))
     return JobFiles(
         planned=[planned[rank] for rank in sorted(planned)],
@@ -160,7 +160,7 @@ def _value(path: str) -> Any:
     except (msgspec.DecodeError, RecursionError):
         raise MalformedError("it is neither a pickle nor JSON") from None
     if not isinstance(value, dict) or not is_dump(value):
-        raise MalformedError("it has neither entries nor groups")
+        raise MalformedError("it contains neither entries nor groups")
     return value
 
 
@@ -174,7 +174,7 @@ def _document(path: str) -> bytes:
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
-        raise CannotReadError(f"{path} cannot be read to its end: {source.cut}.")
+        raise CannotReadError(f"{path} cannot be read to the end: {source.cut}.")
     return bytes(data)
 
 

@@ -1,2 +1,2 @@
-"""From slices in file order to rows on tracks: nesting, links to launches, steps,
-devices."""
+"""From slices in file order to rows on tracks, with nesting, links to launches, steps
+and devices."""

@@ -1,4 +1,4 @@
-"""Counters and the memory that torch used: values over time, read on demand.
+"""Counters and torch's memory use: values over time, read on demand.
 
 A counter is an event of phase C, each of its args the value of one series (Trace Event
 Format, "Counter Events"; the only series of Kineto's hardware counters is called "").

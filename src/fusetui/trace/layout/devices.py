@@ -1,4 +1,4 @@
-"""Which device a GPU lane ran on, as far as the file determines it."""
+"""Determines on which device a GPU lane ran, if the file shows it."""
 
 from __future__ import annotations
 

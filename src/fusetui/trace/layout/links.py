@@ -1,4 +1,5 @@
-"""From a GPU event to the call that launched it, and to the CPU op around that call.
+"""Links each GPU event to the call that launched it, and to the CPU op around that
+call.
 
 A launch is found by correlation: one runtime, driver or graph call may launch many GPU
 events. The op is the innermost one around the call, else the one with the event's

@@ -1,4 +1,4 @@
-"""Which slice lies inside which, for slices of one track.
+"""Determines which slice is inside which, for the slices of one track.
 
 A slice is inside another if it neither starts before nor ends after it. A slice that
 ends where the next one starts does not contain it, whatever its length. Slices that

@@ -1,5 +1,5 @@
-"""The steps of a trace: annotations where there are any, else iterations, which
-optimizers end; and how long each takes.
+"""The steps of a trace: annotations, or else iterations that end with an optimizer's
+step; and the length of each.
 
 There are three lengths of a step, each with a name, and no others. The steps are the
 same; what ends one differs. All are in ns.

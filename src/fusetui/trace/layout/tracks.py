@@ -1,5 +1,4 @@
-"""Slices in file order -> tracks: which track each belongs to, its labels, and the row
-order.
+"""Assigns slices in file order to tracks, with their labels and the row order.
 
 A CPU thread has up to three layers (annotations, Python frames, ops with runtime
 calls), because annotations cross Python frames; a GPU stream has its kernels and

@@ -1,2 +1,2 @@
-"""What all else is about: the columns of a Trace, what its slices are, and the report
-of how it was read."""
+"""The central data model: the columns of a Trace, the categories of its slices, and the
+report of how it was read."""

@@ -1,4 +1,4 @@
-"""What a slice is, by its category: pid and tid do not determine it."""
+"""Determines the category of a slice, for which pid and tid are not sufficient."""
 
 from __future__ import annotations
 

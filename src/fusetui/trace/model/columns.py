@@ -1,4 +1,4 @@
-"""The Trace: columns with one row per slice, and the tracks that divide the rows."""
+"""The Trace: columns with one row per slice, and the tracks that group the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ids of processes, threads, devices and streams, and what they are called."""
+"""The ids of processes, threads, devices and streams, and their labels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Sets of time intervals: their union, what two of them have in common, and which
-interval contains a time.
+"""Sets of time intervals: their union, their intersection, and the interval that
+contains a time.
 
 Traces can have 100,000 tracks with a few slices each. One numpy call for each of them
 would take a minute, so functions here can treat many small tracks as if they were one

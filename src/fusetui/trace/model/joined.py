@@ -48,15 +48,16 @@ class Join(msgspec.Struct, frozen=True):
         if self.joined_by == ANNOTATIONS:
             rest = ""
             if self.unnamed:
-                rest = f"; {self.unnamed} are named by none, and belong to no module"
+                rest = f"; {self.unnamed} have no annotation and thus no module"
             return (
-                f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have"
-                f" the module that their annotation in {self.path} names{rest}."
+                f"{self.kernels} events of {self.replays} of {self.of_replays} graph "
+                f"replays take their module from annotations in {self.path}{rest}."
             )
         likely = f" (likely: {self.why_likely})" if self.why_likely else ""
         return (
-            f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have the"
-            f" op, module and shapes of their capture in {self.path}{likely}."
+            f"{self.kernels} events of {self.replays} of {self.of_replays} graph "
+            "replays take their op, module and shapes from the capture in "
+            f"{self.path}{likely}."
         )
 
 

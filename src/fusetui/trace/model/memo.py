@@ -1,4 +1,4 @@
-"""Results that are kept on the object that they were computed from.
+"""Results cached on the object from which they were computed.
 
 The object, most often a Trace, is the owner. Its results are freed with it; a cache
 beside it would keep a closed trace in memory.

@@ -1,5 +1,5 @@
-"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other
-ops; and the names of all ATen ops."""
+"""Classifies CPU ops by name: compute, move data, describe tensors, or wrap other ops;
+and lists the names of all ATen ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Medians and percentiles: the rules, each with a name.
+"""Medians and percentiles, with a name for each rule.
 
 They differ in what they give for an even count. A **lower median** is one of the
 values, so that the slice, the step or the layer that has it can be shown; so is an

@@ -1,5 +1,5 @@
-"""What a reader gives: the slices of a file in file order, before tracks, nesting and
-links.
+"""The result of a reader: the slices of a file in file order, before tracks, nesting
+and links.
 
 Copies and fills whose names say no more than `Memcpy` get the name that Kineto would
 give them: the CUPTI monitor of torch 2.14 writes directions and kinds of memory into

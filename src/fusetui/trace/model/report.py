@@ -1,5 +1,5 @@
-"""What happened while a file was read: no loss is silent; and how to record what a
-trace lacks, in the words of what recorded it."""
+"""The report of how a file was read, so that no loss is silent; and how to record
+missing data, in the terms of the recording tool."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Report(msgspec.Struct, frozen=True):
         if self.too_damaged >= 0:
             return f"too damaged to be read beyond byte {self.too_damaged}"
         if self.pending:
-            return "changes in a file beside it are not read"
-        return "" if self.complete else "the file was cut short"
+            return "changes in a file next to it are not read"
+        return "" if self.complete else "the file is truncated"
 
     @property
     def whole(self) -> bool:
@@ -117,20 +117,20 @@ def never() -> bool:
 
 
 NSYS_OPTIONS = {
-    "with_stack=True": "torch.profiler with with_stack=True",
-    "profile_memory=True": "torch.profiler with profile_memory=True",
+    "with_stack=True": "torch.profiler.profile(with_stack=True)",
+    "profile_memory=True": "torch.profiler.profile(profile_memory=True)",
     "record_shapes=True": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
     "ProfilerActivity.CPU": "torch.autograd.profiler.emit_nvtx()",
     "ProfilerActivity.CUDA": "nsys profile -t cuda,nvtx",
     "record_function": "torch.cuda.nvtx.range",
     "with_stack=True, or record_function": "torch.cuda.nvtx.range",
-    "deviceProperties, as torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
+    "deviceProperties, recorded by torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
 }
 """What records the same with Nsight Systems, by the options of torch.profiler."""
 JSON_EXPORT = "an export named .json, not .pftrace"
 PFTRACE_OPTIONS = {
     "profile_memory=True": JSON_EXPORT,
-    "deviceProperties, as torch 1.12 and later": JSON_EXPORT,
+    "deviceProperties, recorded by torch 1.12 and later": JSON_EXPORT,
 }
 """What records what torch loses when it writes that format, likewise."""
 OPTIONS_OF_FORMAT = {"nsys": NSYS_OPTIONS, "pftrace": PFTRACE_OPTIONS}

@@ -1,2 +1,2 @@
-"""From an export of Nsight Systems, a SQLite database, to columns. `reading` is the
+"""Reads an export of Nsight Systems, a SQLite database, into columns. `reading` is the
 door (see formats.py); the rest is private."""

@@ -1,7 +1,6 @@
-"""A SQLite database that is only read, whatever is in it: tables alone are asked, no
-view or trigger; what is not of the type that a column should have is missing; no
-statement runs for longer than a sound database of its size could take, and no text is
-larger than MAX_TEXT_BYTES.
+"""A hostile SQLite database, opened read-only: only tables are queried, values of the
+wrong type count as missing, and the time of each statement and the size of each text
+are limited.
 
 Immutable: neither a lock nor a journal beside the file is looked at or made.
 """
@@ -65,7 +64,7 @@ class Export:
         self._until = time.thread_time() + seconds
         if place.is_cut:
             self.damage.append(
-                "The file was cut short: the rows in its last part are missing."
+                "The file is truncated: the rows at its end are missing."
             )
         try:
             self._open(place)
@@ -182,7 +181,8 @@ class Export:
         if not self.stopped and table not in self._damaged:
             self._damaged.add(table)
             self.damage.append(
-                f"Table {table} is damaged ({why}): only its rows before that are read."
+                f"Table {table} is damaged ({why}): only the rows before the damage "
+                "are read."
             )
 
     def hidden(self, table: str, rows: int) -> None:

@@ -1,4 +1,5 @@
-"""NVTX ranges: the ops of PyTorch among them, and what else an export says of a range.
+"""NVTX ranges: PyTorch ops among them, and other details that an export has about a
+range.
 
 `torch.autograd.profiler.emit_nvtx` names a range `aten::mm, seq = 12, op_id = 317177,
 sizes = [[8, 16], [16, 4]]`; the sequence number and the sizes may be missing

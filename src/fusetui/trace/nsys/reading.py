@@ -1,5 +1,5 @@
-"""An export of Nsight Systems -> its columns, in the order of its stretches; the text
-behind them is written on demand (writing.py)."""
+"""Reads an export of Nsight Systems into columns; writing.py writes the text of events
+on demand."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
         raw = _read(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
-            raise NotATraceError(f"{place.path} has no event of a process {process}.")
+            raise NotATraceError(f"{place.path} has no events of process {process}.")
         if db.stopped:
             raise NothingReadError
     report = replace(
@@ -125,8 +125,8 @@ def _read(
     sources = present_tables(db)
     if not sources:
         raise NotATraceError(
-            f"{place.path} is a database without events of Nsight Systems: record with nsys "
-            "profile -t cuda,nvtx, and export with nsys export --type sqlite."
+            f"{place.path} is a database without Nsight Systems events. Record with "
+            "nsys profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
     plans = plan(db, sources)
     _check_memory(place, plans)
@@ -300,7 +300,7 @@ def _problem(path: str, state: State) -> str:
     try:
         stat = os.stat(path)
     except OSError as error:
-        return f"{path} cannot be read any more: {reason(error)}"
+        return f"{path} can no longer be read: {reason(error)}"
     is_same = (stat.st_size, stat.st_mtime_ns) == state
     return "" if is_same else f"{path} has changed since it was read"
 
@@ -384,7 +384,7 @@ def _remarks(
     file."""
     if unreadable:
         rows = plural(unreadable, "row")
-        yield f"{rows} without a start or an end, or with one that is out of range, left out."
+        yield f"{rows} skipped, because their start or end is missing or out of range."
     known_strings = np.fromiter(words.strings, np.int64, len(words.strings))
     for table in tables:
         if not table.source.has_names_in_strings:
@@ -397,8 +397,9 @@ def _remarks(
     graphs = sum(len(table) for table in tables if table.source.categories == (GRAPHS,))
     if graphs:
         yield (
-            f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
-            "kernels: record with nsys profile --cuda-graph-trace=node to see those."
+            f"Each CUDA graph launch was recorded as one event ({graphs}), without "
+            "its kernels. To see the kernels, record with nsys profile "
+            "--cuda-graph-trace=node."
         )
 
 
@@ -411,8 +412,8 @@ def _pending(place: ExportFile) -> list[str]:
         with suppress(OSError):
             if os.stat(place.path + ending).st_size:
                 sentences.append(
-                    f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
-                    " still writes the export, or was stopped."
+                    f"Changes in {os.path.basename(place.path)}{ending} are not read: "
+                    "the export is still being written, or was interrupted."
                 )
     return sentences
 

@@ -1,6 +1,5 @@
-"""The tables of an export that hold events: which of their columns say what, and what
-an event is called. Names are those that torch.profiler gives (libkineto,
-CuptiActivity.cpp).
+"""The tables of an export that hold events: the meaning of their columns, and the names
+of events. Names are those that torch.profiler gives (libkineto, CuptiActivity.cpp).
 
 Each is divided into batches by rowids, so that where a batch is follows from the file
 alone.

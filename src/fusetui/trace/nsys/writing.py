@@ -1,5 +1,5 @@
-"""The events of an export as elements of traceEvents, written when somebody looks at
-them: args as torch.profiler writes them, times exact."""
+"""Writes the events of an export as elements of traceEvents on demand: args as in
+torch.profiler, and exact times."""
 
 from __future__ import annotations
 

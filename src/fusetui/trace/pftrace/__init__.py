@@ -1,2 +1,2 @@
-"""From the .pftrace of torch's monitor of CUPTI to columns. `reading` is the door (see
+"""Reads the .pftrace of torch's CUPTI monitor into columns. `reading` is the door (see
 formats.py); the rest is private. docs/formats.md says what such a file holds."""

@@ -1,4 +1,5 @@
-"""From a scanned document to the columns of its slices: names, categories, lanes."""
+"""Converts a scanned document to the columns of its slices: names, categories,
+lanes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The whole document: its pieces joined, begins and ends paired, and divided into
-stretches."""
+"""Indexes the whole document: joins its chunks, pairs begins and ends, and divides it
+into ranges of events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRETCH_BITS = 22  # a stretch begins and ends in one of the blocks of 1 << 22 b
 MAX_GAP_BYTES = 1 << 16
 """Between two events of a stretch, and of one packet: more are between them where the
 ends of a group stand."""
-NESTED = "so begins and ends are paired by nesting, which is not exact"
+NESTED = "so begins and ends are paired by nesting, which may be inexact"
 Table = TypeVar("Table", bound=Placed)
 
 

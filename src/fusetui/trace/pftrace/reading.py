@@ -1,4 +1,4 @@
-"""The door: from a file to its columns, and to the text of the events behind them."""
+"""The entry point: from a file to its columns and to the text of its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of one stretch as JSON, as Kineto writes them."""
+"""Writes a range of events as JSON, in the format of Kineto."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The packets of a piece of the document -> tables of its begins, ends, GPU stages and
-counters.
+"""Scans the packets of a chunk into tables of begins, ends, GPU stages and counters.
 
 What is no readable event is left out of the tables and counted, here and nowhere else:
 so the columns and the text that is written later agree on which events there are.

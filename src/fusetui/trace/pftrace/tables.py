@@ -1,5 +1,5 @@
-"""What events name by number: names, categories, tracks, queues, kinds, counters; and
-the clock."""
+"""The values that events refer to by number: names, categories, tracks, queues, kinds
+and counters; and the clock."""
 
 from __future__ import annotations
 

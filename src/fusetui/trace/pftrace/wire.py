@@ -1,5 +1,4 @@
-"""The wire format of protobuf, in bulk: the same field of many messages is read at
-once.
+"""The wire format of protobuf, in bulk: reads the same field of many messages at once.
 
 Nothing here loops over messages: a loop goes from one field to the next, in all
 messages that have one more. So time and memory depend on the bytes, and on the most

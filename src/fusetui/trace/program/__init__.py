@@ -1,3 +1,3 @@
-"""Where work comes from in the program: modules, annotations, Python frames, phases.
+"""The origin of work in the program: modules, annotations, Python frames, phases.
 Backward work belongs to its forward op.
 """

@@ -1,4 +1,4 @@
-"""Which forward op the work of a backward pass belongs to.
+"""Finds the forward op to which the work of a backward pass belongs.
 
 Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the forward
 thread with the sequence number of a backward op, the one that started last created its

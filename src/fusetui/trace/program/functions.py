@@ -1,5 +1,5 @@
-"""What each Python function of the user cost: CPU time, forward and backward GPU time,
-idle time.
+"""Computes the cost of each Python function of the user: CPU time, forward and backward
+GPU time, idle time.
 
 Time spent in library functions counts for the user's function that called them.
 """

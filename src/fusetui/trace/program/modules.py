@@ -1,4 +1,5 @@
-"""What each module or annotation cost: forward and backward GPU time, CPU time."""
+"""Computes the cost of each module or annotation: forward and backward GPU time, CPU
+time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Where GPU work comes from in the program: the module, the annotation and the Python
-frame around its launch, or for backward work, around the forward op that it belongs to;
-and the part of the work that it was: forward, backward, optimizer; or prefill and
-decode.
+"""Finds the origin of GPU work in the program: the module, annotation and Python frame
+around its launch or, for backward work, around its forward op; and its phase: forward,
+backward, optimizer, prefill or decode.
 
 Phases are known from annotations and from autograd: work under a backward op is
 backward, unless it belongs to a module that is recomputed there; work under an op that

@@ -1,4 +1,4 @@
-"""Which Python frames are the user's own code, by their names.
+"""Recognizes the user's own code by the names of Python frames.
 
 torch names a frame `path.py(42): function`, with the line of the `def`, and strips the
 folders of sys.path (torch/csrc/autograd/profiler_python.cpp, torch/_C/_profiler).

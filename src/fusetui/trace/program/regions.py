@@ -1,4 +1,4 @@
-"""The slices that name a part of the program: module calls and annotations.
+"""The slices that represent a part of the program: module calls and annotations.
 
 If stacks are recorded, torch names a module call by its class and a number, `nn.Module:
 Qwen2MLP_3` (torch/csrc/autograd/profiler_python.cpp). Annotations come from

@@ -1,4 +1,4 @@
-"""From the JSON of a trace to columns. `read` and `text` are the door (see
+"""Reads the JSON of a trace into columns. `read` and `text` are the door (see
 formats.py)."""
 
 from fusetui.trace.read.document_text import Filed

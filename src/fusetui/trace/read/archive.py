@@ -1,4 +1,4 @@
-"""A zip with one trace in it."""
+"""Reads a zip file that contains one trace."""
 
 from __future__ import annotations
 

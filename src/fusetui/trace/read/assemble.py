@@ -1,4 +1,4 @@
-"""Joins the chunks of a document, in order, into one set of columns."""
+"""Joins the chunks of a document, in order, into a single set of columns."""
 
 from __future__ import annotations
 

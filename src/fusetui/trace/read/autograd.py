@@ -1,5 +1,5 @@
-"""What a file says about autograd: the sequence numbers of ops, and the flows from
-forward to backward. Read on demand, from those stretches of the file that contain any.
+"""Autograd's data in a file: the sequence numbers of ops, and the flows from forward to
+backward. Read on demand, from those stretches of the file that contain any.
 
 Ops that autograd records have `Sequence number` and `Fwd thread id`. In the forward
 pass the latter is 0. In the backward pass it is torch's own number of the forward

@@ -1,5 +1,5 @@
-"""Decodes neighboring elements that do not decode as a plain list of events: together
-what is JSON, whatever the types of its fields, else one by one, repaired where that is
+"""Decodes neighboring elements that do not decode as a plain list of events: all of
+them together if they are valid JSON, and otherwise one by one, repaired where that is
 safe.
 """
 

@@ -1,5 +1,4 @@
-"""Finds traceEvents in a document, and reads the keys before it; what stands behind it:
-other keys, or what is not read."""
+"""Finds traceEvents in a document, and reads the keys before and after it."""
 
 from __future__ import annotations
 

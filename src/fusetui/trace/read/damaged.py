@@ -1,4 +1,5 @@
-"""Reads what the fast way could not: the first and last chunk, wrong cuts, damage.
+"""Reads chunks for which the fast path failed: the first and last chunk, wrong cuts,
+damage.
 
 The document is split at its brackets, window by window, and each window is decoded in
 as few calls as possible. So a wrong guess about the form of a file costs time, but

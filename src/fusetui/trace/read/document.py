@@ -1,4 +1,4 @@
-"""The bytes of one document, read from its file piece by piece.
+"""The bytes of one document, read from its file chunk by chunk.
 
 The file is not memory-mapped: if a mapped file shrinks, the process ends with SIGBUS;
 if it shrinks while it is read, there are just fewer bytes.

@@ -1,5 +1,5 @@
-"""The text of events, for access long after they were read: the bytes of a document, or
-what is written of a format that is not JSON.
+"""The text of events for access after reading: the bytes of a document, or text
+generated for a format that is not JSON.
 
 The file of a document stays open, so that it may be renamed or removed meanwhile. It is
 not memory-mapped: if a mapped file is truncated, reading it ends the process.

@@ -38,7 +38,7 @@ MAX_KEPT_ELEMENTS = 256
 MAX_KEPT_BYTES = 1 << 16  # of one element
 MAX_KEPT_STRETCHES = 4  # whose elements are kept, split
 DEEPEST = 64  # levels of args
-TOO_DEEP = "nested too deeply to be shown"
+TOO_DEEP = "too deeply nested to show"
 T = TypeVar("T")
 
 

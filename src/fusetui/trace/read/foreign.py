@@ -1,5 +1,5 @@
-"""Names the files of other programs by their content, and says what to do instead of
-opening them.
+"""Recognizes the files of other programs by their content, and suggests what to do
+instead of opening them.
 
 Sources of the signatures: sqlite.org/fileformat.html; Nsight Compute,
 extras/FileFormat; pickle protocols 2 to 5 (pickletools); perfetto trace.proto (packets
@@ -52,9 +52,9 @@ NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 XPROF = "pip install xprof, then xprof --logdir DIR"
 JAX_REMARK = (
-    "Written by the profiler of JAX or TensorFlow (XProf): the timeline shows its slices, but they "
-    "do not say which are kernels, as those of torch.profiler do, so no GPU work is analyzed. Open "
-    f"the folder of the profile in XProf for that ({XPROF})."
+    "This trace is from the JAX or TensorFlow profiler (XProf), which does not mark "
+    "kernels. The timeline shows its slices, but fusetui cannot analyze its GPU "
+    f"work; to do so, open the profile folder in XProf ({XPROF})."
 )
 """Beside a trace that opens as any other JSON of events."""
 
@@ -228,53 +228,53 @@ def is_flight_dump(head: bytes) -> bool:
 
 
 SYSTEMS = ForeignFormat(
-    "a report of Nsight Systems",
-    "run nsys export --type sqlite on it, and open the .sqlite that this gives",
+    "an Nsight Systems report",
+    "run nsys export --type sqlite on it, and open the resulting .sqlite file",
     _starts(b"QDSTRM"),
 )
 FORMATS: tuple[ForeignFormat, ...] = (
     SYSTEMS,
     ForeignFormat(
-        "a report of Nsight Compute",
-        f"it holds metrics of single kernels and no timeline; {RECORD}",
+        "an Nsight Compute report",
+        f"it contains metrics of single kernels and no timeline; {RECORD}",
         _starts(b"NVR\0"),
     ),
     ForeignFormat(
-        "a database of RPD (rocmProfileData)",
+        "an RPD database (rocmProfileData)",
         ON_AMD,
         _database_with(b"rocpd_api"),
     ),
     ForeignFormat(
-        "a database of rocprofv3 (rocpd)",
+        "a rocprofv3 database (rocpd)",
         ON_AMD,
         _database_with(b"rocpd_"),
     ),
     ForeignFormat(
-        "an export of Nsight Systems",
-        "convert it first: fusetui convert IN OUT.json.gz",
+        "an Nsight Systems export",
+        "convert it first with fusetui convert IN OUT.json.gz",
         is_export_of_nsys,
     ),
     ForeignFormat("a SQLite database", RECORD, _starts(SQLITE)),
     ForeignFormat(
-        "a memory snapshot of PyTorch",
-        "open it with: fusetui memory FILE",
+        "a PyTorch memory snapshot",
+        "open it with fusetui memory FILE",
         is_snapshot,
     ),
     ForeignFormat(
-        "a dump of the flight recorder of torch.distributed",
-        "fusetui hang FILE answers it",
+        "a torch.distributed flight-recorder dump",
+        "analyze it with fusetui hang FILE",
         is_flight_dump,
     ),
     ForeignFormat("a pickle file", RECORD, is_pickle),
     ForeignFormat(
         "a TensorBoard event file",
-        "the traces of torch.profiler are named .pt.trace.json; open one of those",
+        "torch.profiler traces are named .pt.trace.json; open one of those",
         # a record with the version of the format
         lambda head: b"brain.Event:" in head[:64],
     ),
     ForeignFormat(
         "an XPlane file of JAX or TensorFlow",
-        f"fusetui reads the GPU work of PyTorch; open this in XProf ({XPROF})",
+        f"fusetui reads PyTorch traces; open this file in XProf ({XPROF})",
         lambda head: PLANE.match(head) is not None,
     ),
     ForeignFormat(
@@ -283,19 +283,19 @@ FORMATS: tuple[ForeignFormat, ...] = (
         lambda head: _is_perfetto(head) and not is_pftrace_of_torch(head),
     ),
     ForeignFormat(
-        "the JSON of rocprofv3",
+        "rocprofv3 JSON",
         ON_AMD,
         lambda head: (
             head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256]
         ),
     ),
     ForeignFormat(
-        "a table of rocprof",
+        "a rocprof table",
         ON_AMD,
         lambda head: TABLE.match(head) is not None,
     ),
     ForeignFormat(
-        "a pointer of Git LFS",
+        "a Git LFS pointer",
         "fetch the file itself with git lfs pull",
         _starts(b"version https://git-lfs"),
     ),
@@ -335,24 +335,24 @@ FORMATS: tuple[ForeignFormat, ...] = (
         lambda head: head[:1] == b"\0" and UTF16_BE.match(head) is not None,
     ),
     ForeignFormat(
-        "a log of torch.compile",
-        "tlparse makes pages of it; for a timeline " + RECORD,
+        "a torch.compile log",
+        "view it with tlparse; for a timeline " + RECORD,
         lambda head: head[:1] in LOG_LEVELS and COMPILE_LOG.match(head) is not None,
     ),
     ForeignFormat(
         "a file of stacks (export_stacks)",
-        f"it has sums without times, for a flame graph; {RECORD}",
+        f"it has totals for a flame graph but no timeline; {RECORD}",
         _is_file_of_stacks,
     ),
     ForeignFormat(
-        "a memory timeline of torch.profiler",
+        "a torch.profiler memory timeline",
         "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
         "reads",
         lambda head: _is_memory_timeline(head) or _is_timeline_document(head),
     ),
     ForeignFormat(
         "a web page",
-        "the download gave a page, perhaps one to log in, not the file",
+        "the download returned a web page, possibly a login page, not the file",
         _is_html,
     ),
 )

@@ -1,4 +1,4 @@
-"""The columns of one chunk from its decoded events, with string tables of its own."""
+"""The columns of one chunk from its decoded events, with its own string tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from fusetui.trace.read.times import (
     nanoseconds,
 )
 
-EXACT_US = 2.0**52  # below it floats tell microseconds apart
 REACH_MARGIN_US = 2  # of Stretch.reach, for what floats round away
 MAX_DEVICE = (1 << 31) - 1
 BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
@@ -281,17 +280,19 @@ def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
         times = [event.ts for event in events]
         if isinstance(events[0], ExactEvent):
             times = [float(text) for text in times]
-        return reach(min(times), max(times))
+        # The shortest digits of a float are those that were written.
+        first_ns = exact_nanoseconds(repr(min(times)))
+        last_ns = exact_nanoseconds(repr(max(times)))
     except ValueError:
         return EVERYWHERE
+    return reach(first_ns, last_ns)
 
 
-def reach(low: float, high: float) -> tuple[int, int]:
-    """Times (ns) before and after both (microseconds)."""
-    if not (low > -EXACT_US and high < EXACT_US):
-        return EVERYWHERE
-    before_us = int(low) - REACH_MARGIN_US
-    after_us = int(high) + REACH_MARGIN_US
+def reach(first_ns: int, last_ns: int) -> tuple[int, int]:
+    """Times (ns) safely before the first and after the last of some events, in whole
+    microseconds, because floats tell apart no more of the largest times."""
+    before_us = int(first_ns / 1000) - REACH_MARGIN_US
+    after_us = int(last_ns / 1000) + REACH_MARGIN_US
     return before_us * 1000, after_us * 1000
 
 

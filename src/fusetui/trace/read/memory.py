@@ -1,5 +1,5 @@
-"""How much memory is left for a document that is being unpacked, and the unnamed files,
-in memory or on disk, that hold it.
+"""The memory available for decompressing a document, and the unnamed files, in memory
+or on disk, that store it.
 
 The files are buffered: a write without a buffer may take a part and not say so. Whoever
 writes to them flushes before anybody reads by their number.

@@ -1,5 +1,5 @@
-"""A file -> its columns, decoded in several threads; the caller may look meanwhile, or
-stop."""
+"""Reads a file into columns, decoding in several threads; the caller may look at
+partial results, or stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and
+"""Traces behind URLs, with the drivers of fsspec: s3://, gs://, https://, ssh:// and
 others.
 
 A file is read in order, once, and kept in memory. When a connection breaks, reading
@@ -107,7 +107,8 @@ class Arriving(Document):
             beyond = sum(self._piece_sizes)
             if here + beyond != len(self):
                 raise CannotReadError(
-                    f"{self._url} is not as long as its server says: try again."
+                    f"{self._url} does not have the length that its server reports: "
+                    "try again."
                 )
         return size
 
@@ -154,7 +155,7 @@ def state_of_url(url: str) -> tuple[int, bytes]:
         raise _unreadable(url, error) from None
     known = [f"{key}={info[key]}" for key in STATE if info.get(key)]
     if not known or not isinstance(info.get("size"), int):
-        raise ValueError("the server does not say when it was changed")
+        raise ValueError("the server does not report a modification time")
     return info["size"], " ".join(known).encode()[:MAX_TAG_BYTES]
 
 
@@ -162,7 +163,7 @@ def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
     """The sizes of the pieces that were appended to `room`. Raises CannotReadError."""
     for piece in _pieces(url):
         if memory_left() < SPARE_BYTES:
-            raise CannotReadError(f"{url} needs more memory than there is.")
+            raise CannotReadError(f"{url} needs more memory than is available.")
         room.write(piece)
         room.flush()
         yield len(piece)
@@ -314,7 +315,7 @@ def _system(url: str) -> tuple[Any, str]:
         if kind in fsspec.available_protocols():
             driver = known_implementations.get(kind, {}).get("err") or str(error)
             raise CannotReadError(
-                f"{url} needs a driver of fsspec for {kind}://: {driver}."
+                f"{url} needs the fsspec driver for {kind}://: {driver}."
             ) from None
         raise CannotReadError(
             f"{url} cannot be read: fsspec has no driver for {kind}://."
@@ -349,7 +350,7 @@ def _is_missing(error: Exception) -> bool:
 def _unreadable(url: str, error: Exception, done: int = 0) -> CannotReadError:
     """A sentence for what a driver raised, after so many bytes."""
     if _is_missing(error):
-        return CannotReadError(f"{url} cannot be opened: there is no such file.")
+        return CannotReadError(f"{url} cannot be opened: no such file.")
     # The driver for https:// hides the cause behind a FileNotFoundError.
     hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
     cause = hidden or error

@@ -1,4 +1,4 @@
-"""Reads one element as real writers of traces write it: repaired where that is safe.
+"""Reads one element as actual programs write it, with repairs where that is safe.
 
 Accepted deviations from JSON: NaN, inf, hex numbers, trailing commas, raw control
 characters, invalid UTF-8 and unescaped backslashes. Missing quotes are never guessed.

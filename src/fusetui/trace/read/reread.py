@@ -1,5 +1,5 @@
-"""Some args of some events, and the sequence numbers of all, in one pass over the
-document, which several threads may share.
+"""Reads selected args of events, and the sequence numbers of all events, in one pass
+over the document, with several threads.
 
 Decoding a list takes about as long for ten args as for one, so what several answers
 need is decoded together.

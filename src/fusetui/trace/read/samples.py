@@ -1,4 +1,4 @@
-"""The events of one stretch that hold values: counters and torch's [memory], with their
+"""The events in a range that hold values: counters and torch's [memory], with their
 times and totals."""
 
 from __future__ import annotations

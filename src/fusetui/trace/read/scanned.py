@@ -1,4 +1,4 @@
-"""Calls the compiled scanner (scan.c), where there is one. What it does not accept is
+"""Calls the compiled scanner (scan.c), if it is available. What it does not accept is
 left to Python."""
 
 from __future__ import annotations
@@ -148,4 +148,4 @@ def _reach(phases: Mapping[str, int], first_ns: int, last_ns: int) -> tuple[int,
         return EVERYWHERE
     if first_ns > last_ns:
         return NOWHERE
-    return reach(first_ns / 1000, last_ns / 1000)
+    return reach(first_ns, last_ns)

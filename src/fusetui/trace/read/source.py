@@ -1,4 +1,4 @@
-"""Paths, compressed files, pipes, URLs and standard input -> one document.
+"""Opens paths, compressed files, pipes, URLs and standard input as one document.
 
 The format is recognized by content; the name does not matter.
 """
@@ -207,7 +207,7 @@ def unpacked(
     if size == 0:
         form = stored.packing.name if stored.packing else "plain"
         raise NotATraceError(
-            f"{stored.path} is a {form} file that cannot be unpacked at all "
+            f"{stored.path} is a {form} file that cannot be unpacked "
             f"({filled.cut or 'empty'})."
         )
     head = Document(room.fileno(), size)[:HEAD]

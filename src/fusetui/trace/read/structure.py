@@ -1,4 +1,4 @@
-"""Where the elements of a JSON list end: brackets and commas outside strings, found
+"""Finds where the elements of a JSON list end: brackets and commas outside strings,
 with numpy.
 
 The text need not be valid, and nothing is decoded. In valid text every element is

@@ -1,4 +1,4 @@
-"""Threads that decode parts of a document while the caller does something else.
+"""Threads that decode parts of a document while the caller continues.
 
 They run at the same time as the caller, because the compiled scanner (scan.c) releases
 the GIL while it goes through a part. Where the scanner is missing or leaves a part to

@@ -1,4 +1,4 @@
-"""Microseconds as written in a file -> exact integer nanoseconds.
+"""Converts microseconds, as written in a file, to exact integer nanoseconds.
 
 A float64 holds a decimal of three fraction digits exactly enough only below 2**42
 microseconds: its error is then less than a quarter of a nanosecond. Absolute Unix times

@@ -1,4 +1,4 @@
-"""gzip and zstd streams -> the bytes of the document, piece by piece.
+"""Decompresses gzip and zstd streams into the bytes of the document, chunk by chunk.
 
 A truncated or damaged stream gives everything that can be unpacked before that place,
 and the reason.

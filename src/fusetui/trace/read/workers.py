@@ -1,4 +1,4 @@
-"""Several threads that decode the extents of one document.
+"""Threads that decode the extents of one document.
 
 Each takes the next extent when it is free. They run at the same time, because the
 compiled scanner (scan.c) releases the GIL while it goes through an extent. Where it

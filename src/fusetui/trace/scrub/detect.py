@@ -1,6 +1,6 @@
-"""Secrets that a name stands before: `HF_TOKEN=...`, `--password ...`, `"api_key":
-"..."`; tokens of known forms, whatever stands before them; and the warning of what
-looks like a secret in a trace, without its value.
+"""Detects secrets after a name (`HF_TOKEN=...`, `--password ...`, `"api_key": "..."`)
+and tokens of known forms, and warns about secrets in a trace without printing their
+values.
 
 The warning examines only what occurs once per trace: the keys around the events, and
 the names of events and lanes. That takes no longer than searching them for a few words.
@@ -162,6 +162,9 @@ NAMES_IN_SENTENCES = frozenset(
 PLAIN = r"[^\s\"'`,;<\x00-\x1f]"
 ANGLE = rf"<(?!(?:{'|'.join(KINDS)})[1-9])"
 CLOSING = ")]}.:\\"
+ESCAPE = r"\\[nrtfbu\"'\\/]"
+"""What ends a value within a text that is quoted once more, as in `HF_TOKEN=abc\\nPWD=`.
+Any other backslash belongs to the value."""
 MAX_QUOTED_CHARS = 1 << 12  # up to the quote that closes a value
 PROBE_CHARS = 1000  # of a value, by which is known whether it is a secret
 VALUE = rf"{PLAIN}{{0,{PROBE_CHARS}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE_CHARS}}}+){{0,9}}+"
@@ -235,7 +238,7 @@ def _settings(text: str) -> Iterator[SecretSpan]:
         end = end_of(text, setting, VALUE)
         value = text[begin:end]
         if name_secrecy is not Secrecy.STRONG:
-            value = value.partition("\\")[0]  # an escape ends it
+            value = compiled(ESCAPE).split(value, maxsplit=1)[0]
         value = value.rstrip(CLOSING)
         is_quoted = setting["quote"] != ""
         is_certain = is_quoted or setting["sign"] != ":"

@@ -1,4 +1,4 @@
-"""A whole document -> the same without private data, in a file of its own.
+"""Writes a copy of a whole document without private data to a new file.
 
 The text is processed three times: to split it, to learn names, which may occur
 anywhere, and to remove them. A string is examined once, however often it occurs. Events
@@ -180,7 +180,8 @@ def check_target(out: str) -> None:
     """Raises CannotWriteError unless a file of this name can be created."""
     if not out.endswith(ENDINGS):
         raise CannotWriteError(
-            f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
+            f"{out} is not a valid trace name: it must end in .json, .json.gz or "
+            ".json.zst."
         )
     check_new(out)
 
@@ -210,7 +211,8 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     source = open_source(path)
     if format_of(source.document[:HEAD]) != "json":
         raise NotATraceError(
-            f"{source.path} is not JSON: write it as JSON with fusetui convert, and scrub that."
+            f"{source.path} is not JSON: convert it with fusetui convert, then scrub "
+            "the result."
         )
     document = ScrubbedDocument(source, this_machine())
     document.learn(progress)

@@ -1,5 +1,5 @@
-"""The pieces of traceEvents, scrubbed: as text, or event by event if a key says what
-follows."""
+"""Scrubs chunks of traceEvents: as text, or event by event if a key determines how to
+treat its value."""
 
 from __future__ import annotations
 

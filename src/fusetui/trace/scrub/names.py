@@ -1,5 +1,5 @@
-"""Names of users and hosts, and secrets: learnt where a trace reveals them, removed
-everywhere.
+"""Names of users and hosts, and secrets: learned where a trace reveals them, and
+removed everywhere.
 
 A name is found as a word in any text, in any case and next to others: `ada` in
 `ada_run3`, `Ada` in `AdaModel`, not in `adapter`. Common words are not searched for: a

@@ -1,5 +1,5 @@
-"""Paths in a text: folders become placeholders; file names and paths in site-packages
-are kept. And URLs, e-mail addresses, hosts with a domain and IP addresses.
+"""Paths in a text: replaces folders with placeholders, but keeps file names and paths
+in site-packages. And URLs, e-mail addresses, hosts with a domain and IP addresses.
 
 `/home/ada/my work/train.py(12): main` -> `dir1/train.py(12): main`
 `/opt/venv/lib/python3.12/site-packages/torch/nn/init.py` ->

@@ -1,6 +1,6 @@
-"""What is the name of a secret, and what may be its value; tokens of known forms:
-detect.py. And what removed text is replaced by: `dir1`, `<user2>`, ... numbered in
-order of appearance.
+"""Recognizes the names of secrets and their possible values; detect.py recognizes
+tokens of known forms. And what removed text is replaced by: `dir1`, `<user2>`, ...
+numbered in order of appearance.
 
 Equal texts get equal placeholders, different texts different ones. A placeholder that
 already occurs in a file is kept, and its number is not reused, so scrubbing twice
@@ -17,6 +17,7 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from itertools import count, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from fusetui.text.patterns import lazy_pattern
 
@@ -70,10 +71,28 @@ ONE_RUN = lazy_pattern(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.AS
 UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 SEPARATORS = lazy_pattern(r"[_.~+/=:%-]")
 RUN_OF_A_KIND = lazy_pattern(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
-MIN_RUNS_A_CHAR = 0.3
-"""How often the kind of character changes, for each character, in what is drawn at
-random."""
-MIN_RUNS_A_CHAR_WITHOUT_DIGITS = 0.45  # more than in words joined like ThisOne2
+
+
+class RandomForm(NamedTuple):
+    """How often the kind of character changes at least, for each character, in a value
+    drawn at random. The average of such values is 0.6."""
+
+    min_runs_a_char: float
+    min_runs_a_char_with_numbers: float  # in a value with some numbers
+    min_numbers: int
+
+
+SHORT_FORM = RandomForm(
+    min_runs_a_char=0.45,  # more than in words joined like ThisOne2
+    min_runs_a_char_with_numbers=0.3,
+    min_numbers=3,
+)
+LONG_FORM = RandomForm(
+    min_runs_a_char=0.35,  # long values vary less around the average
+    min_runs_a_char_with_numbers=0.3,
+    min_numbers=2,
+)
+MIN_LONG_CHARS = 32
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
@@ -169,8 +188,9 @@ def is_random(value: str) -> bool:
         return False
     runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
     numbers = len(re.findall(r"\d+", value))
-    is_mixed = runs_a_char > MIN_RUNS_A_CHAR_WITHOUT_DIGITS or (
-        runs_a_char > MIN_RUNS_A_CHAR and numbers > 2
+    form = LONG_FORM if len(value) >= MIN_LONG_CHARS else SHORT_FORM
+    is_mixed = runs_a_char > form.min_runs_a_char or (
+        runs_a_char > form.min_runs_a_char_with_numbers and numbers >= form.min_numbers
     )
     return is_mixed and is_no_word(value) and not UUID.fullmatch(value)
 

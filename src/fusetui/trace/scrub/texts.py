@@ -1,6 +1,6 @@
-"""One text of a trace -> the same without private data. A text is any string of the
-JSON, decoded; its context does not matter. What the value of a key is is judged by the
-name of the key.
+"""Removes private data from one text of a trace. A text is any string of the JSON,
+decoded; its context does not matter. What the value of a key is is judged by the name
+of the key.
 """
 
 from __future__ import annotations
@@ -157,8 +157,6 @@ def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
         scrubbed = scrub(decoded)
         return match[0] if scrubbed == decoded else scrubbed
 
-    if "%" not in text:
-        return text
     return ENCODED.sub(shorten, text)
 
 
@@ -307,7 +305,12 @@ class Texts:
         return self.given.give("mail", account) if "<" in account else account
 
     def _by_form(self, text: str) -> str:
-        return self._by_decoded_form(scrub_encoded(text, self._by_decoded_form))
+        """A text without what its form reveals, also where a URL encodes it."""
+        if "%" in text:
+            # Secrets come first, because a decoded quote would end them.
+            text = scrub_secrets(text, self.names)
+            text = scrub_encoded(text, self._by_decoded_form)
+        return self._by_decoded_form(text)
 
     def _by_decoded_form(self, text: str) -> str:
         """A text without what its form reveals: URLs, secrets, settings, commands,

@@ -1,4 +1,4 @@
-"""A JSON value with everything in it -> the same without private data.
+"""Removes private data from a JSON value and everything inside it.
 
 Numbers keep the digits they were written with, and repeated keys stay repeated.
 """

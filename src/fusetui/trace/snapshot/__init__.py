@@ -1,6 +1,6 @@
-"""From a memory snapshot of torch.cuda, a pickle, to columns; nothing that a pickle
-names is ever imported or called. `read_snapshot` of `reading` is the door; the rest is
-private.
+"""Reads a memory snapshot of torch.cuda, a pickle, into columns, without importing or
+calling anything that the pickle refers to. `read_snapshot` of `reading` is the door;
+the rest is private.
 
 Snapshot
     segments     what the allocator held of the device when the snapshot was taken, in file order

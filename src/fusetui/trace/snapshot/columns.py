@@ -1,5 +1,4 @@
-"""The columns of a memory snapshot; snapshot/__init__.py says what they mean
-together."""
+"""The columns of a memory snapshot; snapshot/__init__.py explains how they relate."""
 
 from __future__ import annotations
 

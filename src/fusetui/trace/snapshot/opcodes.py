@@ -1,4 +1,4 @@
-"""The opcodes of a pickle, those that data alone needs: nothing is imported or called.
+"""The opcodes of a pickle that plain data needs; no opcode imports or calls anything.
 
 Source: pickletools of Python, protocols 2 to 5. What an opcode does is one method of
 `PickleMachine`.
@@ -139,11 +139,11 @@ class PickleMachine:
                 self.memo.check(ELEMENT_BYTES * (len(self.stack) + len(self.marks)))
                 self.progress(at, len(data))
             if len(self.stack) != 1 or self.marks:
-                raise MalformedError("it does not end with one value")
+                raise MalformedError("it does not end with a single value")
             return self.stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - MAX_OPERAND_BYTES:
-                raise MalformedError("it is cut short") from None
+                raise MalformedError("it is truncated") from None
             raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
@@ -215,7 +215,7 @@ class PickleMachine:
         """Puts a number on the stack, of as many bytes as the first of them says."""
         size = self.data[at]
         if size > MAX_LONG_BYTES:
-            raise MalformedError(f"a number is larger than any of {self.what}")
+            raise MalformedError(f"a number is larger than any in {self.what}")
         digits = self._bytes(at + 1, size)
         number = int.from_bytes(digits, "little", signed=True)
         return self._push(number, at + 1 + size)
@@ -227,7 +227,7 @@ class PickleMachine:
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self.data):
-            raise MalformedError("it is cut short")
+            raise MalformedError("it is truncated")
         return self.data[at : at + size]
 
     def _put(self, number: int, at: int) -> int:
@@ -267,7 +267,7 @@ class PickleMachine:
             raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
-            raise MalformedError("a key is no text")
+            raise MalformedError("a key is not a string")
         fields.update(zip(keys, values, strict=True))
         kind = self.tables.settle(fields)
         if kind is Kind.PLAIN:

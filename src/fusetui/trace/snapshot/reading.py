@@ -1,4 +1,4 @@
-"""A file -> a Snapshot."""
+"""Reads a file into a Snapshot."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def _document(path: str) -> tuple[bytes, int]:
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
-        raise CannotReadError(f"{path} cannot be read to its end: {source.cut}.")
+        raise CannotReadError(f"{path} cannot be read to the end: {source.cut}.")
     if not is_pickle(data[:2]):
-        raise NotATraceError(f"{path} is no memory snapshot, which is a pickle.")
+        raise NotATraceError(f"{path} is not a memory snapshot: it is not a pickle.")
     return data, stored.size
 
 
@@ -155,9 +155,7 @@ def _rows(items: object, kind: Kind) -> Int32s:
     else."""
     rows = items.rows_of(kind) if type(items) is ListItems else None
     if rows is None:
-        raise MalformedError(
-            f"a list that should hold {kind.name.lower()}s holds something else"
-        )
+        raise MalformedError(f"a list of {kind.name.lower()}s contains something else")
     return np.frombuffer(rows, np.int32)
 
 

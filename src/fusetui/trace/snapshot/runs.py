@@ -1,6 +1,6 @@
-"""Many events at once. The first event of a form is read by its opcodes. Those that
-follow are divided at the bytes with which each begins, and numpy goes from value to
-value of all of them."""
+"""Processes many events at once. The first event of a form is read by its opcodes.
+Those that follow are divided at the bytes with which each begins, and numpy goes from
+value to value of all of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The dicts of a snapshot -> rows of columns, each as soon as it is complete, so that
-no dict is kept; and what the pickle refers to by number, and how much its objects may
-take."""
+"""Converts the dicts of a snapshot to rows of columns as soon as each is complete, so
+that no dict is kept; and limits the objects and memo entries of the pickle."""
 
 from __future__ import annotations
 
@@ -170,7 +169,7 @@ class SnapshotTables:
                     fields.row = make(fields)
                 except OverflowError:
                     raise MalformedError(
-                        "a number is larger than any of a snapshot"
+                        "a number is larger than any in a snapshot"
                     ) from None
                 fields.kind = kind
                 fields.clear()
@@ -195,7 +194,7 @@ class SnapshotTables:
     def action(self, name: object) -> int:
         """The MemoryAction with this name."""
         if not isinstance(name, str):
-            raise MalformedError("action is not a text")
+            raise MalformedError("action is not a string")
         return ACTIONS.get(name, int(MemoryAction.OTHER))
 
     def text(self, text: object) -> int:
@@ -255,7 +254,7 @@ class SnapshotTables:
             fields.setdefault("requested_size", last.get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
-            raise MalformedError("a block has a state of another name")
+            raise MalformedError("a block has an unknown state")
         stack = self.stack(fields.get("frames", EMPTY_LIST))
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
@@ -313,21 +312,21 @@ class SnapshotTables:
             for name, append in appends:
                 append(value(name, -1))
         except TypeError:
-            raise MalformedError(f"{name} is not a whole number") from None
+            raise MalformedError(f"{name} is not an integer") from None
         return row
 
 
 def _number(fields: RowFields, key: str, missing: int = -1) -> int:
     value = fields.get(key, missing)
     if type(value) is not int:
-        raise MalformedError(f"{key} is not a whole number")
+        raise MalformedError(f"{key} is not an integer")
     return value
 
 
 def _text(fields: RowFields, key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
-        raise MalformedError(f"{key} is not a text")
+        raise MalformedError(f"{key} is not a string")
     return value
 
 
@@ -368,7 +367,7 @@ class PickleMemo:
     def thing(self, code: int) -> Any:
         """What a code stands for."""
         if code == ROW:
-            raise MalformedError("it has one event in two places")
+            raise MalformedError("it contains one event in two places")
         return self.things[code] if code > ROW else StackNumber(stack_code(code))
 
     def put(self, thing: Any) -> None:
@@ -399,7 +398,9 @@ class PickleMemo:
         are too many."""
         self.bytes_left -= size
         if self.bytes_left < 0:
-            raise MalformedError("it holds more objects than a snapshot of its size")
+            raise MalformedError(
+                "it contains more objects than a snapshot of its size can"
+            )
 
     def check(self, other_bytes: int) -> None:
         """Raises MalformedError if these bytes, and those of the numbers so far, are

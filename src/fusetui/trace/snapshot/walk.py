@@ -1,4 +1,4 @@
-"""Goes from value to value of many events at once; see pickletools of Python for the
+"""Walks through the values of many events at once; see Python's pickletools for the
 opcodes."""
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ def test_alignment_reports_products_of_unaligned_tensors(found: Ask) -> None:
         "alignment", work(("aten::mm", ALIGN1, 1_000), args=SHAPES), **A100
     )
     assert finding.at_stake_ns == 1_000_000 - 506_657
-    assert "mostly 4,096 x 4,095 by 4,095 x 4,096. An estimated 493.3" in finding.text
+    assert (
+        "mostly 4,096 x 4,095 by 4,095 x 4,096. At the attainable rate they would "
+        "take an estimated 493.3"
+    ) in finding.text
     assert finding.certainty == "likely"
 
 
@@ -36,8 +39,8 @@ def test_unaligned_product_without_a_bound_adds_no_upper_bound(found: Ask) -> No
     assert finding.at_stake_ns == 1_000_000 - 506_657
     assert finding.text.startswith("2 matrix products take 2 ms")
     assert (
-        "An estimated 493.3 us less would be needed at the attainable rate, for the 1 ms"
-        in finding.text
+        "At the attainable rate they would take an estimated 493.3 us less, judging "
+        "by the 1 ms" in finding.text
     )
 
 
@@ -45,8 +48,8 @@ def test_without_shapes_it_is_a_note(found: Ask) -> None:
     (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000)), **A100)
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "1 matrix product takes 1 ms (100 % of the span) in kernels for "
-        "tensors not aligned to 16 bytes."
+        "1 matrix product takes 1 ms (100 % of the span) in kernels for tensors that "
+        "are not 16-byte aligned."
     )
 
 

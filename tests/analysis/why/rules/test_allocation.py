@@ -70,7 +70,7 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
     for name, calls, first in (
         ("cudaFree", 4, "Look for PYTORCH_NO_CUDA_MEMORY_CACHING in"),
         ("cudaFree", 2, kept),
-        ("cudaMalloc", 4, "Run each shape and each stream before the part"),
+        ("cudaMalloc", 4, "Run each shape on each stream before recording"),
     ):
         more = [
             {**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)

@@ -35,9 +35,12 @@ def steps(event: Callable[..., Event], *lengths: int) -> list[Event]:
     [
         (
             1_000,
-            "2 float32 products take 100 us (57.1 % of the time after the first step)",
+            (
+                "2 float32 matrix products take 100 us (57.1 % of the time after the "
+                "first step)"
+            ),
         ),
-        (150, "3 float32 products take 175 us (60.8 % of the span)"),
+        (150, "3 float32 matrix products take 175 us (60.8 % of the span)"),
     ],
 )
 def test_a_cold_first_step_is_not_counted(

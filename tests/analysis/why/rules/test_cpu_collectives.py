@@ -71,9 +71,9 @@ def test_transfers_are_not_of_all_ranks(found: Ask, event: Make, category: str) 
     ]
     (finding,) = found("cpu-collectives", events)
     assert finding.text == (
-        "A transfer between ranks runs on the CPU for 60 us (60 % of the 100 "
-        "us from first start to last end): 1 gloo:send, 1 gloo:recv. It lasts "
-        "until the other rank joins and the data has moved."
+        "Transfers between ranks on the CPU take 60 us (60 % of the 100 us from "
+        "first start to last end): 1 gloo:send, 1 gloo:recv. Each lasts until the "
+        "other rank joins and the data has moved."
     )
     assert found("cpu-hot", events[:2]) == []
 

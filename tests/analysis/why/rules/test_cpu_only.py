@@ -39,7 +39,7 @@ def test_waiting_for_the_data_loader_is_reported(found: Ask, event: Make) -> Non
     )
     assert finding.certainty == "likely"  # stacks were recorded
     assert finding.try_ is not None
-    assert finding.try_.startswith("DataLoader(num_workers=...")
+    assert finding.try_.startswith("Use DataLoader(num_workers=...")
 
 
 def test_a_function_that_waits_is_named_with_its_caller(
@@ -121,9 +121,8 @@ def test_time_in_torch_compile_is_reported(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-compilation", compiling(event))
     assert finding.at_stake_ns == 120_000
     assert finding.text == (
-        "torch.compile or Triton compiles for 120 us (40 % of the 300 us from first start to last "
-        "end): 2 "
-        "compilations, in 2 of 3 steps."
+        "Compilation (torch.compile or Triton) takes 120 us (40 % of the 300 us from "
+        "first start to last end): 2 compilations, in 2 of 3 steps."
     )
 
 
@@ -146,8 +145,8 @@ def test_cpu_hot_names_op_and_function_with_most_own_time(
     op, function = found("cpu-hot", events)
     assert (op.at_stake_ns, function.at_stake_ns) == (100_000, 60_000)
     assert op.text == (
-        "aten::mm takes 100 us (50 % of the 200 us from first start to last "
-        "end) in 2 calls, excluding what it calls."
+        "aten::mm takes 100 us (50 % of the 200 us from first start to last end) in "
+        "2 calls, excluding nested calls."
     )
     assert function.text.startswith(
         "work (a.py:3) takes 60 us (30 % of the 200 us from first start to last end) in 1 "
@@ -245,7 +244,7 @@ def test_slow_first_call_of_an_op_is_named_as_set_up(found: Ask, event: Make) ->
         "first call takes 900 us of that; the median of the others is 20 us."
     )
     assert finding.try_ is not None
-    assert finding.try_.startswith("Call it once before recording")
+    assert finding.try_.startswith("Call the op once before recording")
 
 
 @pytest.mark.parametrize("lengths", [[200] * 5, [20, 900, 20, 60], [1_000]])
@@ -260,7 +259,7 @@ def test_calls_without_a_slow_first_one_are_no_set_up(
     (finding,) = found("cpu-hot", ops)
     assert "first call" not in finding.text
     assert finding.try_ is not None
-    assert finding.try_.startswith("Look at its sizes (fusetui")
+    assert finding.try_.startswith("Check its input sizes (fusetui")
 
 
 def filling(event: Make) -> list[Any]:
@@ -275,11 +274,11 @@ def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(
     (finding,) = found("cpu-hot", [*filling(event), call("cudaLaunchKernel", 900, 10)])
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "aten::normal_ computes on the CPU: create the tensor on the "
+        "aten::normal_ runs on the CPU. Create the tensor on the "
     )
     (without_gpu,) = found("cpu-hot", filling(event))
     assert without_gpu.try_ is not None
-    assert without_gpu.try_.startswith("Look at its sizes (fusetui")
+    assert without_gpu.try_.startswith("Check its input sizes (fusetui")
 
 
 def test_calls_of_the_runtime_are_not_called_less_often(
@@ -289,7 +288,7 @@ def test_calls_of_the_runtime_are_not_called_less_often(
     (finding,) = found("cpu-hot", events)
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "Look at what it waits for: a runtime call launches work,"
+        "Check what it waits for: a runtime call launches work,"
     )
 
 
@@ -338,13 +337,13 @@ def test_fewer_calls_are_advised_where_there_are_many_short_ones(
     few, long = short[:5], [event("aten::mm", 300 * n, 300) for n in range(20)]
     for events in (few, long):
         (remedy,) = remedies(found, events)
-        assert remedy.startswith("Look at its sizes (fusetui ops --by shape), and")
+        assert remedy.startswith("Check its input sizes (fusetui ops --by shape), and")
 
 
 def test_no_tensors_are_advised_to_a_function(found: Ask, event: Make) -> None:
     for calls, dur, advice in (
         (20, 10, "Call it less often,"),
-        (3, 300, "between"),
+        (3, 300, "code of the function itself"),
     ):
         events = [
             event("/a.py(3): work", dur * n, dur, cat="python_function")
@@ -360,4 +359,6 @@ def test_tensors_that_are_joined_again_and_again(
 ) -> None:
     """Many calls of any length."""
     (remedy,) = remedies(found, [event(name, 10 * n, 10) for n in range(20)])
-    assert remedy.startswith("Write into slices of one buffer instead of torch.cat")
+    assert remedy.startswith(
+        "Write into slices of one buffer instead of calling torch.cat"
+    )

@@ -70,8 +70,9 @@ def test_a_tensor_that_is_filled_on_the_cpu(
     assert finding.at_stake_ns == 475_000
     assert "in 1 gap while the CPU launches nothing" in finding.text
     assert finding.try_ == (
-        "aten::normal_ computes on the CPU: create the tensor on the device instead, as in "
-        'torch.randn(..., device="cuda"). Graphs do not help: nothing is launched in this time.'
+        "aten::normal_ runs on the CPU. Create the tensor on the GPU instead, for "
+        'example torch.randn(..., device="cuda"). Graphs do not help: the CPU '
+        "launches nothing in this time."
     )
     assert found("host-bound", events) == []
 
@@ -83,7 +84,7 @@ def test_product_computed_on_the_cpu_is_named_in_the_remedy(
     (finding,) = found("cpu-work", around(launched, event("aten::bmm", 100, 125)))
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        'aten::bmm computes on the CPU: keep its inputs on the GPU (.to("cuda")) instead of'
+        'aten::bmm runs on the CPU. Keep its inputs on the GPU (.to("cuda")) instead of'
     )
 
 
@@ -187,4 +188,4 @@ def test_time_before_the_first_kernel_is_set_up(
     later = [event("decode", 201_100, 50_000), *launched(3, 251_995, 252_000)]
     (finding,) = found("cpu-work", [*events, *later])
     assert finding.at_stake_ns == 251_995_000 - 201_010_000
-    assert "excluding the set-up before the first kernel" in finding.text
+    assert "excluding setup before the first kernel" in finding.text

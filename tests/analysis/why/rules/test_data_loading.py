@@ -42,7 +42,7 @@ def test_workers_that_are_there_are_not_asked_for(
     found: Ask, event: Make, launched: Make
 ) -> None:
     for kind, first in (
-        ("Single", "DataLoader(num_workers"),
+        ("Single", "Use DataLoader(num_workers"),
         ("Multi", "Prepare more batches ahead"),
     ):
         name = f"enumerate(DataLoader)#_{kind}ProcessingDataLoaderIter.__next__"
@@ -57,7 +57,7 @@ def test_workers_that_are_there_are_not_asked_for(
 @pytest.mark.parametrize(
     ("lasted", "first"),
     [
-        ((70, 72, 75), "Make batches of fewer,"),
+        ((70, 72, 75), "Build batches from fewer,"),
         ((70, 700, 900), ("Prepare more batches")),
     ],
 )

@@ -41,11 +41,13 @@ def test_far_from_peak_reports_a_product_at_65_percent_of_attainable(
 
 def test_sizes_that_are_multiples_of_64_are_not_asked_for(found: Ask) -> None:
     (finding,) = found("far-from-peak", product(ALIGN8, 780, LARGE), **A100)
-    assert str(finding.try_).startswith("A newer cuBLAS or cuDNN, or torch.compile(")
+    assert str(finding.try_).startswith(
+        "Use a newer cuBLAS or cuDNN, or torch.compile("
+    )
     odd = {"Input Dims": [[4000, 4000]] * 2, "Input type": ["c10::BFloat16"] * 2}
     (finding,) = found("far-from-peak", product(ALIGN8, 780, odd), **A100)
     assert str(finding.try_).startswith(
-        "Sizes that are multiples of 64, a newer cuBLAS"
+        "Use sizes that are multiples of 64, a newer cuBLAS"
     )
 
 
@@ -93,7 +95,7 @@ def test_attention_far_from_peak_is_reported(found: Ask) -> None:
     assert finding.at_stake_ns == 1_500_000 - 1_013_562
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "Another backend of attention (torch.nn.attention.sdpa_kernel)."
+        "Use another attention backend (torch.nn.attention.sdpa_kernel)."
     )
 
 

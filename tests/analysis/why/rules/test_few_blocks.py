@@ -23,7 +23,7 @@ def test_few_blocks_reports_half_of_the_multiprocessors_as_unused(found: Ask) ->
     """54 blocks on 108 multiprocessors: half of them have none."""
     (finding,) = found("few-blocks", kernel(54, 100), **A100)
     assert finding.at_stake_ns == 50_000
-    assert "54 blocks on 108 in" in finding.text
+    assert "54 blocks on 108 multiprocessors in" in finding.text
 
 
 def test_the_kernel_with_the_most_time_is_named(found: Ask) -> None:
@@ -33,14 +33,16 @@ def test_the_kernel_with_the_most_time_is_named(found: Ask) -> None:
         events[place]["args"] |= {"grid": [blocks, 1, 1], "block": [512, 1, 1]}
     (finding,) = found("few-blocks", events, **A100)
     assert finding.at_stake_ns == 30_000 + 45_000 + 50_000
-    assert "27 to 54 blocks on 108 in 2 x batch_norm_backward" in finding.text
+    assert (
+        "27 to 54 blocks on 108 multiprocessors in 2 x batch_norm_backward"
+    ) in finding.text
 
 
 def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
     events = kernel(54, 100)
     events[-1]["name"] = "void mine::slow_kernel<int, 4>(int*)"
     (finding,) = found("few-blocks", events, **A100)
-    assert "54 blocks on 108 in mine::slow_kernel." in finding.text
+    assert "54 blocks on 108 multiprocessors in mine::slow_kernel." in finding.text
 
 
 def test_the_remedy_is_for_the_work(found: Ask) -> None:

@@ -23,14 +23,18 @@ def test_fusable_run_reports_pointwise_kernels_of_one_module(found: Ask) -> None
     events = [*work(*THREE, args=ROWS), module("Norm_3", 0, 40)]
     (finding,) = found("fusable-run", events, **A100)
     assert finding.at_stake_ns == 60_000 - 6_171
-    assert "1 run of pointwise kernels (3 in all) takes 60 us" in finding.text
+    assert (
+        "1 run of consecutive pointwise kernels (3 kernels) takes 60 us"
+    ) in finding.text
     assert "most of it in Norm." in finding.text
 
 
 def test_without_shapes_it_says_how_long_they_take(found: Ask) -> None:
     (finding,) = found("fusable-run", [*work(*THREE), module("Norm_3", 0, 40)], **A100)
     assert finding.at_stake_ns is None
-    assert "it in Norm. Which of them work on the same data," in finding.text
+    assert (
+        "it in Norm. Without shapes, fusetui cannot determine which of them share data,"
+    ) in finding.text
 
 
 def of(*shapes: list[int]) -> Event:
@@ -58,7 +62,7 @@ def test_a_part_of_what_a_reduction_read_may_be_its_result(found: Ask) -> None:
     events = in_module(of([1024, 768]), of([1024, 768], [1024, 1]))
     events[2]["name"] = SUM
     (finding,) = found("fusable-run", events, **A100)
-    assert "1 run of pointwise kernels (2 in all)" in finding.text
+    assert "1 run of consecutive pointwise kernels (2 kernels)" in finding.text
 
 
 def test_a_concatenation_writes_all_that_it_reads(found: Ask) -> None:
@@ -68,7 +72,7 @@ def test_a_concatenation_writes_all_that_it_reads(found: Ask) -> None:
     halves = {"Input Dims": [[half, half], []], "Input type": ["TensorList", "Scalar"]}
     events = in_module(of(half), halves, of(whole, whole))
     (finding,) = found("fusable-run", events, **A100)
-    assert "1 run of pointwise kernels (3 in all)" in finding.text
+    assert "1 run of consecutive pointwise kernels (3 kernels)" in finding.text
 
 
 def test_one_op_on_several_tensors_is_no_run(found: Ask) -> None:

@@ -27,7 +27,7 @@ def test_host_bound_reports_the_gap_before_a_late_launch(
     assert finding.certainty == "certain"
     assert finding.text == (
         "The GPU waits 75 us (75.0 % of the span) for the CPU to launch the next kernel. "
-        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us); 15 us with nothing recorded."
+        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us); 15 us outside recorded events."
     )
 
 
@@ -47,9 +47,9 @@ def test_host_bound_names_the_module_that_holds_the_thread(
     (finding,) = found("host-bound", events)
     told = finding.text.partition("The CPU spends ")[2]
     assert told == (
-        "95 us with nothing recorded; 60 us in ops, mostly aten::linear (3 x, 45 us); "
-        "30 us in Python, mostly Linear (3 x, 30 us). "
-        "Among modules, longest in Linear (3 x, 90 us)."
+        "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 x, 45 "
+        "us); 30 us in Python, mostly Linear (3 x, 30 us). The module with the most "
+        "of it is Linear (3 x, 90 us)."
     )
 
 
@@ -63,7 +63,10 @@ def test_host_bound_without_recorded_activity_advises_recording_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
-    for op_us, first in ((20, "Record with with_stack=True"), (50, "torch.compile")):
+    for op_us, first in (
+        (20, ("To see what the CPU does, record with with_stack=True")),
+        (50, "Use torch.compile"),
+    ):
         events = [
             *launched(1, 0, 5),
             event("aten::add", 20, op_us),
@@ -81,8 +84,8 @@ def test_an_annotation_alone_does_not_tell_what_the_cpu_did(
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
     frame = event("/a.py(1): f", 0, 4, cat="python_function")
     for more, first in (
-        ([], "Record with with_stack=True"),
-        ([frame], "Put record_function()"),
+        ([], "To see what the CPU does, record with with_stack=True"),
+        ([frame], "To see what the CPU does, put record_function()"),
     ):
         (finding,) = found(
             "host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)]
@@ -95,7 +98,7 @@ def test_without_ops_an_annotation_may_have_had_some(
     found: Ask, event: Make, launched: Make
 ) -> None:
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
-    for more, words in (([], ""), ([event("aten::add", 0, 4)], ", outside of ops")):
+    for more, words in (([], ""), ([event("aten::add", 0, 4)], " outside ops")):
         (finding,) = found(
             "host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)]
         )
@@ -132,7 +135,7 @@ def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -
     op = event("aten::add", 20, 60)
     for nodes, first in (
         (3, "Prepare the next replay while the GPU"),
-        (0, "torch.compile"),
+        (0, "Use torch.compile"),
     ):
         call, node = launched(1, 0, 5)
         replay = [
@@ -186,7 +189,7 @@ def test_time_before_the_first_kernel_is_set_up(
     kernels = [*launched(3, 1_012, 1_020), *launched(4, 1_105, 1_110)]
     (finding,) = found("host-bound", [*sets, *kernels])
     assert finding.at_stake_ns == 75_000
-    assert "next kernel, excluding the set-up before the first kernel. " in finding.text
+    assert "next kernel, excluding setup before the first kernel. " in finding.text
     assert found("host-bound", [*sets, *launched(3, 1_012, 1_020)]) == []
 
 
@@ -219,9 +222,9 @@ def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
     remedy = remedy_of(found, waiting_between(event, launched))
     assert remedy.startswith(
         "Remove the wait in cudaStreamSynchronize (aten::add) between the "
-        "launches, which a graph cannot contain. Then "
-        'torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays '
-        "the launches;"
+        "launches: a graph cannot contain it. Then use "
+        'torch.compile(mode="reduce-overhead") or torch.cuda.graph() to replay '
+        "the launches."
     )
 
 
@@ -230,7 +233,7 @@ def test_waits_before_and_after_the_kernels_are_no_obstacle(
 ) -> None:
     for ts in (1.5, 93):
         events = waiting_between(event, launched, ts=ts, dur=0.1)
-        assert remedy_of(found, events).startswith("torch.compile")
+        assert remedy_of(found, events).startswith("Use torch.compile")
 
 
 def test_the_steps_with_a_wait_between_their_launches_are_counted(
@@ -245,7 +248,7 @@ def test_the_steps_with_a_wait_between_their_launches_are_counted(
     later = [*launched(3, 210, 215), *launched(4, 290, 295)]
     later += [event("aten::add", 206, 190)]
     events = [*steps, *waiting_between(event, launched), wait, *later]
-    assert "between the launches in 1 of 2 steps," in remedy_of(found, events)
+    assert "between the launches in 1 of 2 steps:" in remedy_of(found, events)
 
 
 def test_a_graph_does_not_contain_the_data_loader(
@@ -255,7 +258,7 @@ def test_a_graph_does_not_contain_the_data_loader(
     events = waiting_between(event, launched, **loader, cat="user_annotation")
     remedy = remedy_of(found, events)
     assert remedy.startswith("Move the data loader, which fetches a batch between the")
-    assert "from one batch to the next; larger batches" in remedy
+    assert "from one batch to the next. Larger batches" in remedy
 
 
 def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
@@ -264,7 +267,11 @@ def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
     events = waiting_between(event, launched)
     for one in events:
         if one["name"] == "aten::add":
-            one["name"] = "{nvidia:a}"
+            one["name"] = (
+                "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 "
+                "x, 45 us); 30 us in Python, mostly Linear (3 x, 30 us). The module "
+                "with the most of it is Linear (3 x, 90 us)."
+            )
     assert "cudaStreamSynchronize" in remedy_of(found, events)
 
 
@@ -274,6 +281,6 @@ def test_a_trace_without_cpu_ops_is_to_be_recorded_with_them(
     """Stacks alone record nothing: they belong to the activity of the CPU."""
     remedy = remedy_of(found, [*launched(1, 0, 5), *launched(2, 90, 95)])
     assert remedy.startswith(
-        "Record the CPU too (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack="
-        "True for Python frames)"
+        "To see what the CPU does, record it too: activities=[ProfilerActivity.CPU, "
+        "ProfilerActivity.CUDA], and with_stack=True for Python frames."
     )

@@ -24,8 +24,8 @@ def test_layout_changes_reports_transpositions_of_libraries(
     )
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
-        f"2 kernels of {library} take 50 us (25.0 % of the span) to change the layout of tensors "
-        "for convolutions."
+        f"2 kernels of {library} take 50 us (25.0 % of the span) to change tensor "
+        "layouts for convolutions."
     )
 
 

@@ -85,7 +85,7 @@ def test_of_several_gpus_of_rocm_it_cannot_tell_which(
     events, keys = on_rocm(2, 3)
     assert found("memory-headroom", events, **keys) == []
     (lack,) = lacking("memory-headroom", events, **keys)
-    assert lack.missing == "which GPU each memory event is about"
+    assert lack.missing == "the GPU of each memory event"
 
 
 def test_without_the_size_of_the_memory_it_cannot_tell(lacking: Lack) -> None:

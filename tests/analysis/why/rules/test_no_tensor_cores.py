@@ -56,7 +56,7 @@ def test_devices_of_compute_capability_7_have_float16(
 def test_no_gradient_is_scaled_in_inference(found: Ask) -> None:
     (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **V100)
     assert finding.try_ is not None
-    assert "dtype=torch.float16): inputs are rounded to 10 bits" in finding.try_
+    assert "dtype=torch.float16). It rounds inputs to a 10-bit mantissa" in finding.try_
     assert "GradScaler" not in finding.try_
     assert "gradients" not in finding.try_
 
@@ -88,7 +88,7 @@ def test_engines_of_cudnn_are_products(found: Ask) -> None:
     )
     (finding,) = found("no-tensor-cores", events, **V100)
     assert finding.at_stake_ns == 2 * 69_952
-    assert finding.text.startswith("2 float32 products take 160 us")
+    assert finding.text.startswith("2 float32 matrix products take 160 us")
 
 
 def test_a_convolution_beside_others_in_tf32_is_a_choice_of_cudnn(found: Ask) -> None:
@@ -99,11 +99,11 @@ def test_a_convolution_beside_others_in_tf32_is_a_choice_of_cudnn(found: Ask) ->
     )
     kernels = [("aten::conv2d", plain, 80), ("aten::mm", SGEMM, 80)]
     (finding,) = found("no-tensor-cores", work(*kernels), **A100)
-    assert finding.text.startswith("2 float32 products take 160 us")
+    assert finding.text.startswith("2 float32 matrix products take 160 us")
     (finding,) = found(
         "no-tensor-cores", work(*kernels, ("aten::conv2d", tf32, 80)), **A100
     )
-    assert finding.text.startswith("1 float32 product takes 80 us")
+    assert finding.text.startswith("1 float32 matrix product takes 80 us")
 
 
 def unlisted(major: int, minor: int, name: str = "NVIDIA Foo") -> dict[str, Any]:
@@ -215,8 +215,9 @@ def test_no_tensor_cores_reports_float32_attention_in_three_tf32_parts(
     (finding,) = found("no-tensor-cores", work_, **A100)
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
-        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, which multiply "
-        "float32 as 3 products of TF32. This device multiplies bfloat16 6 times as fast."
+        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, "
+        "which compute each float32 product as 3 TF32 products. This device "
+        "multiplies bfloat16 6 times as fast."
     )
     assert finding.try_ is not None
     assert "scaled_dot_product_attention can also use FlashAttention" in finding.try_
@@ -227,7 +228,9 @@ def test_no_tensor_cores_reports_float32_attention_on_plain_cores(found: Ask) ->
     work_ = work(("aten::_efficient_attention_forward", attention(70), 60))
     (finding,) = found("no-tensor-cores", work_, **V100)
     assert finding.at_stake_ns == 52_464
-    assert "on the plain cores. This device multiplies float16 8 times" in finding.text
+    assert (
+        "without using tensor cores. This device multiplies float16 8 times"
+    ) in finding.text
 
 
 @pytest.mark.parametrize(

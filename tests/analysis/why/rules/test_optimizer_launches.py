@@ -23,9 +23,9 @@ def test_optimizer_launches_reports_sixty_kernels_per_call(found: Ask) -> None:
     (finding,) = found("optimizer-launches", step(ADD, 60))
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "Each optimizer call launches 60 kernels of 3 us on average, "
-        "parameter by parameter. With the gaps before them, they take 298 us "
-        "(100 % of the span), 40 % of it idle."
+        "Each optimizer call launches 60 kernels, one parameter at a time, of 3 us "
+        "on average. Including the gaps before them, they take 298 us (100 % of the "
+        "span), 40 % of it idle."
     )
 
 

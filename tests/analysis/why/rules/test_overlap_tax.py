@@ -20,8 +20,8 @@ def test_overlap_tax_reports_kernels_slower_beside_communication(found: Ask) -> 
     """Five of 20 us alone, five of 31 us beside it."""
     (finding,) = found("overlap-tax", kernels(20, 31), **A100)
     assert finding.at_stake_ns == 5 * 11_000
-    assert "5 kernels beside communication take 55 us" in finding.text
-    assert finding.text.endswith("which is 55 % more.")
+    assert "5 kernels that overlap communication take 55 us" in finding.text
+    assert finding.text.endswith("(55 % more) than the same kernels alone.")
 
 
 def test_kernels_that_are_as_fast_are_silent(found: Ask) -> None:

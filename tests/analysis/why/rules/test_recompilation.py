@@ -100,7 +100,7 @@ def test_a_function_that_continues_after_a_break_is_certain(
     ]
     (finding,) = found("recompilation", events)
     assert finding.certainty == "certain"
-    assert "graph breaks split the program," in finding.text
+    assert "graph breaks split the program." in finding.text
     assert finding.text.endswith("after a break.")
 
 

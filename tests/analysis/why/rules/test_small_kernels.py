@@ -57,4 +57,4 @@ def test_nodes_of_a_graph_are_launched_together_already(
     nodes = [{**node, "ts": 10 + 5 * n} for n in range(30)]
     (finding,) = found("small-kernels", [call | {"name": "cudaGraphLaunch"}, *nodes])
     assert finding.try_ is not None
-    assert finding.try_.startswith("Fuse them: pointwise work")
+    assert finding.try_.startswith("Fuse pointwise kernels with each other")

@@ -1,4 +1,4 @@
-"""Rules about the clocks and the power at which kernels ran.
+"""Rules about the clocks and the power of the GPU while kernels ran.
 
 They are silent unless counters were recorded.
 """
@@ -37,8 +37,9 @@ CAPPED_SHARE: Final = 0.2
 
 
 @Rule(
-    remedy="Look for what lowers the clock ({nvidia:nvidia-smi -q -d PERFORMANCE|amd:amd-smi metric"
-    "|:the limits of power and temperature}); lock it to compare measurements.",
+    remedy="Find out what lowers the clock ({nvidia:nvidia-smi -q -d "
+    "PERFORMANCE|amd:amd-smi metric|:power and temperature limits}). Lock "
+    "the clock to compare measurements.",
     thresholds={
         "fewest": MIN_RUNS,
         "varies": MIN_CLOCK_DROP_SHARE,
@@ -70,14 +71,17 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
         f"{count(low_mhz)} instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
-        why_likely="The cause of the lower clock may slow these kernels in other ways, too.",
+        why_likely=(
+            "The cause of the lower clock may also slow these kernels in other ways."
+        ),
         part_of="power-capped",
     )
 
 
 @Rule(
-    remedy="Raise the limit of power if it was lowered{nvidia: (nvidia-smi -pl)|amd: (amd-smi set "
-    "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
+    remedy="Raise the power limit if it was lowered{nvidia: (nvidia-smi -pl)|amd: "
+    "(amd-smi set --power-cap)}. Otherwise reduce the bytes and bits per "
+    "result with lower precision and fused kernels.",
     thresholds={
         "at_the_top": MIN_SHARE_OF_HIGHEST_POWER,
         "often": CAPPED_SHARE,
@@ -109,13 +113,13 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
         share = percent(capped.ns, capped.measured_ns)
 
         yield Claim(
-            text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
-            f"{share} of its compute time. Its median SM clock was then "
-            f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} MHz, which costs at most "
-            f"{share_of_work(facts, at_stake_ns)}.",
+            text=f"The GPU ran at its highest power, {count(round(capped.highest_w))} "
+            f"W, for {share} of its compute time. The median SM clock was then "
+            f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} "
+            f"MHz, which costs at most {share_of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
             kernels=capped.is_capped,
-            why_likely="The power limit itself is not recorded.",
+            why_likely="The power limit itself was not recorded.",
         )
 
 

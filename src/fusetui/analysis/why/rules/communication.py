@@ -49,17 +49,19 @@ MIN_DOMINANT_SHARE: Final = 0.5
 """
 MAX_KINDS_NAMED: Final = 3
 """How many kinds of transfers a sentence names."""
-NO_COMPUTE: Final = "Compare the ranks: the trace has no other work to overlap it with."
+NO_COMPUTE: Final = (
+    "Compare the ranks: this trace has no other work to overlap with communication."
+)
 """The remedy where no kernel computes."""
 WAITS: Final = (
-    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why. Overlap does "
-    "not shorten waiting for another rank."
+    "Run fusetui ranks to find the rank that arrives last, and why. Overlap does not "
+    "shorten waits for another rank."
 )
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
-    "Compare the ranks (fusetui ranks): overlap does not help if another rank arrives later. "
-    "record_shapes=True shows whether this collective moves more data. If so, send less or overlap "
-    "it."
+    "Run fusetui ranks: overlap does not help if another rank arrives late. Record "
+    "with record_shapes=True to see whether this collective moves more data; if so, "
+    "send less or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
 EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
@@ -68,22 +70,24 @@ EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
 Expert parallelism, sharded embeddings and pipelines have them.
 """
 EXCHANGED: Final = (
-    "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
-    "compute. Larger gradient buckets do not help: most of it is exchanges. To find the rank "
-    "that is late, run fusetui ranks on all traces of the job."
+    "Send less, or overlap the exchange with the compute of another batch or "
+    "half-batch. Larger gradient buckets do not help: most of the time is in "
+    "exchanges. To find the late rank, run fusetui ranks on all traces of the job."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
-    "Whether the longest transfer moved data or waited was not recorded."
+    "The trace does not show whether the longest transfer moved data or waited."
 )
 """Why a finding about one long transfer of unknown size is only likely."""
 
 
 @Rule(
-    remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
-    "prefetching, or a stream of its own|:one half of the batch computes while the other "
-    "communicates. In tensor parallelism: an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. To find the rank that is late, run fusetui ranks on all traces of the job.",
+    remedy="{training:Overlap it with compute: tune DDP's bucket_cap_mb and "
+    "gradient_as_bucket_view or FSDP's prefetching, or use a separate "
+    "stream|:Overlap it: let one half of the batch compute while the other "
+    "communicates. With tensor parallelism, fuse the all-reduce with the next "
+    "norm, or use fewer ranks}. To find the late rank, run fusetui ranks on "
+    "all traces of the job.",
     thresholds={
         "fewest": MIN_EQUAL_TRANSFERS,
         "far_longer": MIN_RATIO_TO_EXPLAINED,
@@ -114,8 +118,8 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     rows = kernels.rows[kernels.communicates]
 
     yield Claim(
-        text=f"Communication is exposed for {share_of_span(facts, times.exposed_ns)}; {hidden} is "
-        f"hidden. Exposed: "
+        text=f"Exposed communication takes {share_of_span(facts, times.exposed_ns)}; "
+        f"{hidden} of all communication is hidden. Exposed: "
         f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
@@ -229,8 +233,8 @@ def _about_ranges(kinds: Sequence[Transfers]) -> str:
     if not any(kind.is_range for kind in kinds):
         return ""
     return (
-        ". The lower bandwidth is the average of all transfers, the upper one that of the "
-        "fastest ones of each size"
+        ". The lower bandwidth is the average over all transfers; the upper is that "
+        "of the fastest transfers of each size"
     )
 
 
@@ -240,8 +244,8 @@ def _about_guesses(kinds: Sequence[Transfers]) -> str:
     if not any(kind.bus_bytes_per_s for kind in guessed):
         return ""
     return (
-        f". Bytes and bandwidth assume groups of all {count(guessed[0].ranks)} ranks: "
-        "process groups were not recorded"
+        f". Bytes and bandwidth assume groups of all {count(guessed[0].ranks)} ranks, "
+        "because process groups were not recorded"
     )
 
 
@@ -257,13 +261,13 @@ def _waiting(facts: Facts) -> str:
 
     measures = []
     if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
-        measures.append("the fastest of equal transfers")
+        measures.append("the fastest transfer of each size")
 
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
-        measures.append("what the bytes of a transfer explain")
+        measures.append("the time that the bytes of a transfer explain")
     return (
-        f". {duration(waits_ns)} of all communication is waiting for other ranks or contention, "
-        f"measured by {' and '.join(measures)}"
+        f". {duration(waits_ns)} of all communication is waiting for other ranks or "
+        f"contention, judging by {' and '.join(measures)}"
     )
 
 
@@ -384,15 +388,17 @@ SMALL_BYTES: Final = 1 << 20
 MIN_COLLECTIVES: Final = 50
 """Fewer transfers of a kind are not many."""
 NO_SIZES: Final = (
-    "That they are small is inferred from their durations: sizes were not recorded."
+    "They are probably small, judging by their durations: sizes were not recorded."
 )
 """Why a finding about small transfers of unknown size is only likely."""
 
 
 @Rule(
-    remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
-    "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
-    "decoding an all-reduce fused with the norm, or fewer ranks.",
+    remedy="Communicate less often: use {training:larger buckets (DDP's "
+    "bucket_cap_mb), larger FSDP units, "
+    "}torch.distributed._coalescing_manager, or one tensor for several "
+    "values. In tensor-parallel decoding, fuse the all-reduce with the norm, "
+    "or use fewer ranks.",
     thresholds={
         "short_ns": SHORT_NS,
         "small_bytes": SMALL_BYTES,
@@ -420,9 +426,9 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     lacks_sizes = any(kind.bytes is None for kind in small_kinds)
 
     yield Claim(
-        text=f"Many small collectives are exposed for {share_of_span(facts, at_stake_ns)}: "
-        f"{kinds_text}. "
-        "Their time is latency and waiting for other ranks, not bandwidth.",
+        text="Many small collectives are exposed for "
+        f"{share_of_span(facts, at_stake_ns)}: {kinds_text}. They spend their "
+        "time on latency and waiting for other ranks, not on data.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(is_small),
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
@@ -455,7 +461,7 @@ def _small_kind(kind: Transfers, with_group: bool) -> str:
     if kind.dtype:
         text += f" of {kind.dtype}"
 
-    text += f" of {duration(kind.median_ns)} (the median)"
+    text += f" (median {duration(kind.median_ns)})"
     if kind.bytes:
         text += f", {size(kind.bytes // len(kind.rows))} each on average"
     return text
@@ -467,10 +473,10 @@ MIN_RUNS: Final = 5
 
 @Rule(
     needs=("input shapes",),
-    remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
-    "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
-    "bound by arithmetic, not memory. The overlap may still pay off: compare this with the time "
-    "that it hides.",
+    remedy="Use fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, "
+    "NCCL_MIN_CTAS)|amd: (NCCL_MAX_NCHANNELS)}, use copy engines instead of "
+    "kernels, or overlap communication with compute-bound work. The overlap "
+    "may still pay off: compare this cost with the time that it hides.",
     thresholds={"fewest": MIN_RUNS},
     of_kernels=True,
 )
@@ -502,9 +508,9 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
     increase = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
-        text=f"{count(len(rows))} kernels beside communication take "
-        f"{share_of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
-        f"{increase} more.",
+        text=f"{count(len(rows))} kernels that overlap communication take "
+        f"{share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
+        "same kernels alone.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(rows, slower_ns),
     )
@@ -554,15 +560,18 @@ MAX_NAMES: Final = 3
 """How many names of collectives a sentence has."""
 TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
 """Matches names of transfers between two ranks."""
-LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
-LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has moved."
+LASTS_UNTIL_ALL: Final = "Each lasts until all ranks of its group arrive."
+LASTS_UNTIL_PEER: Final = (
+    "Each lasts until the other rank joins and the data has moved."
+)
 
 
 @Rule(
     without_gpu=True,
-    remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. To find the rank "
-    "that is late, run fusetui ranks on all traces of the job.",
+    remedy="Use GPU tensors with the {intel:xccl|:nccl} backend: its collectives "
+    "overlap with compute. Keep barriers, object collectives and collectives "
+    "on CPU tensors out of the step. To find the late rank, run fusetui ranks "
+    "on all traces of the job.",
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
@@ -602,7 +611,7 @@ def _delayed_by_collectives(
             f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
             at_stake_ns=at_stake_ns,
             rows=heaviest_rows(rows, facts.trace.dur[rows]),
-            why_likely="What the launching thread waits for was not recorded.",
+            why_likely="The trace does not record what the launching thread waits for.",
             part_of="host-bound",
         )
 
@@ -615,11 +624,11 @@ def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
         running: When they run, in ns of the file.
     """
     are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
-    subject = "A transfer between ranks" if are_transfers else "A collective"
+    subject = "Transfers between ranks" if are_transfers else "Collectives"
     lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
 
     return Claim(
-        text=f"{subject} runs on the CPU for {share_of_recording(facts, running.ns)}: "
+        text=f"{subject} on the CPU take {share_of_recording(facts, running.ns)}: "
         f"{_frequent_names(facts, rows)}. {lasts_until}",
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
     )

@@ -1,4 +1,4 @@
-"""Add what the log of torch.compile proves about compilations and graph breaks."""
+"""Add evidence about compilations and graph breaks from the torch.compile log."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def why_compiled(facts: Facts) -> CompileEvidence:
     words = " ".join(guard_text.split())
 
     text = (
-        f" By the compile log, {count(len(repeated))} of {plural(len(recorded), 'compilation')} "
-        f"repeat one whose guard failed; most often, in {printable(function)}: "
-        f"{printable(words)}."
+        f" According to the compile log, {count(len(repeated))} of "
+        f"{plural(len(recorded), 'compilation')} follow a failed guard. The most "
+        f"frequent, in {printable(function)}: {printable(words)}."
     )
     return CompileEvidence(text=text, remedy=_remedy(answer))
 
@@ -97,15 +97,18 @@ def remedy_text(remedy: Remedy) -> str:
 
     if remedy.kind == "mark_dynamic":
         return (
-            f"torch._dynamo.mark_dynamic({subject}, {remedy.dimension}), or "
-            f"torch.compile(dynamic=True): that size changes ({printable(values)}), which caused "
-            f"{avoided}."
+            f"Use torch._dynamo.mark_dynamic({subject}, {remedy.dimension}) or "
+            f"torch.compile(dynamic=True): changes of this size ({printable(values)}) "
+            f"caused {avoided}."
         )
     if remedy.kind == "dynamic":
-        return f"torch.compile(dynamic=True): sizes of {subject} change, which caused {avoided}."
+        return (
+            f"Use torch.compile(dynamic=True): changing sizes of {subject} caused "
+            f"{avoided}."
+        )
     return (
-        f"Pass {subject} as a tensor, or keep it constant: it changes ({printable(values)}), which "
-        f"caused {avoided}."
+        f"Pass {subject} as a tensor, or keep it constant: its changes "
+        f"({printable(values)}) caused {avoided}."
     )
 
 
@@ -127,9 +130,10 @@ def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
         reason = printable(graph_break.reason.rstrip("."))
 
         yield Claim(
-            text=f"Graph break at {_position_text(graph_break)}: {reason}. The recording "
-            f"passes it {plural(len(rows), 'time')}, with {duration(between_ns)} between the two "
-            "compiled regions, and nothing is fused across them.",
+            text=f"Graph break at {_position_text(graph_break)}: {reason}. The "
+            f"program reaches it {plural(len(rows), 'time')} and spends "
+            f"{duration(between_ns)} between the two compiled regions. Nothing "
+            "is fused across them.",
             rows=tuple(rows.tolist()),
             remedy=_hint(graph_break),
         )
@@ -138,7 +142,7 @@ def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
 def _position_text(graph_break: GraphBreak) -> str:
     """Format where in the program a break is: `model.py:23 in forward`."""
     file = graph_break.file.replace("\\", "/").rpartition("/")[2]
-    position = file or "a place that was not recorded"
+    position = file or "an unrecorded place"
     if graph_break.line:
         position = f"{file}:{graph_break.line}"
 
@@ -151,4 +155,4 @@ def _hint(graph_break: GraphBreak) -> str:
     for hint in graph_break.hints:
         if hint != GENERIC_HINT:
             return printable(hint)
-    return "torch.compile(fullgraph=True) makes a break an error."
+    return "torch.compile(fullgraph=True) turns a graph break into an error."

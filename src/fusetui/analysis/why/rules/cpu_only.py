@@ -1,5 +1,4 @@
-"""Rules for traces without GPU events: what the threads of the CPU spend their time
-on."""
+"""Rules for traces without GPU events: where the CPU threads spend their time."""
 
 from __future__ import annotations
 
@@ -83,8 +82,9 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
 @Rule(
     without_gpu=True,
     needs=("annotations", "Python frames and modules"),
-    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
-    "batches ahead in other processes; make each sample cheaper, or prepare it once beforehand.",
+    remedy="Use DataLoader(num_workers=..., persistent_workers=True, "
+    "prefetch_factor=...) to prepare batches ahead in other processes. Make "
+    "each sample cheaper, or prepare it once beforehand.",
 )
 def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     """Report how long the data loader runs, in a trace without GPU events.
@@ -101,7 +101,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     reason = f"for the data loader{_longest_name_text(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        reason = "to take over batches that the data loader's workers have ready."
+        reason = "to receive batches that the data loader's workers have ready."
 
     yield Claim(
         text=f"The program waits {share_of_recording(facts, cover.ns)} {reason}",
@@ -136,8 +136,8 @@ They are behind `.item()`, `float(tensor)` and `if tensor:`.
 @Rule(
     without_gpu=True,
     needs=("CPU ops",),
-    remedy="Keep .item(), float(tensor) and `if tensor:` out of inner loops: compute with whole "
-    "tensors, or read many values at once with .tolist().",
+    remedy="Keep .item(), float(tensor) and `if tensor:` out of inner loops. Compute "
+    "on whole tensors, or read many values at once with .tolist().",
 )
 def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     """Report the time of calls that read one value of a tensor, without GPU events.
@@ -185,9 +185,10 @@ def _names(facts: Facts, rows: Rows) -> str:
 @Rule(
     without_gpu=True,
     needs=("runtime calls",),
-    remedy="Record the GPU too "
-    "({nsys:nsys profile -t cuda,nvtx|intel:ProfilerActivity.XPU|:ProfilerActivity.CUDA}) to see "
-    "whether it works meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
+    remedy="Record the GPU too ({nsys:nsys profile -t "
+    "cuda,nvtx|intel:ProfilerActivity.XPU|:ProfilerActivity.CUDA}) to see "
+    "whether it is busy meanwhile. Keep .item(), copies to the CPU and "
+    "synchronize() out of the loop.",
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     """Note how long calls wait for a GPU of which no events were recorded."""
@@ -203,8 +204,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"CPU threads wait {share_of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
-        "was not recorded.",
+        f"{wait} for a GPU ({_names(facts, rows)}). GPU work was not recorded.",
         rows=heaviest_rows(rows, trace.dur[rows]),
     )
 
@@ -221,8 +221,9 @@ It is an op, and with stacks also a frame.
 @Rule(
     without_gpu=True,
     needs=("annotations", "Python frames and modules"),
-    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
-    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    remedy="Warm up before recording. If compilation recurs, find the failed guard "
+    "with TORCH_LOGS=recompiles; to avoid recompiling for new sizes, use "
+    "torch.compile(dynamic=True) or mark_dynamic.",
     once=True,
 )
 def cpu_compilation(facts: Facts) -> Iterator[Claim]:
@@ -242,8 +243,8 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
         compiling = share_of_recording(facts, cover.ns)
 
         yield Claim(
-            text=f"torch.compile or Triton compiles for {compiling}"
-            f"{_compilations(facts)}.{evidence.text}",
+            text="Compilation (torch.compile or Triton) takes "
+            f"{compiling}{_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
             rows=heaviest_rows(rows, facts.trace.dur[rows]),
             remedy=evidence.remedy,
@@ -292,8 +293,8 @@ def _claimed_by_other_rules(facts: Facts) -> Cover:
 @Rule(
     without_gpu=True,
     needs=("Python frames and modules",),
-    remedy="{nsys:Put torch.cuda.nvtx.range()|:Record with with_stack=True, or put "
-    "record_function()} around parts of the program, to see what the CPU did.",
+    remedy="To see what the CPU does, {nsys:put torch.cuda.nvtx.range()|:record with "
+    "with_stack=True, or put record_function()} around parts of the program.",
     thresholds={"least_own": LEAST_OWN_SHARE, "main": MAIN_THREAD_SHARE},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
@@ -314,8 +315,9 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     first_row = int(_work_of(facts, thread)[0])
     label = printable(trace.track_of(first_row).label)
     text = (
-        f"Thread {label} was between ops, with nothing recorded, for "
-        f"{share_of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
+        f"Nothing was recorded on {label} between ops for "
+        f"{share_of_recording(facts, unrecorded.ns)}. The thread ran Python or other "
+        "code, or waited."
     )
 
     remedy = None
@@ -425,28 +427,29 @@ MIN_RATIO_OF_FIRST_CALL: Final = 10
 """A first call that takes this many times the median of the others sets something up.
 """
 FIRST_CALL: Final = (
-    "Call it once before recording: the first call of an op initializes libraries, loads kernels "
-    "and chooses algorithms. Later calls take less."
+    "Call the op once before recording: its first call initializes libraries, loads "
+    "kernels and chooses algorithms. Later calls are faster."
 )
 """The remedy for an op whose first call takes most of the time."""
 RUNTIME_CALL: Final = (
-    "Look at what it waits for: a runtime call launches work, copies, or waits for the device. "
-    "This breakdown does not include the device's work."
+    "Check what it waits for: a runtime call launches work, copies, or waits for the "
+    "device. This breakdown excludes the device's work."
 )
 LONG_CALLS_OF_OP: Final = (
-    "Look at its sizes (fusetui ops --by shape), and for a cheaper way to compute the same. Fewer "
-    "calls would hardly help."
+    "Check its input sizes (fusetui ops --by shape), and look for a cheaper way to "
+    "compute the same result. Fewer calls would hardly help."
 )
 LONG_CALLS_OF_FUNCTION: Final = (
-    "Look at its own work between calls (fusetui lines): loops over elements, or work that could "
-    "be done once. Fewer calls would hardly help."
+    "Check the code of the function itself (fusetui lines) for loops over elements "
+    "and for work that could be done once. Fewer calls would hardly help."
 )
 MANY_CALLS_OF_FUNCTION: Final = (
-    "Call it less often, or make it cheaper; fusetui lines shows where it is called."
+    "Call it less often, or make it cheaper. To see where it is called, run fusetui "
+    "lines."
 )
 CONCATENATES: Final = (
-    "Write into slices of one buffer instead of torch.cat: each call that grows a cache by "
-    "concatenation copies all of it again."
+    "Write into slices of one buffer instead of calling torch.cat: growing a cache "
+    "by concatenation copies the whole cache each time."
 )
 CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
 """Matches ops that concatenate tensors."""
@@ -455,7 +458,7 @@ LONG_CALL_NS: Final = 100_000
 MIN_CALLS: Final = 10
 """Fewer calls are not many."""
 WAIT_REMEDY: Final = (
-    "Look at what it waits for; overlap it with other work, or wait for less."
+    "Check what it waits for. Overlap the wait with other work, or shorten it."
 )
 
 
@@ -480,8 +483,9 @@ def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
 @Rule(
     without_gpu=True,
     needs=("CPU ops", "Python frames and modules"),
-    remedy="Make fewer calls on larger tensors, or find a cheaper way to compute the same; fusetui "
-    "ops and fusetui lines show where it is called.",
+    remedy="Make fewer calls on larger tensors, or find a cheaper way to compute the "
+    "same result. To see where it is called, run fusetui ops and fusetui "
+    "lines.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
         "slow_first": MIN_RATIO_OF_FIRST_CALL,
@@ -512,7 +516,7 @@ def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
             facts,
             named,
             verb="takes",
-            apart=f", excluding what it calls{first_call}",
+            apart=f", excluding nested calls{first_call}",
             remedy=FIRST_CALL if first_call else _op_remedy(facts, named),
         )
 
@@ -529,7 +533,7 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
             facts,
             named,
             verb="takes",
-            apart=", excluding what it calls",
+            apart=", excluding nested calls",
             remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
         )
 

@@ -58,8 +58,9 @@ MAX_NAME_CHARACTERS: Final = 200
 
 
 @Rule(
-    remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
-    "from pageable memory out of the loop. Read results a step later, from pinned memory with "
+    remedy="Keep .item(), .tolist(), nonzero(), "
+    "torch.{intel:xpu|:cuda}.synchronize() and copies from pageable memory "
+    "out of the loop. Read results one step later, from pinned memory, using "
     "non_blocking=True and an event.",
     thresholds={"lead": LAUNCHES_AHEAD},
     by_launches=True,
@@ -89,9 +90,9 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
 
     yield Claim(
-        text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
-        f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
-        f"{share_of_span(facts, at_stake_ns)}.",
+        text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then "
+        f"sits idle for {duration(all_lost_ns)}. Launching work ahead instead of "
+        f"waiting would save up to {share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=heaviest_rows(calls, saved_ns),

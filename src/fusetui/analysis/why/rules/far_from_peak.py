@@ -48,7 +48,7 @@ _NHWC: Final = lazy_pattern(r"nhwc", re.IGNORECASE)
 """Matches names of convolutions that read the layout NHWC."""
 LIBRARIES: Final = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
-    '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
+    '{compile:, or torch.compile(mode="max-autotune"), which benchmarks several kernels}'
 )
 """The remedy for products and convolutions."""
 CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
@@ -57,8 +57,9 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 
 @Rule(
     needs=("input shapes", LISTED_DEVICE),
-    remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
-    f"backend of attention{{torch2: (torch.nn.attention.sdpa_kernel)}}, {LIBRARIES}.",
+    remedy="Use other sizes or layouts (multiples of 64, contiguous inputs, channels_last), "
+    f"another attention backend{{torch2: (torch.nn.attention.sdpa_kernel)}}, {{compile:|:or }}"
+    f"{LIBRARIES}.",
     thresholds={"near": MIN_BOUND_SHARE_OF_TIME, "shortest_ns": SHORTEST_NS},
     of_kernels=True,
 )
@@ -80,13 +81,14 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     least_ns = int(kernels.bounded.bound_ns[is_far].sum())
     kernel_count = int(is_far.sum())
     reaches = "reaches" if kernel_count == 1 else "reach"
+    takes = "takes" if kernel_count == 1 else "take"
     shapes = "its shape" if kernel_count == 1 else "their shapes"
     spared_ns = kernels.bounded.at_stake_ns[is_far]
 
     yield Claim(
         text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
-        f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
-        f"{share_of_work(facts, taken_ns)}{_longest_name(facts, is_far)}.",
+        f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes} and "
+        f"{takes} {share_of_work(facts, taken_ns)}{_longest_name(facts, is_far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[is_far], spared_ns),
         kernels=is_far,
@@ -153,11 +155,11 @@ def _remedy(facts: Facts, is_far: Flags) -> str:
         ways.append(f"sizes that are multiples of {TILE_MULTIPLE}")
 
     if _has_other_layouts(facts, is_far):
-        ways.append("the memory format channels_last")
+        ways.append("memory_format=torch.channels_last")
 
     if "attention" in kinds:
         ways.append(
-            "another backend of attention{torch2: (torch.nn.attention.sdpa_kernel)}"
+            "another attention backend{torch2: (torch.nn.attention.sdpa_kernel)}"
         )
 
     if kinds & {"softmax", "norm"}:
@@ -166,8 +168,11 @@ def _remedy(facts: Facts, is_far: Flags) -> str:
     if kinds & {"matmul", "conv"}:
         ways.append(LIBRARIES)
 
-    text = ", ".join(ways)
-    return f"{text[0].upper()}{text[1:]}."
+    if len(ways) == 1:
+        return f"Use {ways[0]}."
+    if ways[-1] == LIBRARIES:  # an alternative with an "or" where there is a compiler
+        return f"Use {', '.join(ways[:-1])}, {{compile:|:or }}{LIBRARIES}."
+    return f"Use {', '.join(ways[:-1])}, or {ways[-1]}."
 
 
 def _has_odd_sizes(amount: Amount) -> bool:
@@ -203,8 +208,8 @@ _NATIVE: Final = {12: 8}
 
 @Rule(
     needs=("input shapes", LISTED_DEVICE),
-    remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
-    '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
+    remedy="Use a newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
+    '{compile:, or torch.compile(mode="max-autotune"), which benchmarks several kernels}.',
     thresholds={"far": MIN_RATIO_TO_BOUND},
     of_kernels=True,
 )
@@ -231,10 +236,11 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     spared_ns = kernels.bounded.at_stake_ns[is_old]
 
     yield Claim(
-        text=f"{counted_subject(kernel_count, 'kernel', 'take', _OLD)} {share_of_work(facts, taken_ns)} "
-        f"and {reaches} {percent(least_ns, taken_ns)} of the attainable "
-        f"rate{_longest_name(facts, is_old)}. Others of the same type in this trace are built for "
-        "this one.",
+        text=f"{counted_subject(kernel_count, 'kernel', 'take', _OLD)} "
+        f"{share_of_work(facts, taken_ns)} and {reaches} "
+        f"{percent(least_ns, taken_ns)} of the attainable "
+        f"rate{_longest_name(facts, is_old)}. Other kernels of the same type in "
+        "this trace are built for this GPU.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[is_old], spared_ns),
         kernels=is_old,
@@ -355,8 +361,8 @@ MAX_WAVES: Final = 4
 
 @Rule(
     needs=("input shapes", "launch configurations", LISTED_DEVICE),
-    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
-    '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
+    remedy="Change the batch or layer size, or use a kernel with another tile size"
+    '{compile: (torch.compile(mode="max-autotune") benchmarks several)}, split-K or stream-K.',
     thresholds={"mostly": MIN_SHARE_EMPTY, "most_waves": MAX_WAVES},
     of_kernels=True,
 )

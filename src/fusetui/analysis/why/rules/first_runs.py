@@ -17,8 +17,8 @@ from fusetui.text.printable import printable
 
 @Rule(
     needs=("CPU ops",),
-    remedy="Run each shape once before recording. torch.compile keeps compiled kernels on disk "
-    "(TORCHINDUCTOR_CACHE_DIR) for the next start of the program.",
+    remedy="Run each shape once before recording. torch.compile caches compiled "
+    "kernels on disk (TORCHINDUCTOR_CACHE_DIR) for later runs.",
     thresholds={"compiling_ns": COMPILING_NS, "times": MIN_RATIO_TO_LATER_CALLS},
     by_launches=True,
     once=True,
@@ -53,5 +53,5 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
         f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,
-        why_likely="What the CPU did in this time was not recorded.",
+        why_likely="The trace does not record what the CPU did in this time.",
     )

@@ -1,4 +1,4 @@
-"""The rule fusable-run: pointwise kernels whose work one kernel could do."""
+"""The rule fusable-run: pointwise kernels that a single kernel could replace."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["fusable_run", "runs_of"]
 
 @Rule(
     needs=("CPU ops", "annotations", "Python frames and modules"),
-    remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
-    "embedding does it by hand.",
+    remedy="Use {compile:torch.compile, which fuses such runs, or }a fused norm, "
+    "activation or rotary embedding.",
     thresholds={"shortest_ns": MIN_FUSED_NS},
     of_kernels=True,
 )
@@ -62,14 +62,15 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
-            text=f"{text}. One kernel per run would save at most {share_of_work(facts, saved_ns)}: "
-            "it must still read the first inputs and write the last output.",
+            text=f"{text}. One fused kernel per run would save at most "
+            f"{share_of_work(facts, saved_ns)}: it must still read the first "
+            "inputs and write the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
             rows=heaviest_rows(first_kernels, runs.saved_ns),
             kernels=_inside_of_runs(kernels, runs),
-            why_likely="A fused kernel must also read other inputs of a run, and write results "
-            "that are used later.",
+            why_likely="A fused kernel must also read the other inputs of a run and "
+            "write results that later work uses.",
         )
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
@@ -97,8 +98,8 @@ def _described(facts: Facts, runs: Runs) -> str:
     kernels_inside = int((runs.end - runs.begin).sum())
     takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
-        f"{runs_text} of pointwise kernels ({count(kernels_inside)} in all) "
-        f"{takes} {share_of_work(facts, taken_ns)}"
+        f"{runs_text} of consecutive pointwise kernels ({count(kernels_inside)} "
+        f"kernels) {takes} {share_of_work(facts, taken_ns)}"
     )
 
     modules = by_text(facts.trace, runs.module, runs.ns, module_text)
@@ -114,8 +115,11 @@ def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
     """Say what it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
         missing = "shapes" if kernels.peak else "a device whose bandwidth is known"
-        return f"One kernel could do each run; the gain is unknown without {missing}."
+        return (
+            "Each run could be one fused kernel; the gain is unknown without "
+            f"{missing}."
+        )
     return (
-        "Which of them work on the same data, and the gain from fusing them, is unknown without "
-        "shapes."
+        "Without shapes, fusetui cannot determine which of them share data, or the "
+        "gain from fusing them."
     )

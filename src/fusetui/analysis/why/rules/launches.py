@@ -67,8 +67,8 @@ WORDS: Final = {
     ThreadActivity.CALL: "in runtime calls",
     ThreadActivity.OP: "in ops",
     ThreadActivity.PYTHON: "in Python",
-    ThreadActivity.ANNOTATION: "in annotations, outside of ops",
-    ThreadActivity.NOTHING: "with nothing recorded",
+    ThreadActivity.ANNOTATION: "in annotations outside ops",
+    ThreadActivity.NOTHING: "outside recorded events",
 }
 """How a sentence says what the CPU did."""
 MAX_KINDS_NAMED: Final = 3
@@ -77,30 +77,30 @@ MIN_SHARE_TOLD: Final = 0.01
 """A cause that is not counted is told from this share of the span on."""
 UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 """Activities from which one does not learn what the CPU did."""
-MARKS: Final = "{}() around parts of the step, to see what the CPU did."
+MARKS: Final = "{}() around parts of the step."
 """The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED: Final = (
     "Prepare the next replay while the GPU works (SGLang's overlap scheduler, vLLM's "
-    "--async-scheduling). Capture what still runs between replays, such as sampling and copies. "
-    "Graphs replay most of the GPU's work already."
+    "--async-scheduling). Capture the work that still runs between replays, such as "
+    "sampling and copies. Graphs already replay most of the GPU work."
 )
 """The remedy where graphs launch most of the GPU's work."""
 AS_GRAPHS: Final = (
-    '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
-    "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
+    '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() to replay the launches'
+    "|nvidia:torch.cuda.graph() to replay the launches|:torch.compile to fuse kernels}"
 )
 """How to replay launches instead of making them, by what the device can."""
-LATER_FIRST: Final = "Record later steps first, to see whether it stays; then"
+LATER_FIRST: Final = "Record later steps first, to see whether the delay remains. Then:"
 """What to do before anything else where most of the span is warm-up."""
 FEWER_LAUNCHES: Final = (
-    "larger batches{training: and fused optimizers} need fewer launches."
+    "Larger batches{training: and fused optimizers} also need fewer launches."
 )
 """What helps everywhere."""
 
 
 @Rule(
-    remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
-    f"the launches as graphs|{AS_GRAPHS[1:]}; {FEWER_LAUNCHES}",
+    remedy="Use {serving:vLLM without --enforce-eager or SGLang without --disable-cuda-graph, "
+    f"to replay the launches as graphs|{AS_GRAPHS[1:]}. {FEWER_LAUNCHES}",
     thresholds={"least_share": MIN_SHARE_CPU_BOUND},
     by_launches=True,
 )
@@ -170,12 +170,13 @@ def _obstacle_first(facts: Facts) -> str | None:
     where = _where(obstacle)
     if not obstacle.name:
         return (
-            f"Move the data loader, which fetches a batch {where}, out of the captured part. "
-            f"Then {AS_GRAPHS} from one batch to the next; {FEWER_LAUNCHES}"
+            f"Move the data loader, which fetches a batch {where}, out of the "
+            f"captured part. Then use {AS_GRAPHS} from one batch to the next. "
+            f"{FEWER_LAUNCHES}"
         )
     return (
-        f"Remove the wait in {obstacle.name} {where}, which a graph cannot contain. "
-        f"Then {AS_GRAPHS}; {FEWER_LAUNCHES}"
+        f"Remove the wait in {obstacle.name} {where}: a graph cannot contain it. "
+        f"Then use {AS_GRAPHS}. {FEWER_LAUNCHES}"
     )
 
 
@@ -290,8 +291,8 @@ def _names_of_activity(
 def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     """Name the modules with the most of some time, as a sentence; "" without modules.
 
-    The text is `. Among modules, longest in Attention (3 x, 2 ms)`. Each module counts
-    without what lies in modules inside it.
+    The text is `. The module with the most of it is Attention (3 x, 2 ms)`. Each module
+    counts without what lies in modules inside it.
 
     Args:
         rows: Slices, as rows of the trace.
@@ -306,7 +307,10 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     if not names:
         return ""
 
-    return f". Among modules, longest in {' and '.join(text for text, _ in names)}"
+    modules_are = "module with the most of it is"
+    if len(names) > 1:
+        modules_are = "modules with the most of it are"
+    return f". The {modules_are} {' and '.join(text for text, _ in names)}"
 
 
 def unseen_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
@@ -325,15 +329,18 @@ def unseen_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
     writer = facts.trace.report.writer
     marks = MARKS.format(recorded_with("record_function", writer))
     if facts.has_stacks:
-        return f"Put {marks}"
+        return f"To see what the CPU does, put {marks}"
     if writer != "nsys" and not _has_cpu_activity(facts.trace):
         activities = f"[{CPU_ACTIVITY}, {gpu_activity(facts.trace) or GPU_ACTIVITY}]"
         return (
-            f"Record the CPU too (activities={activities}, with_stack=True for Python frames), to "
-            "see what it did."
+            f"To see what the CPU does, record it too: activities={activities}, and "
+            "with_stack=True for Python frames."
         )
 
-    return f"Record with {recorded_with('with_stack=True', writer)}, or put {marks}"
+    return (
+        "To see what the CPU does, record with "
+        f"{recorded_with('with_stack=True', writer)}, or put {marks}"
+    )
 
 
 CPU_ACTIVITY: Final = "ProfilerActivity.CPU"
@@ -360,7 +367,7 @@ def not_counted(facts: Facts) -> str:
         "the data loader": facts.late_ns_during(facts.loading_cover),
         "compilation": facts.late_ns_during(facts.compiling_cover),
         "the warm-up": facts.late_ns_during(facts.warm_up_cover),
-        "the set-up before the first kernel": set_up_ns,
+        "setup before the first kernel": set_up_ns,
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
     causes = [cause for cause, ns in ns_of_cause.items() if ns > least_ns]
@@ -387,8 +394,9 @@ def _allocating_cover(facts: Facts) -> Cover:
 
 
 @Rule(
-    remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
-    "or do it on the GPU. Graphs do not help: nothing is launched in this time.",
+    remedy="Do this work ahead (in data loader workers, or in a thread while the GPU "
+    "runs) or on the GPU. Graphs do not help: the CPU launches nothing "
+    "in this time.",
     thresholds={
         "work_ns": WORK_NS,
         "slice_ns": SLICE_NS,
@@ -431,7 +439,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-NO_LAUNCHES: Final = "Graphs do not help: nothing is launched in this time."
+NO_LAUNCHES: Final = "Graphs do not help: the CPU launches nothing in this time."
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 
@@ -474,11 +482,14 @@ def instead_of_computing(op: str) -> str:
     subject = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
-        how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
+        how = (
+            "Create the tensor on the GPU instead, for example torch.randn(..., "
+            f'device="{device}")'
+        )
     else:
-        how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
+        how = f'Keep its inputs on the GPU (.to("{device}")) instead of in host memory'
 
-    return f"{subject} computes on the CPU: {how}."
+    return f"{subject} runs on the CPU. {how}."
 
 
 SLOW_NS: Final = LONG_NS
@@ -486,8 +497,9 @@ SLOW_NS: Final = LONG_NS
 
 
 @Rule(
-    remedy="See whether they recur at the same place. Allocation inside the call, a full queue of "
-    "another stream, and a CPU that is taken away from the thread look the same.",
+    remedy="Check whether they recur at the same place. Possible causes are "
+    "allocation inside the call, a full launch queue, or the OS preempting "
+    "the thread.",
     thresholds={"slow_ns": SLOW_NS},
     by_launches=True,
 )
@@ -556,15 +568,16 @@ MIN_SHARE_OF_SPAN: Final = 0.1
 """They must also take this share of the span, with the gaps between two of them."""
 
 REPLAYED_ALREADY: Final = (
-    "Fuse them: pointwise work with itself{compile: (torch.compile)} or with the products beside "
-    "it. Graphs launch them already."
+    "Fuse pointwise kernels with each other{compile: (torch.compile)} or with "
+    "adjacent matrix products. Graphs already launch them."
 )
 """The remedy for short kernels where graphs launch most of the GPU's work."""
 
 
 @Rule(
-    remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
-    "and fused optimizers replace many launches}.",
+    remedy="{compile:Use torch.compile to fuse pointwise kernels|:Use fused layers "
+    "instead of pointwise kernels}{training:, and foreach or fused optimizers "
+    "to replace many launches}.",
     thresholds={
         "short_ns": SHORT_KERNEL_NS,
         "fewest": MIN_KERNELS,
@@ -620,8 +633,8 @@ LONGEST_SWITCH_NS: Final = 10_000
 
 @Rule(
     needs=("launch calls",),
-    remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
-    "programmatic dependent launch hides the switch}.",
+    remedy="Use fewer, larger kernels (fusion{compile:, torch.compile}).{pdl: On "
+    "Hopper and later, programmatic dependent launch hides the switch.}",
     thresholds={"longest_ns": LONGEST_SWITCH_NS},
     of_kernels=True,
 )
@@ -644,9 +657,9 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     mean_ns = round(at_stake_ns / gaps)
 
     yield Claim(
-        text=f"Switching from kernel to kernel takes {share_of_span(facts, at_stake_ns)}: "
-        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
-        f"{duration(mean_ns)} on average.",
+        text=f"Switching between kernels takes {share_of_span(facts, at_stake_ns)}: "
+        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
+        f"queued work, {duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(idle.event[is_switch], waited_ns[is_switch]),
     )
@@ -662,7 +675,7 @@ LEAST_SHARE: Final = 0.02
 
 @Rule(
     needs=("launch calls", "CPU ops", "annotations"),
-    remedy="optimizer(..., {torch2:fused=True), or foreach=True if there is no fused one"
+    remedy="Use optimizer(..., {torch2:fused=True), or foreach=True if there is no fused version"
     "|:foreach=True)}.",
     thresholds={
         "fewest": MIN_OPTIMIZER_KERNELS,
@@ -699,10 +712,11 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
 
     kernels_per_call = count(round(kernel_count / calls))
     yield Claim(
-        text=f"Each optimizer call launches {kernels_per_call} kernels of "
-        f"{duration(round(taken_ns / kernel_count))} on average, parameter by parameter. With the "
-        f"gaps before them, they take {share_of_span(facts, with_gaps_ns)}, "
-        f"{percent(idle_ns, with_gaps_ns)} of it idle.",
+        text=f"Each optimizer call launches {kernels_per_call} kernels, one parameter "
+        f"at a time, of {duration(round(taken_ns / kernel_count))} on average. "
+        "Including the gaps before them, they take "
+        f"{share_of_span(facts, with_gaps_ns)}, {percent(idle_ns, with_gaps_ns)} "
+        "of it idle.",
         kernels=of_one_parameter,
     )
 

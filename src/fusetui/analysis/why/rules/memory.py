@@ -1,4 +1,4 @@
-"""Rules about what memory costs.
+"""Rules about the cost of memory.
 
 They report forward work that is done twice, memory that is reserved and never used, and
 tensors that are copied, cast or transposed for other kernels to use.
@@ -50,8 +50,9 @@ Without that option, nothing names a checkpoint.
 
 @Rule(
     needs=("Python frames and modules",),
-    remedy="As far as memory allows, checkpoint fewer modules{torch2:, or keep the results of "
-    "their products: torch.utils.checkpoint.create_selective_checkpoint_contexts}.",
+    remedy="If memory allows, checkpoint fewer modules{torch2:, or keep the results "
+    "of their matrix products with "
+    "torch.utils.checkpoint.create_selective_checkpoint_contexts}.",
     of_kernels=True,
 )
 def recompute(facts: Facts) -> Iterator[Claim]:
@@ -92,8 +93,9 @@ MIN_SHARE_UNUSED: Final = 0.2
 
 
 @Rule(
-    remedy="{segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
-    "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
+    remedy="{segments:Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
+    "fragmentation, and call |:Call }torch.{intel:xpu|:cuda}.empty_cache() "
+    "once between phases of different sizes.",
     thresholds={"nearly_full": MIN_SHARE_RESERVED, "unused": MIN_SHARE_UNUSED},
     reads=True,
 )
@@ -125,10 +127,11 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
         if pid in selected_pids and is_wasted:
             yield Claim(
-                text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
-                f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
-                f"once. {percent(unused, peak.reserved)} of the reserved memory is fragments or "
-                "left from an earlier phase."
+                text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
+                f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
+                f"{quantity(peak.allocated, 'B')} at once. "
+                f"{percent(unused, peak.reserved)} of the reserved memory is "
+                "fragmented or left over from an earlier phase."
             )
 
 
@@ -162,9 +165,7 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     if len(all_ids) == len(peaks) == 1:
         return {all_ids[0]: peaks[0]}
 
-    raise CannotTellError(
-        "which GPU each memory event is about", "one GPU for each process"
-    )
+    raise CannotTellError("the GPU of each memory event", "one GPU per process")
 
 
 TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable")
@@ -174,15 +175,15 @@ DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 
 MIN_SHARE_OF_COPIES: Final = 0.1
 """A remedy is told for a kind of copies with at least this share of their time."""
-CASTS: Final = "Keep one dtype through a block"
+CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
-    "Keep tensors in the order in which they are read: .contiguous(), .clone(), reshape of a "
-    "transposed tensor and index assignments copy them"
+    "Keep tensors in the layout in which they are read: .contiguous(), .clone(), "
+    "reshaping a transposed tensor and assigning by index copy them"
 )
 """The remedy against copies."""
-JOINS: Final = "Write into slices of one buffer instead of torch.cat"
+JOINS: Final = "Write into slices of one buffer instead of calling torch.cat"
 """The remedy against concatenations."""
 
 
@@ -222,7 +223,7 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     shared_ns = kernels.total_ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
-        shared = f"; {duration(shared_ns)} of that also counts in fusable-run"
+        shared = f"; fusable-run also counts {duration(shared_ns)} of that"
 
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
@@ -368,9 +369,10 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
-        remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
-        "host that does not block needs an event before its data is read. Do not call "
-        ".pin_memory() inline: it costs a copy of its own.",
+        remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
+        "Before reading the result of a non-blocking copy to the host, wait "
+        "for an event. Do not call .pin_memory() inline: it makes another "
+        "copy.",
     )
 
 
@@ -426,10 +428,13 @@ def _remaining_waits_text(waits: int) -> str:
     if not waits:
         return ""
     if waits == 1:
-        return " One of them, to the CPU, is followed by a wait for the GPU, which would remain."
+        return (
+            " One of them copies to the CPU, and the program then waits for the GPU. "
+            "That wait would remain."
+        )
     return (
-        f" {count(waits)} of them, to the CPU, are followed by waits for the GPU, which would "
-        "remain."
+        f" {count(waits)} of them copy to the CPU, and the program then waits for the "
+        "GPU. Those waits would remain."
     )
 
 
@@ -441,9 +446,9 @@ No memory format avoids them.
 
 
 @Rule(
-    remedy="Use model.to(memory_format=torch.channels_last), and the same for its inputs"
-    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}. The fast convolutions of 16-bit types and "
-    "TF32 want NHWC.",
+    remedy="Use model.to(memory_format=torch.channels_last) and convert the inputs "
+    "likewise{amd:; on ROCm, also set PYTORCH_MIOPEN_SUGGEST_NHWC=1}. Fast "
+    "16-bit and TF32 convolutions need NHWC.",
     of_kernels=True,
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
@@ -462,12 +467,12 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
         takes = counted_subject(kernel_count, "kernel", "take", f" of {library}")
 
         yield Claim(
-            text=f"{takes} {share_of_work(facts, at_stake_ns)} to change the layout of tensors "
-            f"for convolutions{most_module(kernels, changes)}.",
+            text=f"{takes} {share_of_work(facts, at_stake_ns)} to change tensor "
+            f"layouts for convolutions{most_module(kernels, changes)}.",
             at_stake_ns=at_stake_ns,
             wanted=kernels.removal_of(changes),
             kernels=changes,
-            why_likely="The other kernels may be slower in that layout.",
+            why_likely="Other kernels may be slower in that layout.",
         )
 
 

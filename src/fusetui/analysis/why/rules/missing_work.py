@@ -47,9 +47,10 @@ which do nothing where their length is 0.
 
 
 @Rule(
-    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
-    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
-    "{nsys: (torch.profiler, DCGM)|nvidia: (Nsight, DCGM)} runs.",
+    remedy="Record a shorter window with fewer activities, because full buffers drop "
+    "events. Update the driver{nvidia: and CUPTI|amd: and roctracer}, and "
+    "make sure that no other profiler{nsys: (torch.profiler, DCGM)|nvidia: "
+    "(Nsight, DCGM)} is running.",
     thresholds={"long_ns": LONG_GAP_NS},
     by_launches=True,
 )
@@ -69,7 +70,9 @@ def holes(facts: Facts) -> Iterator[Claim]:
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
             rows=heaviest_rows(facts.idle.event[is_long], waited_ns[is_long]),
-            why_likely="A graph may also wait for a function on the host or for another device.",
+            why_likely=(
+                "A graph may also wait for a host function or for another device."
+            ),
         )
 
     # Of an incomplete file, the events may be in what is missing.
@@ -256,8 +259,8 @@ EARLY: Final = UnrecordedWait(
 )
 """About gaps that probably wait for work from before the recording."""
 OUTSIDE: Final = UnrecordedWait(
-    text=" with the next work already launched. It waited for something that was not "
-    "recorded: another device, a function on the CPU, or other work.",
+    text=" with the next work already launched. It waits for something unrecorded, "
+    "such as another device, a host function or other work.",
     remedy=None,
     why_likely=None,
 )
@@ -265,8 +268,8 @@ OUTSIDE: Final = UnrecordedWait(
 
 
 @Rule(
-    remedy="Look at the other devices of the job, and at "
-    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    remedy="Check the other devices of the job, and the {nvidia:cudaStreamWaitEvent "
+    "calls|amd:hipStreamWaitEvent calls|:event waits} and host functions on "
     "the stream.",
     thresholds={"least_ns": MIN_QUEUED_NS},
     by_launches=True,

@@ -1,4 +1,5 @@
-"""Rules about slow products and convolutions whose cause names and launches tell."""
+"""Rules about slow products and convolutions whose cause is visible in names and
+launches."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ time only: their names say align1 however the tensors are aligned.
 
 
 @Rule(
-    remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
-    "of the sequence, the width of a layer.",
+    remedy="Pad sizes (vocabulary, sequence length, layer width) to multiples of 8 "
+    "for 16-bit types, or of 4 for float32.",
     thresholds={"unaligned": MAX_UNALIGNED_ELEMENTS},
     of_kernels=True,
 )
@@ -64,25 +65,28 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
     product_count = int(unaligned.sum())
     text = (
-        f"{counted_subject(product_count, 'matrix product', 'take')} {share_of_work(facts, taken_ns)} in "
-        f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
+        f"{counted_subject(product_count, 'matrix product', 'take')} "
+        f"{share_of_work(facts, taken_ns)} in kernels for tensors that are not "
+        f"16-byte aligned{_shape(kernels, unaligned)}"
     )
     known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
         of_known = ""
         if known_ns != taken_ns:
-            of_known = f", for the {duration(known_ns)} whose work is known"
+            of_known = (
+                f", judging by the {duration(known_ns)} of products whose work is known"
+            )
 
         spared_ns = kernels.bounded.at_stake_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
 
         yield Claim(
-            text=f"{text}. An estimated {duration(at_stake_ns)} less would be needed at the "
-            f"attainable rate{of_known}.",
+            text=f"{text}. At the attainable rate they would take an estimated "
+            f"{duration(at_stake_ns)} less{of_known}.",
             at_stake_ns=at_stake_ns,
             wanted=ReducedDurations(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
-            why_likely="The alignment may not be the only reason that they are slow.",
+            why_likely="Alignment may not be the only reason why they are slow.",
         )
     elif is_large_enough(facts, taken_ns, of_kernels=True):
         yield Claim(text=f"{text}.", kernels=unaligned)
@@ -129,10 +133,10 @@ def _shape(kernels: Kernels, mask: Flags) -> str:
 
 
 HALF: Final = (
-    "torch.autocast('cuda', dtype=torch.float16){scaler: with torch.amp.GradScaler|training: with "
-    "torch.cuda.amp.GradScaler}: inputs are rounded to 10 bits of mantissa"
-    "{training:, and small gradients vanish without its loss scaling|:, and values beyond 65,504 "
-    "overflow}."
+    "Use torch.autocast('cuda', dtype=torch.float16){scaler: with "
+    "torch.amp.GradScaler|training: with torch.cuda.amp.GradScaler}. It rounds "
+    "inputs to a 10-bit mantissa{training:; without loss scaling, small gradients "
+    "vanish|:; values beyond 65,504 overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
@@ -147,9 +151,9 @@ def _as_fast(ratio: float) -> str:
 
 @Rule(
     needs=(LISTED_DEVICE,),
-    remedy='torch.set_float32_matmul_precision("high") uses TF32'
-    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
-    "of mantissa. autocast to bfloat16 rounds to 7.",
+    remedy='Use TF32: torch.set_float32_matmul_precision("high")'
+    "{nvidia: (for convolutions, torch.backends.cudnn.allow_tf32)}. It rounds inputs to a 10-bit "
+    "mantissa; autocast to bfloat16 rounds to 7 bits.",
     of_kernels=True,
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
@@ -175,17 +179,17 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _spared_ns(kernels, plain, ratio)
-        products = counted_subject(int(plain.sum()), "float32 product", "take")
+        products = counted_subject(int(plain.sum()), "float32 matrix product", "take")
 
         yield Claim(
             text=f"{products} "
-            f"{share_of_work(facts, kernels.total_ns(plain))} on the plain cores. This device "
-            f"multiplies {name} {_as_fast(1 / ratio)}.",
+            f"{share_of_work(facts, kernels.total_ns(plain))} without using tensor cores. This "
+            f"device multiplies {name} {_as_fast(1 / ratio)}.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
             remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
-            why_likely="Small products gain less.",
+            why_likely="Small matrix products gain less.",
         )
 
 
@@ -261,12 +265,13 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
 
     fp32_rate = peak.flop_per_s("fp32") or 0
     yield from _slow_attention(
-        facts, faster, fp32_rate, "on the plain cores", is_split=False
+        facts, faster, fp32_rate, "without using tensor cores", is_split=False
     )
 
     split_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
     how = (
-        f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
+        f"in tensor cores, which compute each float32 product as {SPLIT_PRODUCTS} "
+        "TF32 products"
     )
     yield from _slow_attention(facts, faster, split_rate, how, is_split=True)
 
@@ -293,9 +298,7 @@ def _slow_attention(
     spared_ns = _spared_ns(kernels, attention, ratio)
     takes = counted_subject(int(attention.sum()), "float32 attention kernel", "take")
     rounding = HALF if faster.name == "float16" else BFLOAT16
-    flash = (
-        "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
-    )
+    flash = "{torch2: With 16-bit inputs, scaled_dot_product_attention can also use FlashAttention.}"
 
     yield Claim(
         text=f"{takes} "
@@ -305,7 +308,7 @@ def _slow_attention(
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
         kernels=attention,
         remedy=f"{rounding}{flash}",
-        why_likely="Attention also computes a softmax, which gains nothing.",
+        why_likely="Attention also computes a softmax, which would not get faster.",
     )
 
 
@@ -376,13 +379,13 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     if is_large_enough(facts, taken_ns, of_kernels=True):
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
-        products = counted_subject(int(plain.sum()), "float32 product", "take")
+        products = counted_subject(int(plain.sum()), "float32 matrix product", "take")
 
         yield Claim(
-            text=f"{products} {share_of_work(facts, taken_ns)} on the plain cores. The tensor "
-            f"cores of this device (compute capability {capability}) multiply "
-            f"{' and '.join(multiplied)}. "
-            "How much faster they are is unknown, because the peak rates of this device are.",
+            text=f"{products} {share_of_work(facts, taken_ns)} without using tensor cores. "
+            f"The tensor cores of this device (compute capability {capability}) "
+            f"multiply {' and '.join(multiplied)}. The speedup is unknown, "
+            "because the peak rates of this device are unknown.",
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
@@ -421,23 +424,28 @@ MIN_SHARE_OF_BANDWIDTH: Final = 0.5
 """From this share of the bandwidth of the data sheet on, a kernel keeps the memory
 busy."""
 
-LARGER: Final = "Larger batches, or another implementation of this op, which divides its work further."
+LARGER: Final = (
+    "Use larger batches, or an implementation of this op that splits its work into "
+    "more blocks."
+)
 """The remedy for other kernels."""
 FOR_PRODUCTS: Final = (
-    "Larger batches; for products with a small output split-K or stream-K."
+    "Use larger batches or, for matrix products with a small output, split-K or "
+    "stream-K."
 )
 """The remedy for products."""
 FOR_BATCH_NORMS: Final = (
-    "Larger batches; for a batch norm with few channels channels_last, or another implementation "
-    "of it."
+    "Use larger batches. For a batch norm with few channels, use channels_last or "
+    "another implementation."
 )
 """The remedy for batch norms."""
 
 
 @Rule(
     needs=("launch configurations", "the number of multiprocessors"),
-    remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
-    "with few channels channels_last; else another implementation.",
+    remedy="Use larger batches, split-K or stream-K for matrix products with a small "
+    "output, channels_last for batch norms with few channels, or another "
+    "implementation.",
     thresholds={
         "shortest_ns": SHORTEST_NS,
         "few": MAX_BLOCKS_PER_SM,
@@ -472,15 +480,16 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = int(spared_ns.sum())
 
     yield Claim(
-        text=f"{counted_subject(int(has_few.sum()), 'kernel', 'leave')} a quarter or more of the "
-        f"multiprocessors without a block for {share_of_work(facts, taken_ns)}: "
-        f"{_blocks_of_longest(kernels, has_few)}. Blocks on all multiprocessors would save at "
-        f"most {duration(at_stake_ns)}.",
+        text=f"{counted_subject(int(has_few.sum()), 'kernel', 'leave')} at least a "
+        "quarter of the multiprocessors idle for "
+        f"{share_of_work(facts, taken_ns)}: "
+        f"{_blocks_of_longest(kernels, has_few)}. Using all multiprocessors "
+        f"would save at most {duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(kernels.rows[has_few], spared_ns.astype(np.int64)),
         kernels=has_few,
         remedy=_few_blocks_remedy(kernels, has_few),
-        why_likely="The work of one block may not be divisible.",
+        why_likely="It may not be possible to split the work of one block.",
         is_little=taken_ns < LEAST_SHARE * kernels.total_ns(kernels.is_kernel),
     )
 
@@ -503,7 +512,10 @@ def _blocks_of_longest(kernels: Kernels, has_few: Flags) -> str:
     has_others = not (dominant.has_name == has_few).all()
     times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
 
-    return f"{blocks_text} on {multiprocessors} in {times}{dominant.short_name}"
+    return (
+        f"{blocks_text} on {multiprocessors} multiprocessors in "
+        f"{times}{dominant.short_name}"
+    )
 
 
 def _few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:

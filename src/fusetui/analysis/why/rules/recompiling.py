@@ -1,5 +1,5 @@
-"""Rules about compilation: the GPU waits for it, and graph breaks divide its
-results."""
+"""Rules about compilation: the GPU waits for it, or graph breaks split compiled
+code."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ MAX_FRAME_CHARACTERS: Final = 100
 
 @Rule(
     needs=("annotations", "Python frames and modules"),
-    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
-    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    remedy="Warm up before recording. If compilation recurs, find the failed guard "
+    "with TORCH_LOGS=recompiles; to avoid recompiling for new sizes, use "
+    "torch.compile(dynamic=True) or mark_dynamic.",
     thresholds={"several": MIN_REGIONS_WITHOUT_PROOF},
     once=True,
 )
@@ -71,7 +72,7 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 BREAKS_ARE_ERRORS: Final = (
-    'TORCH_LOGS="graph_breaks" names each break and its cause; torch.compile(fullgraph=True) makes '
+    'Set TORCH_LOGS="graph_breaks" to see each break and its cause. torch.compile(fullgraph=True) makes '
     "it an error."
 )
 """The remedy against graph breaks."""
@@ -112,16 +113,17 @@ def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
     if has_proof:
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
         explanation = (
-            f": graph breaks split the program, and nothing is fused across them. {continues} "
-            "continues after a break."
+            ": graph breaks split the program. Nothing is fused across them. "
+            f"{continues} continues after a break."
         )
         doubt = None
     else:
         explanation = (
-            ", and nothing is fused across them. Either graph breaks split the program, or its "
-            "functions are compiled one by one: the trace shows which only with Python stacks."
+            ". Nothing is fused across them. Either graph breaks split the program, "
+            "or its functions are compiled one by one; only Python stacks would show "
+            "which."
         )
-        doubt = "Separately compiled functions look the same."
+        doubt = "Separately compiled functions look the same in a trace."
 
     yield Claim(
         text=f"A step runs {count(step.regions)} compiled regions "

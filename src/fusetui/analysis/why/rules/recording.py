@@ -1,4 +1,4 @@
-"""The rule recording: what makes the trace itself misleading."""
+"""The rule recording: recordings with misleading figures."""
 
 from __future__ import annotations
 
@@ -80,22 +80,23 @@ def recording(facts: Facts) -> Iterator[Claim]:
 
 
 WITHOUT_GPU_EVENTS: Final = (
-    "Read the warnings that the profiler prints when it starts. Close other profilers and "
-    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}. Allow "
-    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}. "
-    "In WSL update the driver of Windows, or record on Linux."
+    "Check the warnings that the profiler prints when it starts. Close other "
+    "profilers and debuggers{nvidia: (Nsight, DCGM, cuda-gdb)}: only one can trace "
+    "the GPU at a time. Allow tracing{nvidia: "
+    "(NVreg_RestrictProfilingToAdminUsers=0; in a container, --cap-add=SYS_ADMIN)}. "
+    "On WSL, update the Windows driver or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
 WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
-    "Read the warnings of nsys, of which the export keeps those that fusetui prints. Close other "
-    "profilers and debuggers, as only one can trace the GPU (torch.profiler, Nsight Compute, DCGM "
-    "and cuda-gdb hold CUPTI). Allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
-    "--cap-add=SYS_ADMIN)."
+    "Check the warnings of nsys; fusetui prints those that the export contains. "
+    "Close other profilers and debuggers (torch.profiler, Nsight Compute, DCGM, "
+    "cuda-gdb): only one can trace the GPU at a time. Allow tracing "
+    "(NVreg_RestrictProfilingToAdminUsers=0; in a container, --cap-add=SYS_ADMIN)."
 )
 """The same remedy, where Nsight Systems recorded them."""
 WITHOUT_COUNTERS: Final = (
-    "Record without profiler_metrics: where torch.profiler records ranges of counters, it records "
-    "no kernels."
+    "Record without profiler_metrics: with it, torch.profiler records counter ranges "
+    "instead of kernels."
 )
 """The same remedy, where ranges of counters were recorded."""
 
@@ -111,15 +112,15 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
         return
 
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
-    received = "only ranges of counters" if has_counters else "nothing"
+    received = "only counter ranges" if has_counters else "nothing"
     text = (
-        f"{_recorded_launches(trace, launches)} recorded, but no GPU "
-        f"event: the profiler received {received} from the GPU."
+        f"{_recorded_launches(trace, launches)} recorded, but no GPU events: the "
+        f"profiler received {received} from the GPU."
     )
     if has_counters:
         text += (
-            " CPU times mean little: counters are measured inside the launch calls, which takes "
-            "much longer than launching."
+            " CPU times are not meaningful: the launch calls include measuring the "
+            "counters, which takes much longer than launching."
         )
         remedy = WITHOUT_COUNTERS
     elif trace.report.writer == "nsys":
@@ -146,10 +147,11 @@ def _stacks(facts: Facts) -> Iterator[Note]:
     """Note that Python stacks were recorded while the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
-            text="CPU times include profiling overhead, because Python stacks were recorded. The GPU "
-            "waited for the CPU, so the program may be faster when stacks are not recorded.",
-            remedy="Record again with with_stack=False to measure times; keep this trace for its "
-            "frames.",
+            text="CPU times include profiling overhead, because Python stacks were "
+            "recorded. The GPU waited for the CPU, so the program may be faster "
+            "without stack recording.",
+            remedy="To measure times, record again with with_stack=False. Keep this "
+            "trace for its frames.",
         )
 
 
@@ -170,9 +172,9 @@ def _graphs(facts: Facts) -> Iterator[Note]:
     name = printable(trace.name_of(int(replays[0])))
 
     yield Note(
-        text=f"The GPU waits {share_of_span(facts, replay_ns)} inside {name}, which recording the "
-        "nodes of a graph makes slower.",
-        remedy="Time the step without the profiler to see how much of this stays.",
+        text=f"The GPU waits {share_of_span(facts, replay_ns)} inside {name}. "
+        "Recording graph nodes slows down this call.",
+        remedy="Time the step without the profiler to see how much of this remains.",
         rows=heaviest_rows(replays, waited_ns[is_replay]),
     )
 
@@ -193,10 +195,10 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
     yield Note(
         text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
-        f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: they came before it "
-        "began, or were not recorded.",
-        remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, "
-        "so that no earlier work runs into them.",
+        f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: "
+        "they ran before it began or were not recorded.",
+        remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded "
+        "steps begin, so that no earlier work runs during them.",
         rows=heaviest_rows(unlinked, trace.dur[unlinked]),
     )
 
@@ -230,7 +232,7 @@ def _first_step(facts: Facts) -> Iterator[Note]:
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
         f"({usual}){_later_ones(facts, lengths, slow[1:])}.",
-        remedy="Look at the later steps (--step), or warm up for longer before recording.",
+        remedy="Analyze a later step (--step), or warm up longer before recording.",
         rows=tuple(facts.steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
 
@@ -274,11 +276,10 @@ def _slow_steps(
 
     dots = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
     return Note(
-        text=f"{count(len(slow))} of {plural(len(steps), 'step')} ({length}) take at least "
-        f"{MIN_RATIO_OF_FIRST_STEP} times the median of those after the first one "
-        f"({duration(round(usual_ns))}): "
-        f"{', '.join(named)}{dots}.",
-        remedy="Compare the steps (fusetui steps), and look at an ordinary one (--step).",
+        text=f"{count(len(slow))} of {plural(len(steps), 'step')} ({length}) take at "
+        f"least {MIN_RATIO_OF_FIRST_STEP} times the median of the later steps "
+        f"({duration(round(usual_ns))}): {', '.join(named)}{dots}.",
+        remedy="Compare the steps (fusetui steps), and analyze a typical one (--step).",
         rows=tuple(steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
 
@@ -292,10 +293,11 @@ def _captures(facts: Facts) -> Iterator[Note]:
     all_ns = int(step_wall(steps.start, steps.end).sum())
     if captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns > 0:
         yield Note(
-            text=f"A graph is captured for {duration(captured_ns)} of {plural(len(steps), 'step')} "
-            f"({percent(captured_ns, all_ns)}). Work launched in that time becomes part of the "
-            "graph and does not run.",
-            remedy="Look at replays of the graph to see its cost.",
+            text=f"Graph capture takes {duration(captured_ns)} of "
+            f"{plural(len(steps), 'step')} ({percent(captured_ns, all_ns)}). "
+            "Work launched during capture becomes part of the graph and does "
+            "not run.",
+            remedy="Record replays of the graph to see its cost.",
             rows=tuple(captured.rows[:MIN_STEPS_TO_COMPARE].tolist()),
         )
 
@@ -314,9 +316,9 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
     if not has_schedule and not steps.are_iterations:
         return
 
-    remedy = f"Record {MIN_STEPS_TO_COMPARE} steps or more."
+    remedy = f"Record at least {MIN_STEPS_TO_COMPARE} steps."
     if has_schedule:
-        remedy = f"Use a profiler schedule with active={MIN_STEPS_TO_COMPARE} or more."
+        remedy = f"Set active={MIN_STEPS_TO_COMPARE} or more in the profiler schedule."
 
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "

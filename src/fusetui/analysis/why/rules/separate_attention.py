@@ -34,9 +34,9 @@ MAX_KERNELS_TO_PRODUCT: Final = 6
 
 @Rule(
     needs=("CPU ops",),
-    remedy="{torch2:|:After an update to torch 2.0: }"
+    remedy="{torch2:Use|:Update to torch 2.0 and use} "
     'torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
-    "transformers); its sums are rounded in another order.",
+    "transformers). Results may differ slightly, because it sums in another order.",
     thresholds={"farthest": MAX_KERNELS_TO_PRODUCT},
     of_kernels=True,
 )

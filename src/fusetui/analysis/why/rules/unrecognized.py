@@ -50,8 +50,8 @@ A limit on blocks that no trace has decides it then.
 
 @Rule(
     needs=("launch configurations", "input shapes"),
-    remedy="Compare its time with that of the library's operation for the same work; "
-    "ncu --set full --kernel-name NAME shows what limits it.",
+    remedy="Compare its time with the library operation for the same work. To see "
+    "what limits it, run ncu --set full --kernel-name NAME.",
     thresholds={"dominates": MIN_SHARE, "least_ns": MIN_NS},
     of_kernels=True,
 )
@@ -80,14 +80,14 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
 
     yield Claim(
-        text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel time, "
-        f"{share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} of "
-        f"{duration(taken_ns // launches)}. It is probably hand-written: fusetui does not "
-        f"recognize its name.{_longest_launch(facts, longest)} "
+        text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
+        f"time, {share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} "
+        f"(mean {duration(taken_ns // launches)}). It is probably hand-written: "
+        f"fusetui does not recognize its name.{_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
         remedy=_remedy(name),
-        why_likely="Only its name suggests that it is from no known library.",
+        why_likely="Only its name suggests that it comes from no known library.",
     )
 
 
@@ -129,12 +129,12 @@ def _remedy(name: str) -> str:
     """
     identifier = IDENTIFIER.match(name)
     option = f" --kernel-name {identifier[0]}" if identifier else ""
-    ncu = f"nvidia: To see what limits it: ncu --set full{option} --launch-count 1."
+    ncu = f"nvidia: To see what limits it, run ncu --set full{option} --launch-count 1."
 
     return (
-        "Compare its time with that of a library for the same work, such as torch.matmul for a "
-        "product. record_shapes=True and an op around it (torch.library) record its shapes."
-        f"{{{ncu}|amd: To see what limits it: rocprof-compute profile.}}"
+        "Compare its time with a library kernel for the same work, such as torch.matmul. To record "
+        "its shapes, wrap it in an op (torch.library) and set record_shapes=True."
+        f"{{{ncu}|amd: To see what limits it, run rocprof-compute profile.}}"
     )
 
 

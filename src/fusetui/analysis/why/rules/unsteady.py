@@ -38,9 +38,9 @@ Attention is none of them: its lengths may vary within its tensors.
 
 @Rule(
     needs=("launch calls", "input shapes"),
-    remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
-    "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
-    "measurements.",
+    remedy="Check clocks and temperature{nvidia: (nvidia-smi -q -d "
+    "PERFORMANCE,CLOCK)|amd: (amd-smi metric)}, and other work on the device. "
+    "Lock the clocks to compare measurements.",
     thresholds={
         "varies": MIN_RATIO_P90_TO_P10,
         "fewest": MIN_STEPS,
@@ -70,12 +70,12 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
-        f"{vary} from step to step by more than a factor of "
-        f"{MIN_RATIO_P90_TO_P10} (p90 / p10). What took longer than the median adds up to "
+        f"{vary} from step to step by more than a factor of {MIN_RATIO_P90_TO_P10} (p90 / "
+        "p10). The time beyond the medians adds up to "
         f"{share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
-        why_likely="Data may decide how long a kernel takes.",
+        why_likely="Kernel times may depend on the data.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules about the GPU waiting for the data loader, or for memory to be allocated."""
+"""Rules about the GPU waiting for the data loader, or for memory allocation."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ ITSELF: Final = lazy_pattern(
 """Matches frames and ops of the loader itself: naming them would not help."""
 
 MORE_WORKERS: Final = (
-    "Prepare more batches ahead with more workers (num_workers), a larger prefetch_factor and "
-    "persistent_workers=True; else make their work cheaper, or move it to the GPU."
+    "Prepare more batches ahead with more workers (num_workers), a larger "
+    "prefetch_factor and persistent_workers=True. Otherwise make preprocessing "
+    "cheaper, or move it to the GPU."
 )
 """The remedy where batches come from other processes."""
 
 FEWER_BATCHES: Final = (
-    "Make batches of fewer, larger tensors, or take over the next batch in a thread while the step "
-    "runs (a prefetcher). More workers do not help: the batches were ready."
+    "Build batches from fewer, larger tensors, or fetch the next batch in a thread "
+    "while the step runs (a prefetcher). More workers do not help: the batches were "
+    "ready."
 )
 """The remedy where the calls return as soon as they can."""
 
@@ -57,8 +59,9 @@ MIN_SHARE_TO_NAME: Final = 0.5
 
 @Rule(
     needs=("launch calls", "CPU ops", "annotations", "Python frames and modules"),
-    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
-    "batches ahead; move heavy transforms to the GPU.",
+    remedy="Use DataLoader(num_workers=..., persistent_workers=True, "
+    "prefetch_factor=...) to prepare batches ahead, and move heavy transforms "
+    "to the GPU.",
 )
 def data_loading(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU is idle while a thread waits for the data loader.
@@ -76,7 +79,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     reason = f"for the data loader{_longest_name_text(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
-        reason = "to take over batches that the data loader's workers have ready."
+        reason = "to receive batches that the data loader's workers have ready."
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
@@ -166,16 +169,17 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
 
 
 UNCACHED: Final = (
-    "Look for {intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}"
-    "{intel:|: in the environment, }torch.{intel:xpu|:cuda}.empty_cache() in the loop, or a "
-    "library that allocates by itself. So many frees bypass the caching allocator."
+    "Look for {intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or "
+    "PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in the environment, "
+    "}torch.{intel:xpu|:cuda}.empty_cache() in the loop, or a library with its own "
+    "allocator. Frees this frequent bypass the caching allocator."
 )
 """The remedy where memory is freed all the time."""
 
 GROWING: Final = (
-    "Run each shape and each stream before the part that counts{segments:; "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}. The "
-    "caching allocator still grows: nothing is freed."
+    "Run each shape on each stream before recording; the caching allocator is still "
+    "growing, and nothing is freed.{segments: If sizes vary, "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls.}"
 )
 """The remedy where memory is allocated and never freed."""
 MAY_STILL_GROW: Final = (
@@ -194,9 +198,10 @@ MIN_STEPS: Final = 2
 
 
 @Rule(
-    remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
-    "in the loop, {segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
-    "fragmentation, }and room to spare.",
+    remedy="Let the caching allocator keep its memory: do not call "
+    "torch.{intel:xpu|:cuda}.empty_cache() in the loop,{segments: set "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation,} "
+    "and leave some GPU memory free.",
     thresholds={
         "often": MIN_CALLS_PER_GPU_EVENT,
         "goes_on": MIN_SHARE_OF_TIME_LATE,

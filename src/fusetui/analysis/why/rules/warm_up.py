@@ -1,4 +1,4 @@
-"""The rule warm-up: how long the GPU waits for what a program does only once."""
+"""The rule warm-up: how long the GPU waits for one-time work of a program."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ MIN_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Record later steps to measure the steady state: "
-    "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. To shorten the start: "
-    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
-    "one run of each shape beforehand.",
+    remedy="Record later steps to measure the steady state: {nsys:nsys profile "
+    "--capture-range=cudaProfilerApi and torch.cuda.profiler.start() before "
+    "them|:torch.profiler.schedule(wait=..., warmup=..., active=...)}. To "
+    "shorten startup, {nvidia:set CUDA_MODULE_LOADING=EAGER, |amd:set "
+    "HIP_ENABLE_DEFERRED_LOADING=0, }cache compiled code, and run each shape "
+    "once beforehand.",
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
@@ -106,8 +107,8 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
 def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     """List the named parts with their times, and the time of all others.
 
-    An example is `2 ms in first launches of kernels (...), 1 ms in other one-time
-    work`.
+    An example is `2 ms in first kernel launches (...), 1 ms in other one-time work`; a
+    part that is all of it stands without a time.
 
     Args:
         waited_ns: How long the GPU waits for each part.
@@ -115,6 +116,8 @@ def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     """
     texts = []
     rest_ns = sum(waited_ns)
+    if len(named) == 1 and waited_ns[named[0]] == rest_ns:
+        return _part(facts, named[0], is_alone=True)
     for part in named:
         description = _part(facts, part, is_alone=len(named) == 1)
         texts.append(f"{duration(waited_ns[part])} in {description}")
@@ -135,13 +138,15 @@ def _why_likely(facts: Facts) -> str | None:
         return None
 
     first = printable(facts.steps.names[0])
-    return f"Earlier steps may have done the same: the recording begins with {first}."
+    return (
+        f"Earlier steps may include the same work: the recording begins with {first}."
+    )
 
 
 def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
-    An example is `first launches of kernels (mostly 19 x cudaLaunchKernel)`. Of ops,
+    An example is `first kernel launches (mostly 19 x cudaLaunchKernel)`. Of ops,
     the innermost one is named, and the first call around it too.
 
     Args:
