@@ -423,7 +423,7 @@ def _remaining_waits_text(waits: int) -> str:
     The text is "" for 0.
 
     >>> _remaining_waits_text(1)
-    ' One of them, to the CPU, is followed by a wait for the GPU, which would remain.'
+    ' One of them copies to the CPU, and the program then waits for the GPU. That wait would remain.'
     """
     if not waits:
         return ""
