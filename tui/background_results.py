@@ -162,12 +162,12 @@ def opened(path: str) -> MemorySide:
 
 
 def idle_of(accounts: Accounts) -> tuple[IdleTime, ...]:
-    """The idle time of each device, in the order of the lines of the accounts."""
+    """The idle time of each device, in the order of their lanes."""
     from fusetui.analysis.why.idle_time import idle_times
 
     idle: list[IdleTime] = []
-    for line in accounts.lines:
-        idle += idle_times(line)
+    for devices in accounts.devices_by_axis:
+        idle += idle_times(devices)
     return tuple(idle)
 
 

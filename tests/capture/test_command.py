@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fusetui import cli, kernels
-from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.analysis.diff.statistics import MIN_STEPS_FOR_VERDICT
 from fusetui.capture.command import capture, measure
 from fusetui.capture.errors import CaptureError, Progress
 from fusetui.capture.options import DEFAULT_STEPS, Options
@@ -89,7 +89,7 @@ def test_the_record_tells_what_was_asked_for(run: Run) -> None:
 
 def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
     """And one more that is cold, and one that is odd."""
-    assert Options().profiled_steps == DEFAULT_STEPS >= FEW_STEPS + 2
+    assert Options().profiled_steps == DEFAULT_STEPS >= MIN_STEPS_FOR_VERDICT + 2
 
 
 def test_step_times_are_ordered_integers(run: Run) -> None:

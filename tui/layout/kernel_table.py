@@ -17,7 +17,7 @@ from fusetui.analysis.questions.groups import (
     Keys,
     module_keys,
 )
-from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
+from fusetui.analysis.questions.totals import Spread, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import Jobs
@@ -27,6 +27,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, Origins
 from fusetui.tui.layout.answer import longest

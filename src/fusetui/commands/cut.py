@@ -101,8 +101,8 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     from fusetui.analysis.why.account import Accounts
 
     latency_ns_of_device: dict[str, int] = {}
-    for line in Accounts(trace).lines:
-        for device, ns in zip(line.named, line.latency_ns.tolist(), strict=True):
+    for devices in Accounts(trace).devices_by_axis:
+        for device, ns in zip(devices.named, devices.latency_ns.tolist(), strict=True):
             latency_ns_of_device[str(device.pid)] = ns
     return Whole(
         name,

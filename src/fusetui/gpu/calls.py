@@ -23,6 +23,11 @@ def meaning_of_call(name: str) -> str:
     """Explain what a runtime or driver call is for.
 
     Returns a sentence without its full stop; "" for a call that needs no explanation.
+
+    >>> meaning_of_call("cuOccupancyMaxActiveClusters") == OCCUPANCY
+    True
+    >>> meaning_of_call("cudaStreamSynchronize")
+    ''
     """
     function = name
     for prefix in _RUNTIME_PREFIXES:

@@ -154,7 +154,11 @@ _REDUCING_OPS: Final = (
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_collective(name: str) -> bool:
-    """Return whether a kernel with this name communicates with other devices."""
+    """Return whether a kernel with this name communicates with other devices.
+
+    >>> is_collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    True
+    """
     head = name[:MAX_SEARCHED_CHARS]
     communicates = (
         re.search(_COMMUNICATION_LIBRARIES, head) is not None
@@ -174,6 +178,9 @@ def kind_of_kernel(name: str) -> str | None:
     """Return the kind of work of a kernel with this name.
 
     Returns None if the name does not tell, and if it tells of several kinds at once.
+
+    >>> kind_of_kernel("ampere_sgemm_128x64_tn"), kind_of_kernel("my_kernel")
+    ('gemm', None)
     """
     if is_collective(name):
         return "comm"
@@ -192,6 +199,9 @@ def kind_of_kernel(name: str) -> str | None:
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_op(op: str) -> str | None:
     """Return the kind of work of an op; None for a pointwise one.
+
+    >>> kind_of_op("mm"), kind_of_op("my_op")
+    ('gemm', None)
 
     Args:
         op: The name of the op without its namespace.
@@ -227,6 +237,9 @@ def kinds(name: str) -> frozenset[str]:
     A kernel counts as the kind of its work (see KINDS), as the family of its name and
     as Inductor's category. An op of ATen without another kind is `pointwise`. A name
     that says nothing is `unknown`.
+
+    >>> sorted(kinds("aten::mm")), sorted(kinds("my_kernel"))
+    (['gemm'], ['unknown'])
     """
     fused = re.fullmatch(_FUSED_CPP, name)
     if fused:

@@ -10,7 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from fusetui.analysis.why.model import IDLE, WhyDocument
-from fusetui.analysis.why.versus import FEWEST, Change, Compared, Moved, Versus
+from fusetui.analysis.why.versus import (
+    MIN_STEPS_TO_COMPARE,
+    Change,
+    Compared,
+    Moved,
+    Versus,
+)
 from fusetui.report import printed
 from fusetui.report.why import why_document
 from fusetui.report.why_answer import NOTHING, named, qualified
@@ -29,7 +35,9 @@ MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = f"Run-to-run variation is unknown: neither trace has {FEWEST} steps."
+DOUBT = (
+    f"Run-to-run variation is unknown: neither trace has {MIN_STEPS_TO_COMPARE} steps."
+)
 UNKNOWN_NAMES = "unknown names"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fusetui.analysis.replay.path import Path, PathRow
 from fusetui.analysis.replay.whatif import Sweep, WhatIf
-from fusetui.analysis.why.model import DOUBTFUL
+from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label
 from fusetui.report.worth import doubt
@@ -443,7 +443,7 @@ def _job_answer(answer: JobWhatIf) -> Iterator[str]:
             f" {WHY_UNKNOWN[answer.why_not]}."
         )
         return
-    if answer.residual_share > DOUBTFUL:
+    if answer.residual_share > MIN_DOUBTFUL_SHARE:
         share = percent(answer.residual_share, 1)
         yield f"Up to {share} of a rank's time is unexplained."
     whole = f"{_whole(answer.of)} of the job"

@@ -16,8 +16,8 @@ from fusetui.analysis.why.model import (
     Why,
     median_step,
     steps_tell,
+    steps_with_work,
     totals,
-    working,
 )
 from fusetui.report.cpu_words import BreakdownPiece, breakdown_sentence, cpu_parts
 from fusetui.text.cutting import clip, joined
@@ -221,7 +221,7 @@ def _which_step(why: Why) -> str:
     """Which of the steps the median step is, and what they are if no annotation is
     around them; of an even number, no mean of two is a step."""
     steps = len(why.steps)
-    ran = len(working(why.steps))
+    ran = len(steps_with_work(why.steps))
     if steps == 1:
         return ""
     by = why.steps_by or ""

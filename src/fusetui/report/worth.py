@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.why.model import (
-    DOUBTFUL,
-    NOTHING,
+    MIN_DOUBTFUL_SHARE,
+    MIN_GAIN_DIVISOR,
     DeviceResidual,
     Finding,
     SomeSteps,
@@ -22,7 +22,8 @@ from fusetui.trace.model.ids import device_label
 
 ZERO = "nothing"
 NEARLY_THE_BOUND = 1.01
-"""A gain of up to so many times its upper bound needs no reason: figures are rounded."""
+"""A gain of up to so many times its upper bound needs no reason: figures are
+rounded."""
 
 NEARLY = 0.01
 """Lengths that differ by no more than this share of the headline's are as long."""
@@ -164,13 +165,13 @@ def doubt(
     devices: Sequence[DeviceResidual], share: float, then: str = "the change"
 ) -> Iterator[str]:
     """A sentence on the delays that nothing recorded explains, if these are more than
-    DOUBTFUL of the time: those of each device, and those of all after `then` where they
-    are a larger share than of any device. Shares are 0 to 1."""
-    if share <= DOUBTFUL:
+    MIN_DOUBTFUL_SHARE of the time: those of each device, and those of all after `then`
+    where they are a larger share than of any device. Shares are 0 to 1."""
+    if share <= MIN_DOUBTFUL_SHARE:
         return
     parts = []
     for device in devices:
-        if device.residual_share > DOUBTFUL:
+        if device.residual_share > MIN_DOUBTFUL_SHARE:
             of_device = percent(device.residual_share, whole=1)
             parts.append(f"{of_device} of the time of {device_label(device.device)}")
     if share > max((device.residual_share for device in devices), default=0.0):
@@ -190,7 +191,7 @@ def worth_figure(finding: Finding) -> str:
     """The time alone; blank where there is none."""
     if finding.worth_ns is None:
         return ""
-    if (finding.worth_share or 0.0) * NOTHING <= 1:
+    if (finding.worth_share or 0.0) * MIN_GAIN_DIVISOR <= 1:
         return ZERO
     return duration(finding.worth_ns)
 

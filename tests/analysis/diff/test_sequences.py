@@ -45,7 +45,7 @@ def test_anchors_keep_it_a_common_subsequence(a: list[int], b: list[int]) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences, "MAX_CELLS", 4)
         patch.setattr(sequences, "MAX_CELLS_UNTRIMMED", 0)
-        patch.setattr(sequences, "WINDOW", 4)
+        patch.setattr(sequences, "WINDOW_NUMBERS", 4)
         pairs = sequences.match(
             np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)
         )

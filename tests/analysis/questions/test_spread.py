@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.totals import grouped, spreads
+from fusetui.analysis.questions.totals import spreads
+from fusetui.trace.model.grouping import grouped
 
 PAIRS = st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 10**9)), max_size=60)
 
@@ -43,5 +44,5 @@ def test_spread_of_five_values_has_percentiles_by_hand() -> None:
 def test_places_of_a_group_in_the_order_given() -> None:
     groups = grouped(np.array([7, 3, 7, 3, 7]), np.array([5, 9, 1, 2, 3]))
     assert groups.keys.tolist() == [3, 7]
-    assert [groups.places(n).tolist() for n in range(2)] == [[3, 1], [2, 4, 0]]
+    assert [groups.members(n).tolist() for n in range(2)] == [[3, 1], [2, 4, 0]]
     assert groups.sums(np.array([1, 10, 100, 1000, 10_000])).tolist() == [1010, 10_101]

@@ -41,7 +41,7 @@ def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> N
     span = device.span
     assert adds_up(span)
     assert plain(span) == slow.account(
-        int(device.line.begin_ns[device.number]), int(device.line.end_ns[device.number])
+        int(device.axis.begin_ns[device.number]), int(device.axis.end_ns[device.number])
     )
     begin, end = np.array(windows).T
     for (first, last), found in zip(windows, device.over(begin, end), strict=True):

@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def gaps(trace: Trace, most: int | None = None) -> tuple[Gap, ...]:
-    return longest_gaps(Accounts(trace).lines, most).gaps
+    return longest_gaps(Accounts(trace).devices_by_axis, most).gaps
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None
     ops = [event("aten::a", 0, 12), event("aten::b", 31, 9)]
     launches = [call("launch", 12, 1, 1), call("launch", 40, 5, 2)]
     kernels = [kernel(0, 10), kernel(30, 1, 1), kernel(50, 1, 2)]
-    devices = Accounts(trace_of([*ops, *launches, *kernels])).lines
+    devices = Accounts(trace_of([*ops, *launches, *kernels])).devices_by_axis
     longest = longest_gaps(devices, None, (11_000, 42_000))
     found = longest.gaps
     number = longest.count
@@ -184,7 +184,7 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
     events = [event("aten::a", 20, 20), call("launch", 40, 1, 1), kernel(50, 10, 1)]
     lines = Accounts(
         trace_of([event("step", 0, 60, cat="user_annotation"), *events])
-    ).lines
+    ).devices_by_axis
     longest = longest_gaps(lines, None, (10_000, 55_000))
     (gap,) = longest.gaps
     assert (longest.count, gap.start_ns, gap.dur_ns, gap.previous) == (

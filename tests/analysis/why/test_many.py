@@ -21,7 +21,7 @@ Ask = Callable[[Trace], object]
 
 
 def idle(trace: Trace) -> object:
-    return [idle_times(line) for line in Accounts(trace).lines]
+    return [idle_times(line) for line in Accounts(trace).devices_by_axis]
 
 
 def calls_of(ask: Ask, trace: Trace) -> int:

@@ -22,7 +22,7 @@ any_trace = any_of("training", "graphs", "waits", "job/rank2")
 
 
 def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-    found = idle_times(device.line)[device.number]
+    found = idle_times(device.axis)[device.number]
     names = [reason.name for reason in found.reasons]
     wanted = device.over(edges[:-1], edges[1:])
     for column, account in zip(found.within(edges).T.tolist(), wanted, strict=True):
@@ -61,7 +61,7 @@ def test_idle_intervals_of_traces_equal_their_account(any_trace: Path) -> None:
 def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
     trace = trace_of([kernel(0, 10), kernel(20, 10), kernel(100, 10)])
     (device,) = Accounts(trace).devices
-    found = idle_times(device.line)[device.number]
+    found = idle_times(device.axis)[device.number]
     assert found.longest.tolist() == [1, 0]
     assert [gap.dur_ns for gap in found.longest_gaps] == [70_000, 10_000]
     assert found.gap_at(trace.begin_ns + 50_000) == 1

@@ -18,7 +18,7 @@ from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import launched_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, begins_runs
 
 PLACE_FACTOR = 0x1E3779B97F4A7C15
 """An odd number: its multiples, modulo 2 ** 64, lie far apart."""
@@ -57,8 +57,8 @@ def align(
     are equal by chance do not tear a module apart.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         places_a: Where in the program each item of A is, one per item. The place of an
             item that is compared by its kernel alone is ignored.
         places_b: The same for the items of B.
@@ -338,7 +338,11 @@ def _equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
 
 
 def _equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
-    """Pair the equal keys of two short sequences, as positions in them."""
+    """Pair the equal keys of two short sequences, as positions in them.
+
+    >>> _equal_keys([7, 8, 9], [8, 9, 7])
+    [(1, 0), (2, 1)]
+    """
     common_keys = set(keys_a).intersection(keys_b) - {NO_KEY}
     if not common_keys:
         return []
@@ -439,9 +443,8 @@ def _lanes(items: WorkItems) -> list[range]:
 
     Without any items, there is one lane, and it is empty.
     """
-    # The positions at which an item is on another lane than the item before it.
-    first_items = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
-    bounds = [0, *first_items, len(items)]
+    first_items = np.flatnonzero(begins_runs(items.lane)).tolist() or [0]
+    bounds = [*first_items, len(items)]
     return [range(first, last) for first, last in pairwise(bounds)]
 
 
@@ -449,6 +452,9 @@ def _in_common(a: Int64s, b: Int64s) -> int:
     """Count the keys that two lanes have in common.
 
     A key that occurs 2 times in one lane and 3 times in the other counts as 2.
+
+    >>> _in_common(np.array([5, 5, 6]), np.array([5, 7, 5, 5]))
+    2
     """
     if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()

@@ -11,13 +11,14 @@ In this file, the *longer* lane is the one that repeats a block more often, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.sequences import cheapest_in_order, occurrences
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, count_leading, runs_of_true
 
 MAX_BLOCKS = 8
 """At most this many different blocks are looked for in a lane: that of the forward
@@ -90,34 +91,45 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     The surplus of each block is left out of its lane before the next block is searched.
     Blocks that A has more often are found first.
     """
+    lanes = [a, b]
     unequal: list[Block] = []
     while len(unequal) < MAX_BLOCKS:
-        more_in_a = most_explaining_block(longer_keys=a.keys, shorter_keys=b.keys)
-        if more_in_a is not None:
-            surplus = _surplus_positions(longer=a, shorter=b, block=more_in_a)
-            block_of_a = Block(
-                side=0,
-                times_in_a=len(more_in_a.marks_in_longer),
-                times_in_b=len(more_in_a.marks_in_shorter),
-                items=tuple(a.items[surplus].tolist()),
-            )
-            unequal.append(block_of_a)
-            a = a.without(surplus)
-            continue
-
-        more_in_b = most_explaining_block(longer_keys=b.keys, shorter_keys=a.keys)
-        if more_in_b is None:
+        repeated = _block_with_surplus(lanes)
+        if repeated is None:
             break
-        surplus = _surplus_positions(longer=b, shorter=a, block=more_in_b)
-        block_of_b = Block(
-            side=1,
-            times_in_a=len(more_in_b.marks_in_shorter),
-            times_in_b=len(more_in_b.marks_in_longer),
-            items=tuple(b.items[surplus].tolist()),
+        side, block = repeated
+        surplus = _surplus_positions(lanes[side], lanes[1 - side], block)
+        times_in_longer = len(block.marks_in_longer)
+        times_in_shorter = len(block.marks_in_shorter)
+        unequal.append(
+            Block(
+                side=side,
+                times_in_a=times_in_longer if side == 0 else times_in_shorter,
+                times_in_b=times_in_shorter if side == 0 else times_in_longer,
+                items=tuple(lanes[side].items[surplus].tolist()),
+            )
         )
-        unequal.append(block_of_b)
-        b = b.without(surplus)
+        lanes[side] = lanes[side].without(surplus)
     return unequal
+
+
+def _block_with_surplus(lanes: Sequence[LaneWork]) -> tuple[int, RepeatedBlock] | None:
+    """Find a block that one lane repeats more often than the other.
+
+    Args:
+        lanes: The lane of A and that of B.
+
+    Returns:
+        The side that has the block more often (0 for A, which is tried first, 1 for B),
+        and the block. None if there is none.
+    """
+    for side in (0, 1):
+        block = most_explaining_block(
+            longer_keys=lanes[side].keys, shorter_keys=lanes[1 - side].keys
+        )
+        if block is not None:
+            return side, block
+    return None
 
 
 def _surplus_positions(
@@ -147,6 +159,8 @@ def _pairing_costs(
     longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
 ) -> Iterator[Int64s]:
     """Yield what it costs to pair each block of the shorter lane with its candidates.
+
+    The shorter lane repeats a block less often than the longer one.
 
     Block n of the shorter lane has `surplus_blocks` + 1 candidates: the blocks n, n +
     1, and so on of the longer lane. The cost of a pair is the sum of the differences of
@@ -198,6 +212,9 @@ class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
 
 def _cut_into_blocks(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
     """Collect some pieces of each of the blocks of a lane.
+
+    With blocks that start at 10 and 14, and the offsets 0 and 2, these are the pieces
+    10 and 12 of the one block, and 14 and 16 of the other.
 
     Args:
         lane: The lane that the blocks are in.
@@ -253,31 +270,69 @@ def _best_fitting_range(
     Returns:
         The range [begin, end) of positions in the longer lane.
     """
+    begin, end, counterpart = _range_from_mark_to_mark(block, with_counterpart, run)
+
+    # A shift forward takes the first piece out of the range and the one behind it in; a
+    # shift backward takes the last piece out and the one before the range in.
+    forward = np.arange(block.pieces_per_block)
+    backward = -1 - forward
+    misfit_forward = _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=begin + forward,
+        entering=end + forward,
+        partners=counterpart + forward,
+    )
+    misfit_backward = _misfit_of_shifts(
+        longer,
+        shorter,
+        leaving=end + backward,
+        entering=begin + backward,
+        partners=counterpart + backward,
+    )
+    shift = _best_shift(misfit_backward, misfit_forward)
+    return begin + shift, end + shift
+
+
+class _MarkedRange(NamedTuple):
+    """Surplus from one mark to another, and where the shorter lane goes on after it."""
+
+    begin: int  # position of a mark in the longer lane
+    end: int  # position of the mark of the block after the surplus
+    counterpart: int  # position in the shorter lane of the block paired with that block
+
+
+def _range_from_mark_to_mark(
+    block: RepeatedBlock, with_counterpart: list[int], run: tuple[int, int]
+) -> _MarkedRange:
+    """Return the range of a run of surplus blocks, before it is shifted to fit best.
+
+    With marks at 0, 10, 20 and 30 in the longer lane, a run of the second and the third
+    block is the range [10, 30).
+
+    Args:
+        block: The repeated block.
+        with_counterpart: See `_best_fitting_range`.
+        run: The indices of the first and the last surplus block of the run.
+    """
     first, last = run
     # After the last block of the lane there is no mark that says where it ends. Then
     # the range of the same length that starts one block earlier is used.
     if last + 1 == len(block.marks_in_longer):
         first -= 1
         last -= 1
-    begin = int(block.marks_in_longer[first])
-    end = int(block.marks_in_longer[last + 1])
 
-    # The position in the shorter lane of the block that follows the run.
-    if last + 1 in with_counterpart:
-        index_in_shorter = with_counterpart.index(last + 1)
-        counterpart = int(block.marks_in_shorter[index_in_shorter])
+    next_block = last + 1
+    if next_block in with_counterpart:
+        index_in_shorter = with_counterpart.index(next_block)
+        counterpart = block.marks_in_shorter[index_in_shorter]
     else:
-        counterpart = int(block.marks_in_shorter[-1])
-
-    pieces_per_block = block.pieces_per_block
-    misfit_backward = _misfit_of_backward_shifts(
-        longer, shorter, begin, end, counterpart, pieces_per_block
+        counterpart = block.marks_in_shorter[-1]
+    return _MarkedRange(
+        begin=int(block.marks_in_longer[first]),
+        end=int(block.marks_in_longer[next_block]),
+        counterpart=int(counterpart),
     )
-    misfit_forward = _misfit_of_forward_shifts(
-        longer, shorter, begin, end, counterpart, pieces_per_block
-    )
-    shift = _best_shift(misfit_backward, misfit_forward)
-    return begin + shift, end + shift
 
 
 def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
@@ -285,6 +340,11 @@ def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
 
     Of equal misfits, backward shifts are preferred to forward ones: the largest
     backward shift, so that the range begins early, or else the smallest forward shift.
+
+    >>> _best_shift(np.array([50, 20, 30]), misfit_forward=np.array([50, 40]))
+    -1
+    >>> _best_shift(np.array([50, 60]), misfit_forward=np.array([50, 70, 10]))
+    2
 
     Args:
         misfit_backward: The misfit of a backward shift by 0, 1, 2, ... pieces.
@@ -294,58 +354,6 @@ def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
         return int(misfit_forward.argmin())
     best_shifts = np.flatnonzero(misfit_backward == misfit_backward.min())
     return -int(best_shifts[-1])
-
-
-def _misfit_of_forward_shifts(
-    longer: LaneWork,
-    shorter: LaneWork,
-    begin: int,
-    end: int,
-    counterpart: int,
-    max_shift: int,
-) -> Int64s:
-    """Return how the misfit changes if a range of surplus is shifted to later pieces.
-
-    Args:
-        longer: The lane that has the surplus.
-        shorter: Its partner.
-        begin: Where the range [begin, end) begins in the longer lane.
-        end: Where it ends.
-        counterpart: The position in the shorter lane of the piece that is paired with
-            the piece at `end`.
-        max_shift: The largest shift, in pieces.
-
-    Returns:
-        The change (ns, negative: better) for shifts by 0, 1, ... pieces. There are
-        fewer than `max_shift` + 1 if other work comes before that.
-    """
-    step = np.arange(max_shift)
-    return _misfit_of_shifts(
-        longer,
-        shorter,
-        leaving=begin + step,
-        entering=end + step,
-        partners=counterpart + step,
-    )
-
-
-def _misfit_of_backward_shifts(
-    longer: LaneWork,
-    shorter: LaneWork,
-    begin: int,
-    end: int,
-    counterpart: int,
-    max_shift: int,
-) -> Int64s:
-    """Return the same as `_misfit_of_forward_shifts` for shifts to earlier pieces."""
-    step = np.arange(max_shift)
-    return _misfit_of_shifts(
-        longer,
-        shorter,
-        leaving=end - 1 - step,
-        entering=begin - 1 - step,
-        partners=counterpart - 1 - step,
-    )
 
 
 def _misfit_of_shifts(
@@ -358,10 +366,15 @@ def _misfit_of_shifts(
 ) -> Int64s:
     """Return how the misfit changes as the surplus is shifted piece by piece.
 
+    The *misfit* is the sum of the differences between the times of the pieces of the
+    longer lane that are no surplus, and those of their partners in the shorter lane.
+
     With each piece of a shift, one piece leaves the surplus at one end and another one
     enters it at the other end. The piece that leaves is compared with a partner from
-    then on; the piece that enters was compared with that same partner before. The shift
-    ends before the first piece that is not the same work in all three positions.
+    then on; the piece that enters was compared with that same partner before. If these
+    take 30, 50 and 32 ns (leaving, entering, partner), the misfit falls from 18 to 2
+    ns, by 16. The shift ends before the first piece that is not the same work in all
+    three positions.
 
     Args:
         longer: The lane that has the surplus.
@@ -375,7 +388,7 @@ def _misfit_of_shifts(
     """
     is_in_longer = _is_position(longer, leaving) & _is_position(longer, entering)
     is_in_both = is_in_longer & _is_position(shorter, partners)
-    positions_inside = _leading_true(is_in_both)
+    positions_inside = count_leading(is_in_both)
     leaving = leaving[:positions_inside]
     entering = entering[:positions_inside]
     partners = partners[:positions_inside]
@@ -383,7 +396,7 @@ def _misfit_of_shifts(
     keys_leaving = longer.keys[leaving]
     is_same_as_entering = keys_leaving == longer.keys[entering]
     is_same_as_partner = keys_leaving == shorter.keys[partners]
-    shifts = _leading_true(is_same_as_entering & is_same_as_partner)
+    shifts = count_leading(is_same_as_entering & is_same_as_partner)
 
     features_of_partner = shorter.features[partners[:shifts]]
     features_of_leaving = longer.features[leaving[:shifts]]
@@ -392,11 +405,6 @@ def _misfit_of_shifts(
     misfit_before = np.abs(features_of_entering - features_of_partner).sum(axis=1)
     change_by_shift = np.cumsum(misfit_after - misfit_before)
     return np.concatenate([[0], change_by_shift])  # a shift by 0 changes nothing
-
-
-def _leading_true(flags: Flags) -> int:
-    """Count the flags that are true before the first one that is not."""
-    return int(np.logical_and.accumulate(flags).sum())
 
 
 def _is_position(lane: LaneWork, positions: Rows) -> Flags:
@@ -437,16 +445,13 @@ def _candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
     """
     known_blocks: set[bytes] = set()
     for size in _block_sizes(keys):
-        # A part of the lane [first, last) in which each piece equals the piece `size`
-        # positions later repeats a block of that size. Its bounds are where the flags
-        # change.
-        equals_later_piece = keys[:-size] == keys[size:]
-        padded_flags = np.concatenate([[False], equals_later_piece, [False]])
-        bounds = np.flatnonzero(np.diff(padded_flags)).reshape(-1, 2)
-        first, last = bounds.T
-        is_long_enough = last - first >= (MIN_REPETITIONS - 1) * size
+        # A part of the lane in which each piece equals the piece `size` positions later
+        # repeats a block of that size: once more than the part is long.
+        repeating = runs_of_true(keys[:-size] == keys[size:])
+        repetitions = 1 + (repeating.end - repeating.begin) // size
+        begins = repeating.begin[repetitions >= MIN_REPETITIONS]
 
-        for start in first[is_long_enough].tolist():
+        for start in begins.tolist():
             block_keys = keys[start : start + size]
             sorted_keys = np.sort(block_keys).tobytes()
             if sorted_keys in known_blocks:
@@ -460,13 +465,15 @@ def _block_sizes(keys: Int64s) -> list[int]:
     """Return the sizes that a block may have, ascending.
 
     These are the MAX_BLOCK_SIZES most frequent distances between one piece and the next
-    equal piece. No size is below MIN_DISTINCT_PIECES.
+    equal piece. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
+    have the distance 3 four times, so 3 is the only size.
     """
     # A stable sort by key puts the positions of equal pieces next to each other, in
     # ascending order.
     by_key = np.argsort(keys, kind="stable")
-    is_same_key = np.diff(keys[by_key]) == 0
-    distances = np.diff(by_key)[is_same_key]
+    equals_next = keys[by_key[1:]] == keys[by_key[:-1]]
+    distance_to_next = by_key[1:] - by_key[:-1]
+    distances = distance_to_next[equals_next]
     distances = distances[distances >= MIN_DISTINCT_PIECES]
 
     sizes, frequencies = np.unique(distances, return_counts=True)
@@ -523,6 +530,10 @@ def _agreed_number(
     surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
     """Return the number of surplus blocks on which most pieces of a block agree.
+
+    >>> surplus_blocks, times_in_block = np.array([2, 2, 5]), np.array([4, 3, 1])
+    >>> _agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
+    2
 
     Args:
         surplus_blocks: For each key of the block, the number of surplus blocks by the

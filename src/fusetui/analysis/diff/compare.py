@@ -34,8 +34,8 @@ from fusetui.analysis.diff.renamed_dispatch import renamed_labels
 from fusetui.analysis.diff.renamed_work import renamed_at_places
 from fusetui.analysis.diff.rules import groups_of_lanes, with_moved_work
 from fusetui.analysis.diff.statistics import (
-    FEW_ROUNDS,
-    FEW_STEPS,
+    MIN_ROUNDS_FOR_VERDICT,
+    MIN_STEPS_FOR_VERDICT,
     mean,
     median_of_usual_work,
     paired_interval,
@@ -56,7 +56,7 @@ from fusetui.own_memory import without_collector
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, rank_of_each
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
@@ -291,7 +291,7 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     """Compute the figures of one side: means over its usual steps, which add up.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         on_cpu: Neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
     work = items.work
@@ -517,6 +517,9 @@ def limits_of(ns: Int64s) -> Int64s:
     The limit is as far above the median of all steps as the first quartile is below it,
     and at least the median divided by MIN_EXCESS_DIVISOR above it.
 
+    >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one piece
+    [112]
+
     Args:
         ns: The time of each piece in each step in ns, [steps, pieces].
 
@@ -574,7 +577,7 @@ def _without_interruptions(
     """Take away from the alike steps of a side what exceeds the limits of its pieces.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Its alike steps, cut into pieces.
         limits: The limit of each column of `pieces.ns`, in ns.
     """
@@ -628,8 +631,8 @@ def _steps_in_pieces(items: WorkItems) -> _StepsInPieces:
     ns: Int64s = np.diff(cuts, axis=1)
     if (ns < 0).any():
         return no_steps
-    # Sorting the order gives the position of each item in it; column 0 is before all.
-    return _StepsInPieces(ns=ns, column_of_item=np.argsort(order) + 1)
+    # Column 0 is the time before all items.
+    return _StepsInPieces(ns=ns, column_of_item=rank_of_each(order) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:
@@ -695,7 +698,8 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     """Say why the times of the steps cannot be judged; "" if they can.
 
     Different devices are no change of the program, so they are not judged. Nor are
-    fewer than FEW_STEPS steps on a side (FEW_ROUNDS where the steps took turns).
+    fewer than MIN_STEPS_FOR_VERDICT steps on a side (MIN_ROUNDS_FOR_VERDICT where the
+    steps took turns).
     """
     empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty_sides:
@@ -705,7 +709,7 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     if devices:
         return f"the devices differ ({devices})"
 
-    min_steps = FEW_ROUNDS if step.turns else FEW_STEPS
+    min_steps = MIN_ROUNDS_FOR_VERDICT if step.turns else MIN_STEPS_FOR_VERDICT
     if min(a.steps, b.steps) < min_steps:
         steps = "alternating steps" if step.turns else "steps"
         counts = f"A {a.steps}, B {b.steps}"

@@ -28,11 +28,12 @@ from fusetui.analysis.diff.work import NO_STEP, Work
 from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.totals import grouped, self_ns
+from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.model.quantiles import median
@@ -118,8 +119,8 @@ def rows(
     without a GPU, one more row has all other dispatch.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: Rows of each trace that other rows of the diff are about. They are left
             out, unless dispatch is part of the sum, as it is without a GPU.
         renamed: {label in B: label in A} of what is the same.
@@ -166,8 +167,8 @@ def _compared_labels(
     """Compare the dispatch of each label that either side has, those of A first.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: See `rows`.
         renamed: See `rows`.
         is_in_sum: Whether dispatch is part of the sum. Then no rows are left out, and
@@ -212,7 +213,7 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
     """Count how often each step calls each op, whether the op launches work or not.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         without: True for rows of the trace that do not count.
     """
     trace = items.trace
@@ -228,7 +229,7 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
 
     calls: CallsByLabel = {}
     for group, label_index in enumerate(groups.keys.tolist()):
-        step_of_call = in_steps.step[groups.places(group)]
+        step_of_call = in_steps.step[groups.members(group)]
         label = labels.texts[label_index]
         calls[label] = np.bincount(step_of_call, minlength=steps)
     return calls
@@ -435,7 +436,7 @@ def dispatch_by_label(
     """Collect all dispatch in the steps of a side, {label: dispatch}.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         without: True for rows of the trace that are left out; None for none.
 
     Returns:
@@ -472,7 +473,7 @@ def _dispatch_of_population(
     steps = len(items.work.windows)
     dispatches = {}
     for group, label_index in enumerate(groups.keys.tolist()):
-        members = groups.places(group)
+        members = groups.members(group)
         rows = in_steps.rows[members]
         step = in_steps.step[members]
         name_indices = np.unique(trace.name[rows]).tolist()
@@ -505,10 +506,11 @@ class _Population(msgspec.Struct, frozen=True, eq=False):
 
 
 def _populations(work: Work) -> Iterator[_Population]:
-    """Yield all slices that are dispatch, in steps or not.
+    """Yield all slices of the CPU that are dispatch: overhead around the work itself.
 
     They are ops without work, calls that launch work (all with one label), other calls,
-    and annotations of torch.compile, whose time does not add up.
+    and annotations of torch.compile, whose time does not add up. They may lie in steps
+    or not.
     """
     trace = work.trace
     self_times = self_ns(trace)

@@ -30,7 +30,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, rank_of_each
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.quantiles import medians
 
@@ -55,8 +55,8 @@ def rows(
     """Make one row of each group, in the order of the program (`_program_order`).
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work; each item is in one group.
         programs: Where the program does the work of A, and that of B.
     """
@@ -169,8 +169,8 @@ def _row_of_group(
     """Make the row of a group.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         group: A group of work.
         kind: What happened to the work. A pair that was matched elsewhere is MOVED
             instead.
@@ -399,8 +399,8 @@ def _kinds_by_time(
     usual steps, which are the figures of a row, say the opposite of the medians.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         before: Samples of A in ns, [alike steps, columns].
         after: Samples of B in ns, with the same columns.
         noise: The noise of the diff.
@@ -520,7 +520,7 @@ def _rank_of_preceding_match(
     """Return the rank in A of the last matched group at or before an item of B.
 
     Args:
-        b: The items of trace B.
+        b: The items of the representative step of B.
         item: An item of B.
         matched: The groups that both sides have, sorted by `item_b`.
 
@@ -546,6 +546,5 @@ def _launch_ranks(items: WorkItems) -> list[int]:
         launch = trace.launch[rows]
         launched_ns = np.where(launch >= 0, trace.start[launch], launched_ns)
 
-    # Sort by launch, then by start. Sorting the order gives the rank of each item.
-    order = np.lexsort((trace.start[rows], launched_ns))
-    return [*np.argsort(order).tolist()]
+    by_launch_then_start = np.lexsort((trace.start[rows], launched_ns))
+    return [*rank_of_each(by_launch_then_start).tolist()]

@@ -50,7 +50,7 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     collector asks for, and one of them is an op of its core.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side with the items; the fused kernels are on the other side.
     """
     all_fused_items: list[_FusedItem] = []
@@ -85,7 +85,7 @@ def _group_if_enough(
     be an op of its core.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the claimed items.
         fused: The fused kernel.
         claimed: Open items whose work it may do.
@@ -117,7 +117,7 @@ def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_Fused
     hand-written kernel that are ops of open items near it.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side whose ops the items may do the work of.
         gap_index: The index of the gap.
     """
@@ -168,7 +168,7 @@ def _divide(
     division is greedy.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         open_items: The open items of that side in the gap.
         fused_items: The fused kernels of the other side in the gap.
@@ -214,6 +214,10 @@ def _best_cuts(covers: Covers) -> list[int]:
 
     This is dynamic programming over the last cut.
 
+    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+    >>> _best_cuts([[add, add, other], [other, other, mul]])  # two kernels, three items
+    [0, 2, 3]
+
     Returns:
         See `_Division.cuts`.
     """
@@ -255,6 +259,9 @@ def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
     There is one point for each item that may be an op on its list, and one point for
     each op that any of them may be.
 
+    >>> _worth_of_range([frozenset({"add"}), frozenset({"add", "mul"}), frozenset()])
+    4
+
     Args:
         covered_ops: For each item of the range, the listed ops that it may be.
     """
@@ -267,6 +274,10 @@ def _greedy_cuts(covers: Covers) -> list[int]:
     """Return cuts where each kernel takes all items up to the first of a later one.
 
     That is the first item that the kernel does not list, but a later kernel does.
+
+    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+    >>> _greedy_cuts([[add, other, other], [other, other, mul]])
+    [0, 2, 3]
 
     Returns:
         See `_Division.cuts`.
@@ -317,7 +328,7 @@ def _missing_ops_nearby(
     name lists none, and the ops of its core are alternatives.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         fused: The fused kernel.
         claimed: The items that it claims so far.
@@ -462,8 +473,11 @@ def collector_of(kernel: str) -> Collector | None:
 def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
     """Return which ops a hand-written kernel has as words in its name.
 
-    For example, `scale_mask_softmax` has `mask` and `softmax`. Ops that only change
-    metadata do not count.
+    Ops that only change metadata do not count.
+
+    >>> collector = collector_by_words("scale_mask_softmax<float>", {"softmax", "mask"})
+    >>> sorted(collector.ops)
+    ['mask', 'softmax']
 
     Args:
         kernel: The name of a kernel.

@@ -69,8 +69,8 @@ class Alignment:
         """Start without groups; what the alignment left unpaired is open.
 
         Args:
-            a: The items of trace A.
-            b: The items of trace B.
+            a: The items (kernels and copies) of the representative step of A.
+            b: The items of the representative step of B.
             lanes: A lane of A and its partner of B.
         """
         self.items = (a, b)
@@ -320,24 +320,29 @@ def paired_items(groups: Iterable[WorkGroup]) -> Rows:
 def with_matches(
     groups: Iterable[WorkGroup], matches: Sequence[WorkGroup]
 ) -> list[WorkGroup]:
-    """Add groups that match items which had no counterpart so far.
+    """Replace groups without a counterpart by groups that match their items.
+
+    If item 3 of A and item 7 of B are groups by themselves, and a match is of both, the
+    match takes the place of the two groups.
 
     Args:
-        groups: All groups so far.
-        matches: New groups of items that are in groups of one side so far.
+        groups: All groups so far. A group without a counterpart has items of one side.
+        matches: New groups of items that have no counterpart in `groups`.
 
     Returns:
-        The groups without the groups of one side that are matched now, then `matches`.
+        The groups that stay, then `matches`.
     """
     matched_a = {item for group in matches for item in group.a}
     matched_b = {item for group in matches for item in group.b}
-    remaining = []
+    staying = []
     for group in groups:
-        has_both_sides = bool(group.a) and bool(group.b)
-        is_still_open = matched_a.isdisjoint(group.a) and matched_b.isdisjoint(group.b)
-        if has_both_sides or is_still_open:
-            remaining.append(group)
-    return [*remaining, *matches]
+        has_counterpart = bool(group.a) and bool(group.b)
+        is_matched_now = bool(
+            matched_a.intersection(group.a) or matched_b.intersection(group.b)
+        )
+        if has_counterpart or not is_matched_now:
+            staying.append(group)
+    return [*staying, *matches]
 
 
 _SETS_OF_ALIASES: Final = (
@@ -422,7 +427,7 @@ def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
     something else wants them.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         members: The items whose work one kernel of the other side does.
 
     Returns:

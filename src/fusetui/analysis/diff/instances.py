@@ -51,10 +51,11 @@ def pair_repetitions(alignment: Alignment) -> None:
 class _KernelOfCall(NamedTuple):
     """One kernel under one call of an op.
 
-    Kernels in a row without an op count as those of one call.
+    Equal kernels in a row that no op launched count as those of one call.
     """
 
-    op: int  # row of the call; without an op, -1 minus the first item in the row
+    op: int | None  # the row of the call of the op; None without an op
+    first_item: int | None  # without an op, the first of the equal kernels; else None
     kernel_id: int
 
 
@@ -65,7 +66,7 @@ def group_launches_in_parts(alignment: Alignment, side: int) -> None:
     are grouped with it if all their times add up to that of the single launch.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side with several launches.
     """
     open_items_by_call = _open_items_by_call(alignment, side)
@@ -94,7 +95,7 @@ def _pairs_by_call(alignment: Alignment, side: int) -> dict[_KernelOfCall, list[
     """Return the indices of the pairs of one kernel under one op, by call.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side whose calls are meant.
     """
     own = alignment.items[side]
@@ -116,7 +117,7 @@ def _group_parts(
     """Group open items and a pair, if the times on this side add up to the other's.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the open items.
         open_items: Open items of one call.
         pair_index: The index of a pair whose item of this side is of the same call.
@@ -153,16 +154,15 @@ def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
     kernel_id = items.kernel_id(item)
     op = int(items.op[item])
     if op >= 0:
-        return _KernelOfCall(op=op, kernel_id=kernel_id)
+        return _KernelOfCall(op=op, first_item=None, kernel_id=kernel_id)
 
-    # Without an op: go back to the first of the equal kernels in a row.
     first = item
     while first > 0:
         previous = first - 1
         if items.op[previous] >= 0 or items.kernel_id(previous) != kernel_id:
             break
         first = previous
-    return _KernelOfCall(op=-1 - first, kernel_id=kernel_id)
+    return _KernelOfCall(op=None, first_item=first, kernel_id=kernel_id)
 
 
 def group_rest_of_ops(alignment: Alignment, side: int) -> None:
@@ -173,7 +173,7 @@ def group_rest_of_ops(alignment: Alignment, side: int) -> None:
     or if they add up the parts of its kernel.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: 0; both directions are covered at once, so nothing is done for side 1.
     """
     if side == 1:
@@ -212,7 +212,7 @@ def _join_pair(
     parts of its kernel.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         pair_index: The index of the pair.
         rest_a: The open items of A of the same call.
         rest_b: The open items of B of the same call; one of the two lists is empty.
@@ -237,7 +237,7 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
     The next kernel has to be open, follow immediately, and have no op.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the kernel that adds up.
     """
     items = alignment.items[side]
@@ -333,7 +333,7 @@ def _pair_closest(
     would take too long, the whole run becomes one group.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side that has more of the kernel.
         run: Pairs of one kernel.
         open_items: The open items of that side that are the same kernel.
@@ -377,7 +377,7 @@ def _open_again(
     """Make items open in the gaps of a run where they belong.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the items.
         run: Pairs of one kernel.
         partners: The items of that side in these pairs, ascending.

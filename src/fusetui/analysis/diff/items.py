@@ -20,7 +20,14 @@ from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
 from fusetui.analysis.diff.work import Work, hidden_behind_compute
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    group_size_of_each,
+    ordinals,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -334,8 +341,8 @@ def with_usual_steps(
     differ, each side chooses from its own alike steps.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         without: Indices of steps that are neither plain nor usual, unless no other
             steps are left.
 
@@ -456,8 +463,7 @@ def _op_keys(
     # A group has the pieces of one part under one call of an op.
     _, group_of_piece = distinct_rows((work.op[pieces], part))
     order_in_group = ordinals(group_of_piece)
-    group_sizes = np.bincount(group_of_piece)
-    is_told_by_order = group_sizes[group_of_piece] <= MAX_PIECES_BY_ORDER
+    is_told_by_order = group_size_of_each(group_of_piece) <= MAX_PIECES_BY_ORDER
 
     keys_by_order = _ids_of_ordered_parts(op_ids, part, order_in_group, words)
     keys_by_kernel = -kernel_ids - 1
@@ -499,8 +505,7 @@ def _single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64s:
 
     # A group has the pieces of one role under one call of an op.
     _, group_of_piece = distinct_rows((work.op[pieces], role))
-    group_sizes = np.bincount(group_of_piece)
-    is_single = group_sizes[group_of_piece] == 1
+    is_single = group_size_of_each(group_of_piece) == 1
 
     helper_names = []
     for name_index in np.unique(trace.name[rows]).tolist():

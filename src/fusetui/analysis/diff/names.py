@@ -97,14 +97,16 @@ def work_class(op: str, kernel: str) -> str:
 
 
 def _does_other_work_than_op(kernel: str, kind: str) -> bool:
-    """Return whether the name of a kernel shows that the kind of its op is not its own.
+    """Return whether a kernel is known to do something else than its op is named for.
 
-    It does if the kernel helps the main kernel of the op, if it does the work of
-    several ops, or if it is known to do something that two kernels cannot be paired by.
+    So the kind of the op must not be taken for that of the kernel. That is so of a
+    kernel that helps the main one (such as the reduction of split-K after a product),
+    of a fused kernel, and of one whose name is decoded to a kind such as elementwise.
 
     Args:
         kernel: The name of the kernel.
-        kind: The kind by which the kernel can be paired; "" for none.
+        kind: The kind of work by which two such kernels can be paired, such as `gemm`;
+            "" for none.
     """
     role = role_of_kernel(kernel)
     decoded = role.decoded
@@ -185,13 +187,14 @@ def differences(a: str, b: str) -> str:
     decoded_b = role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
-    if decoded_a is None or decoded_b is None:
-        before = clip(before, _MAX_NAME_CELLS)
-        after = clip(after, _MAX_NAME_CELLS)
-    else:
+    if decoded_a is not None and decoded_b is not None:
         texts = _decoded_differences(decoded_a, decoded_b)
         if texts:
             return ", ".join(texts[:_MAX_DIFFERENCES])
+    else:  # a name that is not decoded may be long
+        before = clip(before, _MAX_NAME_CELLS)
+        after = clip(after, _MAX_NAME_CELLS)
+
     if before != after:
         return f"{before} -> {after}"
     return _differing_words(a, b)
@@ -233,6 +236,9 @@ def _differing_words(a: str, b: str) -> str:
 
     These are the words between the common beginning and the common end of both names;
     `nothing` stands for none.
+
+    >>> _differing_words("void my<float, 32>()", "void my<float, 64>()")
+    'in its name: 32 -> 64'
     """
     words_a = _WORD.findall(a)
     words_b = _WORD.findall(b)

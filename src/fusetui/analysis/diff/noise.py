@@ -6,9 +6,9 @@ of one recording out to two sides:
 * A row is reported only if the two sides are far apart (`statistics.far_apart`) and the
   interval of B / A excludes 1. It is Student's interval, of the logarithms of its
   times.
-* Of all diffs of equal runs, only a share of LEVEL reports any row. So each row is
-judged at this level divided by the number of rows (Bonferroni).
-* The variance of a row is that of its own steps, averaged with the usual variance of
+* Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
+So each row is judged at this level divided by the number of rows (Bonferroni). * The
+variance of a row is that of its own steps, averaged with the usual variance of
   pieces of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
   Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
   the tick of the clock is added.
@@ -29,14 +29,15 @@ import numpy as np
 
 from fusetui.analysis.diff.statistics import (
     FLOOR_PERCENT,
-    STEPS_FOR_CORRELATION,
+    MIN_STEPS_FOR_CORRELATION,
     far_apart,
     widening_of,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.model.quantiles import lower_quantile, medians
+from fusetui.trace.model.sorted_arrays import count_below
 
-LEVEL = 0.05
+FALSE_ALARM_PROBABILITY = 0.05
 """How likely it is that a diff reports any row where nothing changed."""
 
 PRIOR_STEPS = 2
@@ -220,8 +221,9 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
-    # Average the variance of the column with the usual one of its class.
-    class_of_column = np.searchsorted(noise.longest, np.median(log_a, axis=0))
+    # Average the variance of the column with the usual one of its class. The number of
+    # the class is how many classes have only shorter pieces.
+    class_of_column = count_below(noise.longest, np.median(log_a, axis=0))
     usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
     freedom = PRIOR_STEPS + variation.freedom
     variance = (usual_squares + variation.squares) / freedom
@@ -229,9 +231,11 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     variance += _rounding(a, b, tick_ns) / (1 if noise.paired else 2)
 
     standard_error = np.sqrt(variance * variation.of_change)
-    margin = student_point(freedom, LEVEL / noise.rows) * standard_error
+    margin = (
+        student_point(freedom, FALSE_ALARM_PROBABILITY / noise.rows) * standard_error
+    )
     excludes = np.abs(change) > margin
-    if max(len(log_a), len(log_b)) >= STEPS_FOR_CORRELATION:
+    if max(len(log_a), len(log_b)) >= MIN_STEPS_FOR_CORRELATION:
         excludes = _excludes_when_wider(change, margin, excludes, samples)
     return excludes
 
@@ -305,6 +309,9 @@ def student_point(freedom: int, level: float) -> float:
 
     The distribution exceeds the point in either direction with the probability `level`.
     It is found by bisection.
+
+    >>> round(student_point(10, 0.05), 3)
+    2.228
 
     Args:
         freedom: The degrees of freedom. More than MAX_DEGREES_OF_FREEDOM count as that.

@@ -17,7 +17,7 @@ from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
-from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
+from fusetui.analysis.diff.statistics import MIN_STEPS_FOR_VERDICT, MIN_USUAL_STEPS
 from fusetui.analysis.diff.work import is_launched_by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, pace, percent, plural, several
@@ -62,8 +62,8 @@ def notes(
     Notes about one side begin with its label.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         devices: How the devices differ, of `other_devices`; "" if they do not.
         step: The change of the step.
@@ -291,7 +291,7 @@ def _notes_of_merged_streams(
     """Name the streams that are compared as one, or the threads without a GPU.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         merged_lanes: Groups of at least two lanes that are compared as one.
 
     Returns:
@@ -431,8 +431,8 @@ def _are_only_reordered(
     to look at each call.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         item_of_a: An item of A whose op is asked about.
         before: The inputs of its call.
         after: The inputs of the call in B that it is compared with.
@@ -454,7 +454,7 @@ def _calls_of_op(items: WorkItems, op: str) -> list[int]:
     """Return the rows of the calls of an op that launch work in the step, ascending.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         op: The name of the op without its namespace.
     """
     is_of_op = [name == op for name in items.stems]
@@ -481,13 +481,13 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
 
 
 def _note_of_few_steps(a: WorkItems, b: WorkItems) -> str:
-    """Note that a side has fewer than FEW_STEPS steps."""
+    """Note that a side has fewer than MIN_STEPS_FOR_VERDICT steps."""
     steps_a = len(a.work.windows)
     steps_b = len(b.work.windows)
-    if min(steps_a, steps_b) >= FEW_STEPS:
+    if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
     steps = f"few steps (A {steps_a}, B {steps_b})"
-    return f"{steps}: the changes may be noise; profile at least {FEW_STEPS} steps"
+    return f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT} steps"
 
 
 def _note_of_few_usual_steps(items: WorkItems) -> str:
@@ -497,7 +497,7 @@ def _note_of_few_usual_steps(items: WorkItems) -> str:
     """
     steps = len(items.work.windows)
     usual_steps = len(items.usual_steps)
-    if steps < FEW_STEPS or not 0 < usual_steps < MIN_USUAL_STEPS:
+    if steps < MIN_STEPS_FOR_VERDICT or not 0 < usual_steps < MIN_USUAL_STEPS:
         return ""
     few = "because the others do different work"
     return _of_side(items, f"figures cover {usual_steps} of {steps} steps, {few}")

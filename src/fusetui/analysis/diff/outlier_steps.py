@@ -22,6 +22,7 @@ from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.intervals import Cover, pieces
 from fusetui.trace.model.quantiles import lower_quantile, medians
+from fusetui.trace.model.sorted_arrays import positions_of
 
 MIN_DISTANCE_RATIO = 4
 """A step stands out where the two sides are more than this many times as far apart as
@@ -67,8 +68,8 @@ def single_step_outliers(
     to step: the n-th steps of two separate runs have nothing in common but chance.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
     """
     steps = len(a.work.windows)
@@ -90,8 +91,8 @@ def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[R
     work. The two become one row.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         rows: The rows of single steps.
 
     Returns:
@@ -128,8 +129,8 @@ def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
     is on the other side.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that one side has in addition in one step.
     """
@@ -254,8 +255,8 @@ def _row_of_kernel(
     """Make the row of a kernel that is faster or slower in one step.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         times: The times of all paired kernels.
         pair: The index of the pair.
         step: The index of the step.
@@ -314,8 +315,8 @@ def _vary_alike(
     the two sides do.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         steps: Indices of the steps that do the usual work on both sides.
     """
@@ -405,6 +406,10 @@ def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     fractions dropped). Where the median ratio is more than FLOOR_PERCENT from 1, a
     sample may also follow that ratio, and the smaller of the two distances counts: what
     takes 1.3 times as long takes more ns longer in a step in which it is slow.
+
+    >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
+    >>> _from_usual_change(before, after).tolist()
+    [[0], [0], [80]]
 
     Args:
         before: Times of A in ns, [steps, columns].
@@ -502,11 +507,13 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     """Return how much of the change of idle time the change of work explains.
 
     Work that is gone or faster leaves a gap of at most its time, and additional work
-    fills one. That is no change of the idle time by itself.
+    fills one. If a kernel of 30 ns is gone in B and another one of 5 ns is new, that
+    explains a change of the idle time from -5 to 30 ns: all of a rise of 20 ns, 30 ns
+    of a rise of 40 ns, and 5 ns of a fall of 10 ns.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         change_ns: The change of the idle time of each step, B minus A.
 
     Returns:
@@ -527,7 +534,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     As with idle time, it does not matter which step launched it.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         keys: All exact keys of the side, and maybe others, ascending.
 
     Returns:
@@ -540,7 +547,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     # Each run is cut where a step begins or ends.
     inside, piece = pieces(runs, Cover(windows.start, windows.end))
     step = windows.index_of(inside.start)
-    key_index = np.searchsorted(keys, items.exact_keys_of_all_steps[piece])
+    key_index = positions_of(keys, items.exact_keys_of_all_steps[piece])
     shape = (len(windows), len(keys))
     return summed((step, key_index), inside.end - inside.start, shape)
 

@@ -27,7 +27,7 @@ from fusetui.analysis.diff.sequences import (
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.grouping import by_key
+from fusetui.trace.model.grouping import by_key, grouped
 
 MAX_PIECES_FOR_FUSION = 16
 """A step that differs in more pieces is not searched for fused kernels."""
@@ -66,7 +66,7 @@ def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
     """Compare the work of an odd step with that of the representative step.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         step: The index of the odd step.
         expected_ns: The time that each item would take in it.
     """
@@ -97,13 +97,14 @@ def _expected_times(items: WorkItems, other_side: WorkItems, step: int) -> list[
     usual work, and the other side does that work in this step. Else it is its usual
     time.
     """
-    if len(items.work.windows) != len(other_side.work.windows):
-        return items.times
+    has_as_many_steps = len(items.work.windows) == len(other_side.work.windows)
     has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
-    sample_positions = np.flatnonzero(other_side.alike_steps == step)
-    if not len(sample_positions) or not has_same_work:
+    is_this_step = other_side.alike_steps == step  # one flag per row of `samples`
+    if not has_as_many_steps or not has_same_work or not is_this_step.any():
         return items.times
-    return [*other_side.samples[sample_positions[0]].tolist()]
+
+    (times_in_step,) = other_side.samples[is_this_step].tolist()
+    return [*times_in_step]
 
 
 def rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
@@ -131,29 +132,33 @@ def _piece_of_item(
     missing_items: list[int],
     extra_pieces: list[int],
 ) -> Rows:
-    """Return the piece of an odd step that is the same work as each item.
+    """Find the kernel of an odd step that does the work of each kernel of a usual one.
 
-    The n-th item of a key is the n-th piece of that key. Both are counted without the
-    missing items and the extra pieces.
+    The n-th kernel with a key in one step is the n-th kernel with this key in the
+    other, without counting those that only one of the steps has.
+
+    >>> usual, odd = np.array([7, 8, 7, 9]), np.array([8, 7, 6, 7])
+    >>> _piece_of_item(usual, odd, missing_items=[3], extra_pieces=[2]).tolist()
+    [1, 0, 3, -1]
 
     Args:
-        usual_keys: The key of each item.
-        odd_keys: The key of each piece of the odd step.
-        missing_items: The items that the step lacks.
-        extra_pieces: The pieces that are none of the items.
+        usual_keys: The key of each item, which is a kernel of the usual step.
+        odd_keys: The key of each piece, which is a kernel of the odd step.
+        missing_items: The items that the odd step lacks.
+        extra_pieces: The pieces that the usual step lacks.
 
     Returns:
-        One piece per item, NO_PIECE for missing items. All are NO_PIECE if the keys of
-        the others differ.
+        The index of a piece for each item, NO_PIECE for missing items. All are NO_PIECE
+        if the steps differ by more than these items and pieces.
     """
     piece_of_item = np.full(len(usual_keys), NO_PIECE, dtype=np.intp)
-    items = np.setdiff1d(np.arange(len(usual_keys)), missing_items)
-    pieces = np.setdiff1d(np.arange(len(odd_keys)), extra_pieces)
-    # A stable sort keeps equal keys in their order.
-    items = items[np.argsort(usual_keys[items], kind="stable")]
-    pieces = pieces[np.argsort(odd_keys[pieces], kind="stable")]
-    if np.array_equal(usual_keys[items], odd_keys[pieces]):
-        piece_of_item[items] = pieces
+    common_items = np.setdiff1d(np.arange(len(usual_keys)), missing_items)
+    common_pieces = np.setdiff1d(np.arange(len(odd_keys)), extra_pieces)
+
+    items_by_key = common_items[grouped(usual_keys[common_items]).order]
+    pieces_by_key = common_pieces[grouped(odd_keys[common_pieces]).order]
+    if np.array_equal(usual_keys[items_by_key], odd_keys[pieces_by_key]):
+        piece_of_item[items_by_key] = pieces_by_key
     return piece_of_item
 
 
@@ -167,18 +172,20 @@ class _TimedPieces(msgspec.Struct, frozen=True, eq=False):
 def _without_partner(
     own: _TimedPieces, other: _TimedPieces, *, paired: set[int]
 ) -> list[int]:
-    """Return the pieces of one step that have no partner in the other step.
+    """Return the kernels of one step that have no partner in the other step.
 
-    Which of several pieces of one key have none may be arbitrary (`_ambiguous_pieces`).
-    Then their times decide, if the other step has fewer pieces of that key.
+    An alignment by keys alone is arbitrary among neighbors with equal keys
+    (`_ambiguous_pieces`). Then times decide: if one step runs a kernel for 10 and 50 us
+    and the other one only for 49 us, the one of 10 us has no partner, whichever the
+    alignment left out.
 
     Args:
-        own: The pieces of one step.
+        own: The pieces (kernels) of one step.
         other: The pieces of the other step.
-        paired: The pieces of the one step that an alignment of the keys paired.
+        paired: The indices of the pieces of `own` that the alignment paired.
 
     Returns:
-        Pieces of the one step, ascending.
+        Indices of pieces of `own`, ascending.
     """
     unpaired = [piece for piece in range(len(own.keys)) if piece not in paired]
     ambiguous = _ambiguous_pieces(own.keys, unpaired)
@@ -218,12 +225,16 @@ def _ambiguous_pieces(keys: Int64s, unpaired: list[int]) -> list[int]:
     """Return the pieces without a partner that might as well be their neighbors.
 
     These are the pieces of a run that could be one position earlier or later, because
-    the keys that remain would be the same. In `a b b c`, that is so if one `b` has no
-    partner.
+    the keys that remain would be the same.
+
+    >>> _ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2, 3])  # 6 and 7 are left
+    []
+    >>> _ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2])  # or the 6 before it
+    [2]
 
     Args:
         keys: The keys of the pieces of a step.
-        unpaired: The pieces without a partner, ascending.
+        unpaired: The indices of the pieces without a partner, ascending.
     """
     ambiguous: list[int] = []
     for first, last in consecutive_runs(np.array(unpaired, dtype=np.intp)):
@@ -265,8 +276,8 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     and what only one side has in all steps has a row already.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
 
     Returns:
@@ -379,7 +390,7 @@ def _at_another_position(
     the one whose time is the closest.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         odd: One of its odd steps.
         item: An item that the step lacks.
         extra_pieces: Pieces of the step that are none of the items.
@@ -437,7 +448,7 @@ def _rows_of_side(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
     step has or lacks more than MAX_KINDS_OF_WORK keys, it is one row for all of them.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: The pieces that the other side does not have.
         side: `A` or `B`.
     """
@@ -466,7 +477,7 @@ def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRe
     """Make a row for each call of an op that has other kernels in one step than usual.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Pieces of the side.
         side: `A` or `B`.
     """
@@ -483,20 +494,22 @@ def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRe
 
 
 def _are_other_kernels(extra: Pieces, missing: Pieces) -> bool:
-    """Return whether a call of an op has a few other kernels instead of the usual ones.
+    """Return whether a call of an op ran a few other kernels instead of the usual ones.
 
-    It is not so without an op, or if the same kernel is in both.
+    So it is if one kernel runs instead of another, and not if the same kernel runs at
+    another position: then it is among both.
 
     Args:
-        extra: What the call has and usually has not.
-        missing: What the call lacks.
+        extra: The kernels that the call ran and usually does not run.
+        missing: The kernels that it usually runs, and did not run this time.
     """
-    if not extra or not missing or _op_id(extra[0]) == NO_OP:
+    is_exchange = len(extra) > 0 and len(missing) > 0
+    if not is_exchange or len(extra) + len(missing) > MAX_KINDS_OF_WORK:
         return False
-    if len(extra) + len(missing) > MAX_KINDS_OF_WORK:
-        return False
+
+    has_op = _op_id(extra[0]) != NO_OP
     extra_keys = {piece.key for piece in extra}
-    return extra_keys.isdisjoint(piece.key for piece in missing)
+    return has_op and extra_keys.isdisjoint(piece.key for piece in missing)
 
 
 def _op_id(piece: OutlierPiece) -> int:
@@ -528,7 +541,7 @@ def _fused_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
     several pieces instead.
 
     Args:
-        items: The items of the side.
+        items: The items (kernels and copies) of the representative step of the side.
         pieces: Pieces of the side.
         side: `A` or `B`.
     """
@@ -607,17 +620,17 @@ def _row_of_other_kernels(
 ) -> Row:
     """Make the row of a step that does its work with other kernels than usual.
 
-    The row has the step's own kernels on its side, with their rows of the trace, and
-    the usual kernels on the other side, without rows. Its kind says how A and B differ
-    then: REPLACED if they have equally many, FUSED if A has more of them, else SPLIT.
+    The step's own kernels stand on its side, with their rows of the trace, and the
+    usual kernels on the other side, without rows. A step of B that runs one kernel
+    instead of the usual three gives a row with three kernels of A and one of B: FUSED.
 
     Args:
         items: The items of the side of the step.
-        extra: The kernels of the step.
+        extra: The kernels that the step runs instead of the usual ones.
         missing: The usual kernels that they replace.
         side: `A` or `B`.
     """
-    share_of_step = _share_of_pieces(items, extra, with_rows_of=extra)
+    share_of_step = _with_rows(_share_of_pieces(items, extra), extra)
     usual_share = _share_of_pieces(items, missing)
     if side == "A":
         a = share_of_step
@@ -640,37 +653,35 @@ def _row_of_other_kernels(
 def _row_of_pieces(
     items: WorkItems, pieces: Pieces, side: str, *, are_many: bool
 ) -> Row:
-    """Make the row of pieces that all are in one step, or all are missing in it.
+    """Make the row of kernels that a step has in addition, or that a step lacks.
 
-    Work that A lacks in a step counts as added, like additional work of B. The rows of
-    the trace are those of the side in both cases. Of missing work, they are those in
-    the representative step.
+    B has more of such work, and the row is ADDED, if a step of B has it in addition or
+    if a step of A lacks it. Else it is REMOVED.
 
     Args:
-        items: The items of the side.
-        pieces: Pieces of one step.
+        items: The items of the side that the step belongs to.
+        pieces: Pieces of one step: all of them are missing, or none is.
         side: `A` or `B`.
         are_many: Whether the row says how many pieces they are, instead of their op.
+
+    Returns:
+        A row with the rows of the trace on the side of the step, even if that side has
+        less of the work: a missing kernel is shown in the representative step.
     """
     is_missing = pieces[0].missing
     is_of_a = side == "A"
     is_more_in_b = is_missing == is_of_a
-    if are_many:
-        what = f"{plural(len(pieces), 'piece')} of work"
+    work = _share_of_pieces(items, pieces)
+    share_of_a = RowShare() if is_more_in_b else work
+    share_of_b = work if is_more_in_b else RowShare()
+    if is_of_a:
+        share_of_a = _with_rows(share_of_a, pieces)
     else:
-        what = _op_name(items.trace, pieces[0])
+        share_of_b = _with_rows(share_of_b, pieces)
 
+    op = _op_name(items.trace, pieces[0])
+    what = f"{plural(len(pieces), 'piece')} of work" if are_many else op
     where = _only_in_step(items, pieces[0], side)
-    share_of_a = _share_of_pieces(
-        items,
-        () if is_more_in_b else pieces,
-        with_rows_of=pieces if is_of_a else (),
-    )
-    share_of_b = _share_of_pieces(
-        items,
-        pieces if is_more_in_b else (),
-        with_rows_of=() if is_of_a else pieces,
-    )
     return row_of(
         RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         what,
@@ -692,21 +703,18 @@ def _only_in_step(items: WorkItems, piece: OutlierPiece, side: str) -> str:
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share_of_pieces(
-    items: WorkItems, pieces: Pieces, with_rows_of: Pieces = ()
-) -> RowShare:
-    """Add up pieces.
-
-    Args:
-        items: The items of the side.
-        pieces: The pieces to add up.
-        with_rows_of: The pieces whose rows of the trace the row shows.
-    """
+def _share_of_pieces(items: WorkItems, pieces: Pieces) -> RowShare:
+    """Add up the times of kernels of one step, and list their names; without rows."""
     ns = sum(piece.ns for piece in pieces)
     return RowShare(
         names=[items.trace.name_of(piece.row) for piece in pieces],
         ns=ns,
         count=len(pieces),
-        median_ns=ns,
-        rows=tuple(piece.row for piece in with_rows_of),
+        median_ns=ns,  # of one step
     )
+
+
+def _with_rows(share: RowShare, pieces: Pieces) -> RowShare:
+    """Add the rows of the trace that the app shows for these pieces."""
+    rows = tuple(piece.row for piece in pieces)
+    return msgspec.structs.replace(share, rows=rows)

@@ -44,7 +44,7 @@ def launch_periods(
     launches are not in the file.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         members: The items of the blocks, ascending, all of one lane.
         step: The index of one of the alike steps.
     """
@@ -84,7 +84,7 @@ def _launch_bounds(items: WorkItems, first: int, last: int) -> _LaunchBounds | N
     launch of the item after it.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         first: The first item of the run.
         last: The last item of the run.
 
@@ -115,7 +115,7 @@ def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[in
     the representative step. There are none without a GPU.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         members: The items of the blocks, ascending, all of one lane.
     """
     if not items.work.gpu or not len(members):
@@ -142,7 +142,7 @@ def mark_periods(flags: Flags, items: WorkItems, members: Sequence[int]) -> None
 
     Args:
         flags: One flag per row of the trace. Flags are set in it.
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         members: The items of the blocks, ascending, all of one lane. Their launches in
             all alike steps count.
     """

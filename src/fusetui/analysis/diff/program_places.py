@@ -90,6 +90,11 @@ def sort_of_work(role: int, kernel: str, op: str) -> str:
 
     The name of the kernel tells it, else the op of PyTorch that launched it.
 
+    >>> sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
+    'GEMM'
+    >>> sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
+    'GEMM'
+
     Args:
         role: The `Role` of its event.
         kernel: The name of the kernel.
@@ -189,7 +194,7 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
     """Return `optimizer`, `backward` or `forward` for each item.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         calls: The row of the call that launched each item, -1 if it is not in the file.
 
     Returns:
@@ -199,9 +204,11 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
     if not is_backward.any():
         return [""] * len(items)
     optimizers = _innermost_around(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
-    phases = np.where(calls >= 0, "forward", "")
-    phases = np.where(is_backward, "backward", phases)
-    phases = np.where(optimizers >= 0, "optimizer", phases)
+    # The later ones win: an optimizer may run inside of a hook of the backward pass.
+    phases = np.full(len(items), "forward", dtype="U9")
+    phases[calls < 0] = ""
+    phases[is_backward] = "backward"
+    phases[optimizers >= 0] = "optimizer"
     return [*phases.tolist()]
 
 
@@ -231,7 +238,7 @@ def _is_inside_named(
     """Return whether each row is a slice of a wanted name, or inside such a slice.
 
     Args:
-        items: The items of a side.
+        items: The items (kernels and copies) of the representative step of a side.
         rows: A row of the trace for each item, -1 for none.
         is_wanted: Returns whether a name is wanted.
     """

@@ -176,6 +176,8 @@ def _groups_of_one_sort(
 
     Main work is paired in order. Then each kernel that both sides have becomes one
     group, and then all that is left becomes one group, unless it is copies or fills.
+    Five unpaired norms of A and four of B, three of which are one kernel on both sides,
+    become a group of 3 and 3, and one of 2 and 1.
 
     Args:
         a: Where the program does the work of A.
@@ -310,6 +312,9 @@ def _positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
 
     All items of the side with fewer are paired, and those of the other side whose times
     fit best.
+
+    >>> _positions_in_order(np.array([10.0, 50.0]), np.array([11.0, 30.0, 49.0]))
+    _PositionsInOrder(a=[0, 1], b=[0, 2])
 
     Args:
         times_a: The times of the items of A in ns.

@@ -19,6 +19,7 @@ from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
+from fusetui.trace.model.sorted_arrays import count_below, count_between
 
 MAX_COMPARED_LABELS = 256
 """Only this many labels of each side, the first of a step, are compared."""
@@ -55,8 +56,8 @@ def renamed_labels(
     of the step, equally often. A label that fits two others is in no pair.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         renamed_work: Ops that were renamed by the evidence of their kernels.
 
     Returns:
@@ -205,7 +206,7 @@ def _places_of_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
     trace = side.trace
     launched = _work_launched_by(side, thread)
     begins = trace.start[ops]
-    pieces_before = np.searchsorted(launched.times_ns, begins)
+    pieces_before = count_below(launched.times_ns, begins)
 
     # In order of time the numbers of pieces before ascend, so that equal ones are
     # neighbors, and `ordinals` counts the ops since the last piece.
@@ -221,12 +222,10 @@ def _places_of_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
 
 
 def _count_ops_inside(trace: Trace, ops: Rows) -> Int64s:
-    """Count the ops inside each of these ops, at any depth."""
-    all_ops = trace.rows_of(Role.OP)
+    """Count the ops inside each of these ops, at any depth, without the op itself."""
     # A slice and what is inside it are the rows from its own up to its `end_row`.
-    ops_before = np.searchsorted(all_ops, ops)
-    ops_before_end = np.searchsorted(all_ops, trace.end_row[ops])
-    return ops_before_end - ops_before - 1  # without itself
+    with_itself = count_between(trace.rows_of(Role.OP), ops, trace.end_row[ops])
+    return with_itself - 1
 
 
 class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):

@@ -46,8 +46,8 @@ def renamed_at_places(
     another name, or under a name with another namespace. No name is in two pairs.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         by_kernels: Ops that were renamed by the evidence of their kernels.
         swapped: The names of ops that swapped their kernels; see `Evidence.swapped`.
@@ -142,8 +142,8 @@ def _kernels_of_op_pairs(
     they tell nothing of ops.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: Which items do the same work.
         moved: Whether to count kernels that moved to another position instead of those
             that stayed.

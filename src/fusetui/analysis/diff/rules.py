@@ -64,8 +64,8 @@ def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[Wor
     """Group what does the same work in two aligned lanes.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         lanes: A lane of A and its partner of B.
 
     Returns:
@@ -86,7 +86,7 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
     next item, and that of this side's GEMM must not.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the GEMM that is followed by another item.
     """
     own = alignment.items[side]
@@ -132,7 +132,7 @@ def group_by_count(alignment: Alignment, side: int) -> None:
     (`_may_be_all_of`). Kernels without an op count by their own name.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side with several items.
     """
     own = alignment.items[side]
@@ -165,7 +165,7 @@ def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int
     Those of the pairs between the gaps come first, then the open ones.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of the items.
         region: The indices of the gaps.
     """
@@ -186,7 +186,7 @@ def group_by_outer_op(alignment: Alignment, side: int) -> None:
     items with several are grouped only when the rule is called for side 0.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side that may have several items.
     """
     for gap_index, gap in enumerate(alignment.gaps):
@@ -219,7 +219,7 @@ def _claim_several(
     the same order. Nothing is grouped if a side has more than MAX_PIECES_OF_OP.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         of_a: Open items of A.
         of_b: Open items of B.
         why: The evidence, for the reader.
@@ -243,7 +243,7 @@ def group_by_position(alignment: Alignment, side: int) -> None:
     That is not done where names contradict it (`_may_correspond_by_position`).
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side that may have several items.
     """
     own = alignment.items[side]
@@ -289,8 +289,8 @@ def with_moved_work(
     left out: they may be anywhere.
 
     Args:
-        a: The items of trace A.
-        b: The items of trace B.
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
         groups: All groups so far.
 
     Returns:
@@ -372,7 +372,7 @@ def _may_be_all_of(
     least MIN_PIECES_WITHOUT_SHAPES and it takes much longer than the longest of them.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of `own_items`.
         own_items: Several items of one op.
         other_item: The only item of that op on the other side.
@@ -415,7 +415,7 @@ def _group_many_with_one(
     becomes open.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of `own_items`.
         own_items: Several items of that side, ascending.
         other_item: An item of the other side.
@@ -477,7 +477,7 @@ def _may_correspond_by_position(
     ops have to have the same name, or one op has to be unknown.
 
     Args:
-        alignment: Two aligned lanes.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
         side: The side of `own_items`.
         own_items: Open items of a gap; at least one.
         other_item: The only open item of the other side in the gap.

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, ordinals
+from fusetui.trace.model.arrays import Int64s, count_leading, ordinals
+from fusetui.trace.model.sorted_arrays import count_below, count_until
 
 Pair = tuple[int, int]
 """A position in A and a position in B."""
@@ -27,7 +28,7 @@ MAX_CELLS = 1 << 28
 MAX_CELLS_UNTRIMMED = 64
 """Tables up to this size are solved without trimming."""
 
-WINDOW = 2048
+WINDOW_NUMBERS = 2048
 """This many numbers of each side are solved exactly at a time where windows slide along
 both sides. Only pairs in the first halves of two windows are used."""
 
@@ -70,6 +71,9 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
 
     The pairs are a longest common subsequence if the table of what remains after
     trimming is small enough (MAX_CELLS), else a long common subsequence.
+
+    >>> match(np.array([7, 8, 9]), np.array([8, 7, 9]))
+    [(1, 0), (2, 2)]
 
     Returns:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
@@ -141,11 +145,13 @@ def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
 
 
 def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
-    """Count how often each of the values occurs in a sequence."""
-    # In a sorted sequence, equal numbers lie between their two insertion positions.
-    ordered = np.sort(sequence)
-    after_last = np.searchsorted(ordered, values, "right")
-    return after_last - np.searchsorted(ordered, values)
+    """Count how often each of the values occurs in a sequence.
+
+    >>> occurrences(np.array([7, 8]), np.array([7, 5, 7])).tolist()
+    [2, 0]
+    """
+    ascending = np.sort(sequence)
+    return count_until(ascending, values) - count_below(ascending, values)
 
 
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
@@ -244,12 +250,12 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
     part_of_a = a[stretch.first_a : stretch.last_a]
     part_of_b = b[stretch.first_b : stretch.last_b]
     size = min(len(part_of_a), len(part_of_b))
-    head = _leading_true(part_of_a[:size] == part_of_b[:size])
+    head = count_leading(part_of_a[:size] == part_of_b[:size])
 
     size_left = size - head
     backward_a = part_of_a[::-1][:size_left]
     backward_b = part_of_b[::-1][:size_left]
-    tail = _leading_true(backward_a == backward_b)
+    tail = count_leading(backward_a == backward_b)
 
     first_a, last_a, first_b, last_b = stretch
     pairs = [(first_a + n, first_b + n) for n in range(head)]
@@ -261,11 +267,6 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
         last_b=last_b - tail,
     )
     return _Trimmed(stretch=rest, pairs=pairs)
-
-
-def _leading_true(flags: Flags) -> int:
-    """Count the flags that are true before the first one that is not."""
-    return int(np.argmin(np.append(flags, False)))
 
 
 def _pairs_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
@@ -284,21 +285,23 @@ def _pairs_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
 def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
     """Pair equal numbers, in order, by windows that move along both sequences.
 
-    After each step the windows begin behind the last pair, and at least WINDOW / 4
-    positions further on one of the sides.
+    After each step the windows begin behind the last pair, and at least WINDOW_NUMBERS
+    / 4 positions further on one of the sides.
     """
     pairs: list[Pair] = []
     begin_a = 0
     begin_b = 0
     while begin_a < len(a) and begin_b < len(b):
-        window_a = a[begin_a : begin_a + WINDOW]
-        window_b = b[begin_b : begin_b + WINDOW]
-        is_last = begin_a + WINDOW >= len(a) and begin_b + WINDOW >= len(b)
+        window_a = a[begin_a : begin_a + WINDOW_NUMBERS]
+        window_b = b[begin_b : begin_b + WINDOW_NUMBERS]
+        is_last = begin_a + WINDOW_NUMBERS >= len(
+            a
+        ) and begin_b + WINDOW_NUMBERS >= len(b)
         pairs_of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
         last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
-        skipped = max(1, WINDOW // 4 - max(last_i, last_j))
+        skipped = max(1, WINDOW_NUMBERS // 4 - max(last_i, last_j))
         begin_a += last_i + skipped
         begin_b += last_j + skipped
     return pairs
@@ -312,7 +315,7 @@ def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]
     """
     if is_last:
         return longest_common(a, b)
-    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW // 2]
+    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW_NUMBERS // 2]
 
 
 class _AlignmentEnd(NamedTuple):
@@ -377,7 +380,11 @@ def _alignment_ends(
 
 
 def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
-    """Return {number: its position} for the numbers that occur once."""
+    """Return {number: its position} for the numbers that occur once.
+
+    >>> _position_of_unique(np.array([7, 5, 7, 6]))
+    {5: 1, 6: 3}
+    """
     values, first_positions, counts = np.unique(
         numbers, return_index=True, return_counts=True
     )
@@ -387,21 +394,39 @@ def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
 
 
 def _position_of_occurrence(numbers: Int64s) -> dict[Hashable, int]:
-    """Return {(number, how often it occurred before): its position}."""
+    """Return {(number, how often it occurred before): its position}.
+
+    >>> _position_of_occurrence(np.array([7, 5, 7]))
+    {(7, 0): 0, (5, 0): 1, (7, 1): 2}
+    """
     keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
     return {key: position for position, key in enumerate(keys)}
+
+
+class _Chain(NamedTuple):
+    """Pairs that ascend on both sides, as a list that is linked from its end."""
+
+    last: Pair
+    before: _Chain | None  # the chain of all pairs but the last one
 
 
 def _longest_ascending(
     positions_a: Mapping[Hashable, int], positions_b: Mapping[Hashable, int]
 ) -> list[Pair]:
-    """Return the most pairs of common keys that ascend on both sides.
+    """Pair the keys that both sides have, and leave out as few as possible to ascend.
 
     This is a longest increasing subsequence, by patience sorting in time n log n.
+
+    >>> _longest_ascending({"x": 0, "y": 1, "z": 2}, {"x": 5, "y": 9, "z": 7})
+    [(0, 5), (2, 7)]
 
     Args:
         positions_a: The position in A of each key.
         positions_b: The position in B of each key.
+
+    Returns:
+        Pairs of the two positions of a key, ascending on both sides. Of several
+        solutions, it is the one whose positions in B are lowest at the end.
     """
     pairs = []
     for key, position in positions_a.items():
@@ -409,28 +434,26 @@ def _longest_ascending(
             pairs.append((position, positions_b[key]))
     pairs.sort()
 
-    # Pairs are taken one after another. Of the ascending chains of each length, the one
-    # that ends first in B is remembered: where it ends, and the index of its last pair.
+    # Of the chains with n + 1 pairs, chains[n] is the one that ends first in B, because
+    # the most other pairs can follow it. Longer chains end later, so ends_in_b ascends.
+    chains: list[_Chain] = []
     ends_in_b: list[int] = []
-    last_pair_of_chain: list[int] = []
-    previous_pair: list[int] = []  # of each pair in its chain, -1 for the first one
-    for index, (_, j) in enumerate(pairs):
-        length = bisect_left(ends_in_b, j)
-        previous_pair.append(last_pair_of_chain[length - 1] if length else -1)
-        if length == len(ends_in_b):
-            ends_in_b.append(j)
-            last_pair_of_chain.append(index)
-        else:
-            ends_in_b[length] = j
-            last_pair_of_chain[length] = index
+    for pair in pairs:
+        _, position_in_b = pair
+        shorter_chains = bisect_left(ends_in_b, position_in_b)
+        longest_before = chains[shorter_chains - 1] if shorter_chains else None
 
-    # Follow the longest chain back from its last pair.
-    chain: list[Pair] = []
-    index = last_pair_of_chain[-1] if last_pair_of_chain else -1
-    while index >= 0:
-        chain.append(pairs[index])
-        index = previous_pair[index]
-    return chain[::-1]
+        # It replaces the chain of the same length, or is the longest one so far.
+        replaced = slice(shorter_chains, shorter_chains + 1)
+        chains[replaced] = [_Chain(last=pair, before=longest_before)]
+        ends_in_b[replaced] = [position_in_b]
+
+    ascending: list[Pair] = []
+    chain = chains[-1] if chains else None
+    while chain is not None:
+        ascending.append(chain.last)
+        chain = chain.before
+    return ascending[::-1]
 
 
 def are_similar_times(a: float, b: float) -> bool:

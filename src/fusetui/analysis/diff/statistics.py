@@ -16,17 +16,17 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 from fusetui.trace.model.quantiles import median, medians
 
-FEW_STEPS = 5
+MIN_STEPS_FOR_VERDICT = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with
 a probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
-FEW_ROUNDS = 6
+MIN_ROUNDS_FOR_VERDICT = 6
 """A verdict on steps that took turns needs this many rounds: the signed-rank test
 rejects nothing at 5 % of five, because 2 of 32 signs are all alike."""
 
 CONFIDENCE = 95  # the confidence level of an interval, in percent
 
-TAIL = 0.025
+TAIL_PROBABILITY = 0.025
 """The share of the distribution that the interval leaves out on each side."""
 
 NORMAL_POINT = 1.959964  # the two-sided 5 % point of the normal distribution
@@ -37,10 +37,10 @@ of ns."""
 
 MICROSECOND_NS = 1000
 
-STEPS_FOR_CORRELATION = 10
+MIN_STEPS_FOR_CORRELATION = 10
 """With fewer steps, the correlation of successive steps is not estimated."""
 
-STEPS_FOR_TREND = 4  # with fewer, no trend is significant
+MIN_STEPS_FOR_TREND = 4  # with fewer, no trend is significant
 
 MAX_EXACT_STEPS = 60
 """Up to this many steps on a side, the distribution of the rank test is counted out;
@@ -53,14 +53,17 @@ MAX_SHARE_OFF = 0.005
 """The mean time of the usual steps is within this share of the median."""
 
 MIN_USUAL_STEPS = 3
-"""At least this many steps are usual of FEW_STEPS or more: the times of single pieces
-in one or two steps are chance."""
+"""At least this many steps are usual of MIN_STEPS_FOR_VERDICT or more: the times of
+single pieces in one or two steps are chance."""
 
 
 def mean(samples: Int64s) -> Int64s:
     """Return the mean over the first axis, rounded to whole numbers.
 
     Halves are rounded away from zero. The mean of no samples is 0.
+
+    >>> mean(np.array([[10, -1], [11, -2]])).tolist()  # two columns
+    [11, -2]
     """
     count = max(1, len(samples))
     total = samples.sum(axis=0)
@@ -83,6 +86,9 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     """Return the range of the middle half of samples over the first axis.
 
     Of fewer than five samples, that is the range of all of them.
+
+    >>> middle_half(np.array([[1], [10], [11], [12], [900]]))
+    MiddleHalf(low=array([10]), high=array([12]))
     """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
@@ -90,7 +96,11 @@ def middle_half(samples: Int64s) -> MiddleHalf:
 
 
 def midmean(samples: Int64s) -> Int64s:
-    """Return the mean of the middle half of samples over the first axis, rounded."""
+    """Return the mean of the middle half of samples over the first axis, rounded.
+
+    >>> midmean(np.array([1, 10, 11, 12, 900])).tolist()
+    11
+    """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return mean(ordered[last // 4 : last - last // 4 + 1])
@@ -107,6 +117,10 @@ def far_apart(
     If the steps are paired, it is also enough that every step of B takes longer than
     that of A (or every one less long), by as much at the median. A step that is slow on
     both sides would make the times of all steps overlap.
+
+    >>> a, b = np.array([[50_000], [51_000]]), np.array([[90_000], [91_000]])
+    >>> far_apart(a, b, resolution_ns=0).tolist(), far_apart(a, a, 0).tolist()
+    ([True], [False])
 
     Args:
         a: Samples of A in ns, [steps, columns].
@@ -250,6 +264,9 @@ def drift(durations: Int64s) -> float:
 
     The slope is the median slope of all pairs of steps (Theil and Sen).
 
+    >>> drift(np.array([100, 101, 102, 103, 104, 105, 106, 107, 108, 109]))
+    0.0861244019138756
+
     Args:
         durations: The durations of the steps in order of time.
 
@@ -257,7 +274,7 @@ def drift(durations: Int64s) -> float:
         A share of the median step; 0 where Kendall's test at 5 % finds no trend.
     """
     steps = len(durations)
-    if steps < STEPS_FOR_TREND:
+    if steps < MIN_STEPS_FOR_TREND:
         return 0.0
 
     # All pairs of an earlier and a later step.
@@ -281,11 +298,14 @@ def widening_of(samples: Int64s | Floats) -> float:
     worth only n (1 - r) / (1 + r) independent ones; r is the correlation of successive
     ranks. The factor is 1 if r is negative or not significant.
 
+    >>> widening_of(np.array([5, 9] * 10)), round(widening_of(np.arange(20)), 2)
+    (1.0, 3.51)
+
     Args:
         samples: Times or differences in order of time.
     """
     steps = len(samples)
-    if steps < STEPS_FOR_CORRELATION:
+    if steps < MIN_STEPS_FOR_CORRELATION:
         return 1.0
 
     # Sorting twice gives the rank of each sample. From it the mean rank is taken away.
@@ -303,6 +323,9 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 
     There is a ratio for each step of B and each step of A. Returns 0 if there are too
     few steps for an interval.
+
+    >>> _rejected_ratios(3, 3), _rejected_ratios(4, 4), _rejected_ratios(10, 10)
+    (0, 1, 24)
     """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _outcomes_in_tail(_orders_by_inversions(steps_a, steps_b))
@@ -315,7 +338,10 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 def rejected_rounds(rounds: int) -> int:
     """Return how many means of two rounds lie below the interval; as many lie above.
 
-    Returns 0 for fewer than FEW_ROUNDS rounds.
+    Returns 0 for fewer than MIN_ROUNDS_FOR_VERDICT rounds.
+
+    >>> [rejected_rounds(rounds) for rounds in (5, 6, 10, 20)]
+    [0, 1, 9, 53]
     """
     if rounds > MAX_EXACT_ROUNDS:
         total = rounds * (rounds + 1)
@@ -332,18 +358,21 @@ def rejected_rounds(rounds: int) -> int:
 
 
 def _outcomes_in_tail(ways: Floats) -> int:
-    """Count the first outcomes of a test that together are at most as likely as TAIL.
+    """Count the first outcomes of a test that together have at most TAIL_PROBABILITY.
 
     Args:
         ways: In how many equally likely ways each outcome comes about.
     """
-    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
+    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL_PROBABILITY))
 
 
 def _orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
     """Count the orders of the steps of two sides by their number of inversions.
 
     The counts are the coefficients of a Gaussian binomial.
+
+    >>> _orders_by_inversions(2, 2).tolist()  # aabb has no inversion, bbaa has 4
+    [1.0, 1.0, 2.0, 1.0, 1.0]
 
     Returns:
         In how many orders there are 0, 1, ... inversions; [steps_a * steps_b + 1].
@@ -441,9 +470,12 @@ def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
 def _min_usual_steps(alike: Rows) -> int:
     """Return how many of these steps have to be usual ones, at least.
 
-    That is MIN_USUAL_STEPS of FEW_STEPS or more, one of fewer, and 0 of none.
+    That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
+    none.
     """
-    return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
+    return (
+        MIN_USUAL_STEPS if len(alike) >= MIN_STEPS_FOR_VERDICT else min(1, len(alike))
+    )
 
 
 def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
@@ -481,7 +513,9 @@ def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
 def _nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
     """Choose the steps around the median whose mean is nearest to it.
 
-    At least `_min_usual_steps` are chosen.
+    Steps are taken in the order of their distance from the median, as long as that
+    brings the mean nearer: of 98, 100, 101 and 140 ns, with a median of 100 ns, the
+    first three (mean 99.7). At least `_min_usual_steps` are chosen.
 
     Args:
         side: The durations of the side.

@@ -290,9 +290,10 @@ def _op_of_row(row: Row) -> object:
 
 
 def _idle_terms(diff: Diff) -> list[_Term]:
-    """Return the change of idle time as terms.
+    """Return the change of idle time as terms: `+2 ms idle host_sync`, for example.
 
-    There is one for each cause if both sides have a GPU, else one for all idle time.
+    There is one for each cause if both sides have a GPU, else one for all idle time:
+    causes are only known of GPUs.
     """
     a = diff.side_a
     b = diff.side_b

@@ -149,13 +149,15 @@ def merged_lanes(before: Work, after: Work) -> list[list[int]]:
 
 
 def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
-    """Count how often each lane runs each kernel under one op, {exact key: times}.
-
-    Only the MAX_COMPARED_LANES largest lanes of the representative step are returned.
+    """Count how often each stream runs each kernel in the representative step.
 
     Args:
         side: 0 for A, 1 for B.
-        items: The items of that side.
+        items: The items (kernels and copies) of the representative step of that side.
+
+    Returns:
+        {lane: {exact key: times}}, where an exact key stands for a kernel under an op.
+        Only the MAX_COMPARED_LANES lanes (streams) with the most kernels are in it.
     """
     lane_of_item = items.lane.tolist()
     items_by_lane = by_key(range(len(items)), lane_of_item.__getitem__)

@@ -25,10 +25,19 @@ from fusetui.trace.layout.steps import (
     model_pass,
     steps_of,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    begins_runs,
+    distinct,
+    least_of_runs,
+    numbers_of_sized_groups,
+)
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover
+from fusetui.trace.model.intervals import NO_INTERVAL, Cover
+from fusetui.trace.model.sorted_arrays import positions_of
 
 MAX_SHARE_IN_ENQUEUING_STEPS = 0.01
 """Steps only enqueue work if at most this share of the time of their work runs before
@@ -215,7 +224,7 @@ def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windo
     bounds = launched_bounds(
         wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
         work_end=trace.end[np.concatenate(rows_by_step)],
-        step_of_work=np.repeat(np.arange(len(steps)), launched_by_step),
+        step_of_work=numbers_of_sized_groups(np.array(launched_by_step)),
     )
     what = (
         "each server step with a model pass, measured from the end of the previous "
@@ -298,22 +307,35 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
 
     rows, launched_ns = by_launch_time(trace)
     step_of_row = steps.index_of(launched_ns)
-    rows = rows[step_of_row >= 0]
-    step_of_row = step_of_row[step_of_row >= 0]
-    # The steps that launch any work, and for each row the index among these.
-    launching_steps, launching_index = np.unique(step_of_row, return_inverse=True)
-    if not len(launching_steps) or not _only_enqueue(trace, steps, rows, step_of_row):
+    rows = rows[step_of_row != NO_INTERVAL]
+    step_of_row = step_of_row[step_of_row != NO_INTERVAL]
+    if not len(rows) or not _only_enqueue(trace, steps, rows, step_of_row):
         return steps
-    if not _run_in_order(trace, rows, launching_index):
+    if not _run_in_order(trace, rows, step_of_row):
         return steps
+    return _from_work_end_to_work_end(trace, label, steps, rows, step_of_row)
 
+
+def _from_work_end_to_work_end(
+    trace: Trace, label: str, steps: Windows, rows: Rows, step_of_row: Rows
+) -> Windows:
+    """Let each step last from the end of the previous step's work to that of its own.
+
+    Args:
+        trace: A trace.
+        label: The name of the trace in notes.
+        steps: Its steps. Those that launch no work are left out.
+        rows: Rows of GPU events that steps launched; at least one.
+        step_of_row: The index of the step that launched each of them, ascending.
+    """
+    launching_steps = distinct(step_of_row)
     first_start = steps.start[launching_steps[:1]]
     bounds = launched_bounds(
         wall_bounds=np.append(first_start, steps.end[launching_steps]),
         work_end=trace.end[rows],
-        step_of_work=launching_index,
+        step_of_work=positions_of(launching_steps, step_of_row),
     )
-    first = 1 if len(launching_steps) > 1 else 0
+    first = 1 if len(launching_steps) > 1 else 0  # no work ends before the first step
     what = "GPU work runs after its step ends"
     length_in_words = "from the end of the previous step's work to the end of its own"
     note = f"{label}: {what}, so a step (launched) lasts {length_in_words}"
@@ -333,12 +355,11 @@ def _run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
     Args:
         trace: A trace.
         rows: Rows of GPU events, sorted by the time of their launch.
-        step_of_row: The step of each of these events: 0, 1, ... without a hole.
+        step_of_row: The index of the step of each of these events, ascending.
     """
-    first_row_of_step = np.flatnonzero(np.diff(step_of_row, prepend=-1))
-    # The earliest start among the rows of each step.
-    first_start = np.minimum.reduceat(trace.start[rows], first_row_of_step)
-    return bool((np.diff(first_start) > 0).all())
+    first_of_step = np.flatnonzero(begins_runs(step_of_row))
+    earliest_start = least_of_runs(trace.start[rows], first_of_step)
+    return bool((earliest_start[1:] > earliest_start[:-1]).all())
 
 
 def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -> bool:

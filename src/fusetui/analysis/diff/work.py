@@ -25,6 +25,7 @@ from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.sorted_arrays import positions_of, slice_between
 
 NO_STEP = -1
 """The index of the step of what belongs to no step."""
@@ -97,8 +98,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
 
     def slice_of_window(self, step: int) -> slice:
         """Return the pieces of the step with this index, as a slice of the arrays."""
-        first, last = np.searchsorted(self.window_of_piece, [step, step + 1])
-        return slice(int(first), int(last))
+        return slice_between(self.window_of_piece, step, step + 1)
 
 
 def _renumbered(
@@ -208,30 +208,26 @@ def _work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
     has_step = all_work.step != NO_STEP
     pieces_by_step = np.bincount(all_work.step[has_step], minlength=len(steps))
     used_steps = without_odd(steps, pieces_by_step, label)
-    positions_in_trace = np.searchsorted(steps.start, used_steps.start)
+    positions_in_trace = positions_of(steps.start, used_steps.start)
 
     used_step_of_row = _renumbered(all_work.step, positions_in_trace, len(steps))
     is_used = used_step_of_row != NO_STEP
     rows = all_work.rows[is_used]
-    window_of_piece = used_step_of_row[is_used]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
-
-    # Sort by step, then by lane, start, and position in the file.
-    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window_of_piece))
-    rows = rows[order]
-    return Work(
+    unsorted_work = Work(
         trace=trace,
         label=label,
         gpu=gpu,
         windows=used_steps,
         row=rows,
-        window_of_piece=window_of_piece[order],
-        lane=lane[order],
+        window_of_piece=used_step_of_row[is_used],
+        lane=lane,
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
         positions_in_trace=tuple(positions_in_trace.tolist()),
         windows_in_trace=len(steps),
     )
+    return unsorted_work.with_lanes(lane)
 
 
 class _WorkWithSteps(msgspec.Struct, frozen=True, eq=False):

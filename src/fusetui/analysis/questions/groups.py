@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
-from fusetui.analysis.questions.totals import Groups, Spread, grouped, op_sums, spreads
+from fusetui.analysis.questions.totals import Spread, op_sums, spreads
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import type_of
@@ -28,6 +28,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_r
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, parsed
+from fusetui.trace.model.grouping import Groups, grouped
 from fusetui.trace.model.ids import LARGEST, Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of

@@ -18,7 +18,6 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.totals import Groups, grouped
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import (
     Flags,
@@ -31,6 +30,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import Groups, grouped
 from fusetui.trace.model.ids import Id, device_label, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
@@ -113,7 +113,7 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     launches = []
     for index, thread in enumerate(by_thread.keys.tolist()):
-        calls = by_thread.places(index)
+        calls = by_thread.members(index)
         span_ns = span_of_thread[thread]
         of_thread = _launches_of_thread(trace, rows[calls], events[calls], span_ns)
         launches.append(of_thread)
@@ -190,7 +190,7 @@ def nodes_of_replays(trace: Trace) -> list[Rows]:
     device = trace.process_of_track[trace.track[nodes]]
     launch_and_device = launch * (len(trace.tracks) + 1) + device
     groups = grouped(launch_and_device, trace.start[nodes])
-    replays = [nodes[groups.places(index)] for index in range(len(groups))]
+    replays = [nodes[groups.members(index)] for index in range(len(groups))]
     return sorted(replays, key=lambda rows: int(trace.start[trace.launch[rows[0]]]))
 
 

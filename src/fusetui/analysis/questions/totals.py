@@ -18,14 +18,13 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     group_numbers,
     prefix_sums,
-    reduce_groups,
-    run_bounds,
     running_max,
     summed,
     value_before,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import Groups, grouped
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
@@ -46,43 +45,6 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: int
 
 
-class Groups(msgspec.Struct, frozen=True, eq=False):
-    """The entries of a column, grouped by a key.
-
-    E.g. the keys 7, 5, 7 make two groups: that of 5 with entry 1, and that of 7 with
-    the entries 0 and 2. So `keys` is 5, 7; `order` is 1, 0, 2; and `begins` is 0, 1, 3.
-    """
-
-    order: Rows  # indices of the column, one group after the other
-    # Group n has the indices order[begins[n] : begins[n + 1]].
-    begins: Rows
-    keys: NDArray[np.integer]  # the key of each group, ascending
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def places(self, number: int) -> Rows:
-        """Return the indices of the column that are in the n-th group."""
-        return self.order[self.begins[number] : self.begins[number + 1]]
-
-    def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
-        """Add up another column by group; it has one amount for each index."""
-        return reduce_groups(np.add, amount[self.order], self.begins[:-1])
-
-
-def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
-    """Group the entries of a column that have equal keys.
-
-    Args:
-        keys: The key of each entry.
-        within: A value for each entry, by which those of one group are sorted.
-    """
-    order = np.lexsort((within, keys))
-    sorted_keys = keys[order]
-    begins = run_bounds(sorted_keys)
-    return Groups(order=order, begins=begins, keys=sorted_keys[begins[:-1]])
-
-
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """Return the statistics of the durations with each key, in the order of the keys."""
     columns = spread_columns(keys, dur)
@@ -99,8 +61,8 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
     Returns:
         For each field of Spread a column with one entry per key, in their order.
     """
-    groups = grouped(keys, dur)
-    count = np.diff(groups.begins)
+    groups = grouped(keys, then_by=dur)
+    count = groups.counts
     total = groups.sums(dur)
     sorted_dur = dur[groups.order]
     first = groups.begins[:-1]
@@ -200,7 +162,7 @@ class KernelTotals(Sequence[KernelTotal]):
         spread = {field: int(column[number]) for field, column in self._columns.items()}
         return KernelTotal(
             name=self._trace.names[self._groups.keys[number]],
-            rows=self._rows[self._groups.places(number)],
+            rows=self._rows[self._groups.members(number)],
             **spread,
         )
 

@@ -118,7 +118,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         host=_machine(trace),
         devices=_device_count(trace),
         device=device.pid if device and isinstance(device.pid, int) else -1,
-        device_name=device.line.named[device.number].name if device else "",
+        device_name=device.axis.named[device.number].name if device else "",
         begin_ns=trace.begin_ns + trace.epoch_ns,
         end_ns=trace.end_ns + trace.epoch_ns,
         steps=tuple(map(trace.name_of, steps.rows.tolist())),

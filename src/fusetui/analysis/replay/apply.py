@@ -38,8 +38,8 @@ from fusetui.analysis.replay.graph import (
 )
 from fusetui.analysis.replay.select import Covers
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rules.fusion import inside_of, runs_of
-from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.trace.model.arrays import Flags, Floats, Rows, inside_ranges
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover
@@ -220,7 +220,7 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
     first_items = item_of_row[runs.rows[runs.begin]]
     draft.scale_items(first_items, lambda _: fused_ns)
 
-    is_other_kernel = inside_of(runs.begin + 1, runs.end, len(runs.rows))
+    is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
     other_rows = runs.rows[is_other_kernel]
     draft.remove_nodes(item_of_row[other_rows])
     draft.remove_nodes(_launches_of_nothing_else(draft, other_rows))

@@ -677,14 +677,14 @@ def _latency(trace: Trace) -> Int64s:
         not known.
     """
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
-    for line in Accounts(trace).lines:
+    for devices in Accounts(trace).devices_by_axis:
         # One gap is enough here; the time before the first item is such a gap, too.
-        with_first_items = line.with_lead(trace.begin_ns - 1)
-        by_few_gaps = line.latency_of(with_first_items, 1)
+        with_first_items = devices.with_lead(trace.begin_ns - 1)
+        by_few_gaps = devices.latency_of(with_first_items, 1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
-        latency = np.where(line.latency_ns > 0, line.latency_ns, by_few_gaps)
-        process = trace.process_of_track[trace.track[line.events]]
-        latency_of_process[process] = latency[line.device_index(line.events)]
+        latency = np.where(devices.latency_ns > 0, devices.latency_ns, by_few_gaps)
+        process = trace.process_of_track[trace.track[devices.events]]
+        latency_of_process[process] = latency[devices.device_index(devices.events)]
     return latency_of_process
 
 

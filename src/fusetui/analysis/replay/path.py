@@ -19,7 +19,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
-from fusetui.analysis.why.account import line_of
+from fusetui.analysis.why.account import axis_of
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.analysis.why.thread_activity import (
@@ -387,19 +387,21 @@ def _add_parts_of_thread(
         """Return the node in which each time lies."""
         return nodes[last_at_or_before(began, start)]
 
-    for slices, offset in line_of(trace, graph.chains[chain].thread):
-        # `slices` has times of its own, which this turns into ns after the origin.
-        to_graph_ns = -graph.origin_ns - offset
+    for threads, offset in axis_of(trace, graph.chains[chain].thread):
+        # To be added to times of the axis, for times after the origin.
+        axis_to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
         for activities in LAYERS[1:]:
-            inside = _inside_slices(slices, activities, remaining.shifted(-to_graph_ns))
+            inside = _inside_slices(
+                threads, activities, remaining.shifted(-axis_to_graph_ns)
+            )
             parts.add(
                 node=node_at(remaining.start[inside.interval]),
                 row=inside.row,
-                start=inside.start + to_graph_ns,
-                end=inside.end + to_graph_ns,
+                start=inside.start + axis_to_graph_ns,
+                end=inside.end + axis_to_graph_ns,
             )
-            remaining = without(remaining, inside.slices.shifted(to_graph_ns))
+            remaining = without(remaining, inside.slices.shifted(axis_to_graph_ns))
 
     parts.add(
         node=node_at(remaining.start),

@@ -25,7 +25,7 @@ from fusetui.analysis.replay.changes import (
     WrongChangeError,
 )
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.why.account import line_of, waiting_frames
+from fusetui.analysis.why.account import axis_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.thread_activity import ThreadActivity, Threads
@@ -251,20 +251,20 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
         nodes = np.flatnonzero(graph.chain == index)
         if chain.is_stream or chain.thread in engines or not len(nodes):
             continue
-        for line, offset in line_of(trace, chain.thread):
-            # To be added to times after the origin, for times of the line.
-            graph_to_line_ns = graph.origin_ns + offset
-            begin = graph.began[nodes].min() + graph_to_line_ns
-            end = graph.ended[nodes].max() + graph_to_line_ns
+        for threads, offset in axis_of(trace, chain.thread):
+            # To be added to times after the origin, for times of the axis.
+            graph_to_axis_ns = graph.origin_ns + offset
+            begin = graph.began[nodes].min() + graph_to_axis_ns
+            end = graph.ended[nodes].max() + graph_to_axis_ns
             lifetime = Cover(np.array([begin]), np.array([end]))
             if has_frames:
-                python = _in_frames(trace, line, lifetime)
+                python = _in_frames(trace, threads, lifetime)
             else:
                 # The covers are ordered by activity: those of calls first, up to ops.
-                ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
+                ops_and_calls = joined(*threads.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
             cover_of_chain[index] = Cover(
-                python.start - graph_to_line_ns, python.end - graph_to_line_ns
+                python.start - graph_to_axis_ns, python.end - graph_to_axis_ns
             )
     return cover_of_chain
 

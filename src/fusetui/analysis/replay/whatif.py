@@ -38,7 +38,7 @@ from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import OWN, Route, late_share, route_to
 from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
-from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
+from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -48,7 +48,7 @@ from fusetui.trace.model.quantiles import lower_median
 
 UNKNOWN = 0.20
 """If a larger share of the critical path than this is not understood, there is no
-answer. From the smaller share DOUBTFUL on, the answer says so first."""
+answer. From the smaller share MIN_DOUBTFUL_SHARE on, the answer says so first."""
 MANY_LAUNCHES = 100
 """A full recording of more launches than this has other calls as well."""
 SAME = 2000
@@ -163,7 +163,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     @property
     def is_doubtful(self) -> bool:
         """Whether the answer begins with what is not understood."""
-        return self.residual_share > DOUBTFUL
+        return self.residual_share > MIN_DOUBTFUL_SHARE
 
 
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
@@ -687,7 +687,8 @@ RANGE = re.compile(
 """A change at several factors, such as `kernel:attn x0.1..1`."""
 SWEEP_POINTS = 10
 NEARLY_ALL = 0.01
-"""A factor gains nearly all if it lacks at most this share of what the best one gains."""
+"""A factor gains nearly all if it lacks at most this share of what the best one
+gains."""
 
 
 class SweepPoint(msgspec.Struct, frozen=True):

@@ -35,8 +35,8 @@ from fusetui.analysis.replay.whatif import (
     steps_of_median,
 )
 from fusetui.analysis.why.model import (
-    DOUBTFUL,
-    NOTHING,
+    MIN_DOUBTFUL_SHARE,
+    MIN_GAIN_DIVISOR,
     AsyncCalls,
     CombinedWorth,
     Finding,
@@ -315,7 +315,7 @@ T = TypeVar("T", int, float, Int64s)
 
 
 def _is_notable(gain: T, *, of: T) -> Any:
-    """Return whether a gain is more than one part in NOTHING (2000) of a time.
+    """Return whether a gain is more than one part in MIN_GAIN_DIVISOR (2000) of a time.
 
     E.g. 6 us of 10 ms, but not 5 us.
 
@@ -326,7 +326,7 @@ def _is_notable(gain: T, *, of: T) -> Any:
     Returns:
         A bool, or one flag per gain.
     """
-    return gain * NOTHING > of
+    return gain * MIN_GAIN_DIVISOR > of
 
 
 def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
@@ -443,8 +443,8 @@ def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
     """
     if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
         return True
-    hardly_more_share = before.unknown_share + 1 / NOTHING
-    tolerated_share = min(DOUBTFUL, hardly_more_share)
+    hardly_more_share = before.unknown_share + 1 / MIN_GAIN_DIVISOR
+    tolerated_share = min(MIN_DOUBTFUL_SHARE, hardly_more_share)
     return after.unknown_share > tolerated_share
 
 

@@ -245,8 +245,8 @@ def _longest_first(activity: GapActivity) -> tuple[int, str, str]:
 
 def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     """Return the gaps of a device that lie within one of these windows."""
-    line = device.line
-    gaps = line.gaps.only(device.gap_positions)
+    devices = device.axis
+    gaps = devices.gaps.only(device.gap_positions)
 
     last_begun = last_at_or_before(windows.begin, gaps.begin)
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
@@ -254,7 +254,7 @@ def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     # described_gaps takes positions among the gaps of all devices.
     first_position = device.gap_positions.start
     positions = first_position + np.flatnonzero(is_inside)
-    return described_gaps(line, line.gaps, line.reasons, positions)
+    return described_gaps(devices, devices.gaps, devices.reasons, positions)
 
 
 def _host_ns(gap: Gap) -> int:

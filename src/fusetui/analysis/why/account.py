@@ -19,19 +19,26 @@ from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.analysis.why.devices import Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
+    SharedAxis,
     ThreadActivity,
     Threads,
-    TimeLine,
     activities,
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    greatest_of_runs,
+    least_of_runs,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -49,19 +56,19 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
-        """Return all CPU threads with a recorded slice, on as many lines as they need."""
+        """Return all CPU threads with a recorded slice, on as many axes as they need."""
         trace = self.trace
         recorded_threads = self._recorded_threads
-        fit_on_line = TimeLine(trace).capacity
-        is_only_line = len(recorded_threads) <= fit_on_line
+        fit_on_axis = SharedAxis(trace).capacity
+        is_only_axis = len(recorded_threads) <= fit_on_axis
 
-        lines = []
-        for first in range(0, len(recorded_threads), fit_on_line):
-            threads_of_line = recorded_threads[first : first + fit_on_line]
-            tracks = np.isin(trace.thread_of_track, threads_of_line)
-            lines.append(Threads(trace, self.kinds, tracks, is_only_line))
+        axes = []
+        for first in range(0, len(recorded_threads), fit_on_axis):
+            threads_of_axis = recorded_threads[first : first + fit_on_axis]
+            tracks = np.isin(trace.thread_of_track, threads_of_axis)
+            axes.append(Threads(trace, self.kinds, tracks, is_only_axis))
 
-        return tuple(lines)
+        return tuple(axes)
 
     @property
     def _recorded_threads(self) -> NDArray[np.integer]:
@@ -72,14 +79,14 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         # track has any other.
         least_activity = self.kinds
         if first_rows:
-            least_activity = np.minimum.reduceat(self.kinds, first_rows)
+            least_activity = least_of_runs(self.kinds, np.array(first_rows))
 
         has_slices = least_activity != ThreadActivity.NOTHING
         return distinct(self.trace.thread_of_track[has_slices])
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
-        """Return the lines of `threads` as they explain late launches.
+        """Return the axes of `threads` as they explain late launches.
 
         Each thread also has what autograd's engine does while the thread waits for it:
         that is what the thread was doing before its next launch. The accounts of
@@ -89,43 +96,43 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not len(lent.rows):
             return self.threads
 
-        lines = []
-        for line in self.threads:
-            if line.tracks[lent.track].any():
-                lines.append(
-                    msgspec.structs.replace(line, lent=lent, without_lent=line)
+        axes = []
+        for threads in self.threads:
+            if threads.tracks[lent.track].any():
+                axes.append(
+                    msgspec.structs.replace(threads, lent=lent, without_lent=threads)
                 )
             else:
-                lines.append(line)
+                axes.append(threads)
 
-        return tuple(lines)
+        return tuple(axes)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """Return each device of all lines, in the order of their lanes."""
+        """Return each device of all axes, in the order of their lanes."""
         devices = []
-        for line in self.lines:
-            for device_index in range(len(line)):
-                devices.append(Device(line, device_index))
+        for of_axis in self.devices_by_axis:
+            for device_index in range(len(of_axis)):
+                devices.append(Device(of_axis, device_index))
 
         return tuple(devices)
 
     @cached_property
-    def lines(self) -> tuple[Devices, ...]:
-        """Return all devices, on as many lines of time as they need."""
-        return self._lines([*self._processes])
+    def devices_by_axis(self) -> tuple[Devices, ...]:
+        """Return all devices, on as many time axes as they need."""
+        return self._axes([*self._processes])
 
-    def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
-        """Return the lines of the devices with a process id, as the user wrote it.
+    def devices_of(self, pid: str | None) -> tuple[Devices, ...]:
+        """Return the devices with a process id, as the user wrote it.
 
         Args:
             pid: The id as text; None for all devices.
 
         Returns:
-            () if there is no such device; `lines` itself if all devices have the id.
+            () if there is no such device; `devices_by_axis` itself if all devices have the id.
         """
         if pid is None:
-            return self.lines
+            return self.devices_by_axis
 
         processes = []
         for process, device in self._processes.items():
@@ -133,8 +140,8 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
                 processes.append(process)
 
         if len(processes) == len(self._processes):
-            return self.lines
-        return self._lines(processes)
+            return self.devices_by_axis
+        return self._axes(processes)
 
     def as_one(self) -> Devices:
         """Return all devices as if they were one, which has the name of the first.
@@ -166,29 +173,29 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return devices
 
-    def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
-        """Put some devices on as many lines of time as they need.
+    def _axes(self, processes: Sequence[int]) -> tuple[Devices, ...]:
+        """Put some devices on as many time axes as they need.
 
         Args:
             processes: The indices of the devices among all processes.
         """
         trace = self.trace
-        fit_on_line = TimeLine(trace).capacity
+        fit_on_axis = SharedAxis(trace).capacity
 
-        lines = []
-        for first in range(0, len(processes), fit_on_line):
-            processes_of_line = processes[first : first + fit_on_line]
+        axes = []
+        for first in range(0, len(processes), fit_on_axis):
+            processes_of_axis = processes[first : first + fit_on_axis]
             index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
-            index_of_process[processes_of_line] = np.arange(len(processes_of_line))
+            index_of_process[processes_of_axis] = np.arange(len(processes_of_axis))
             devices = Devices(
                 trace,
                 self.launchers,
-                named=[self._processes[process] for process in processes_of_line],
+                named=[self._processes[process] for process in processes_of_axis],
                 index_of_track=index_of_process[trace.process_of_track],
             )
-            lines.append(devices)
+            axes.append(devices)
 
-        return tuple(lines)
+        return tuple(axes)
 
 
 @memo()
@@ -197,37 +204,37 @@ def accounts_of(trace: Trace) -> Accounts:
     return Accounts(trace)
 
 
-def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
-    """Yield the line of a thread, if it has one, and the offset of its places.
+def axis_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
+    """Yield the axis of a thread, if it has one, and the offset of its times there.
 
-    The offset is by how much places of this thread on the line are larger than times of
+    The offset is by how much times of this thread on the axis are larger than times of
     the file, in ns.
 
     Args:
         thread: The index of the thread.
     """
-    for line in accounts_of(trace).threads:
-        tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
+    for threads in accounts_of(trace).threads:
+        tracks = np.flatnonzero(threads.tracks & (trace.thread_of_track == thread))
         if len(tracks):
-            begin = line.on_line(tracks[:1], np.array([trace.begin_ns]))
-            yield line, int(begin[0]) - trace.begin_ns
+            begin = threads.on_axis(tracks[:1], np.array([trace.begin_ns]))
+            yield threads, int(begin[0]) - trace.begin_ns
 
 
 class Device(NamedTuple):
-    """One device, as its index on a line of devices."""
+    """One device: its index among all devices whose events share its time axis."""
 
-    line: Devices
+    axis: Devices
     number: int
 
     @property
     def pid(self) -> Id:
         """Return the process id under which the trace has the device."""
-        return self.line.named[self.number].pid
+        return self.axis.named[self.number].pid
 
     @property
     def span(self) -> DeviceAccount:
         """Return the account from the first start to the last end of its events."""
-        return self.line.spans[self.number]
+        return self.axis.spans[self.number]
 
     def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
         """Return the account of each of some windows of the device.
@@ -236,15 +243,13 @@ class Device(NamedTuple):
             begin: The begins of the windows, in ns of the file.
             end: Their ends, none of which is before its begin.
         """
-        return self.line.window_accounts(np.full(len(begin), self.number), begin, end)
+        return self.axis.window_accounts(np.full(len(begin), self.number), begin, end)
 
     @property
     def gap_positions(self) -> slice:
-        """Return where the gaps of the device are among those of its line."""
-        device_of_gap = self.line.device_index(self.line.gaps.event)
-        first = device_of_gap.searchsorted(self.number)
-        after_last = device_of_gap.searchsorted(self.number + 1)
-        return slice(int(first), int(after_last))
+        """Return where the gaps of the device are among those of its axis."""
+        device_of_gap = self.axis.device_index(self.axis.gaps.event)
+        return slice_between(device_of_gap, self.number, self.number + 1)
 
 
 WAITS: Final = lazy_pattern(
@@ -264,16 +269,16 @@ def cpu_accounts(
             the whole time of each thread.
     """
     account_of_track: dict[int, ThreadAccount] = {}
-    for line in accounts.threads:
-        account_of_track.update(_accounts(accounts.trace, line, window))
+    for threads in accounts.threads:
+        account_of_track.update(_accounts(accounts.trace, threads, window))
 
     return tuple(account_of_track[track] for track in sorted(account_of_track))
 
 
 def _accounts(
-    trace: Trace, line: Threads, window: tuple[int, int] | None
+    trace: Trace, threads: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
-    """Account for the time of each thread of a line.
+    """Account for the time of each thread of an axis.
 
     Args:
         window: See cpu_accounts.
@@ -281,7 +286,7 @@ def _accounts(
     Returns:
         The accounts by the first track of each thread.
     """
-    spans = _thread_spans(trace, line)
+    spans = _thread_spans(trace, threads)
     begin_ns = spans.begin_ns
     end_ns = spans.end_ns
     if window is not None:
@@ -290,9 +295,9 @@ def _accounts(
 
     times = _thread_times(
         trace,
-        line,
-        begin=line.on_line(spans.track, begin_ns),
-        end=line.on_line(spans.track, end_ns),
+        threads,
+        begin=threads.on_axis(spans.track, begin_ns),
+        end=threads.on_axis(spans.track, end_ns),
     )
 
     accounts = {}
@@ -333,7 +338,7 @@ class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 def _thread_times(
-    trace: Trace, line: Threads, begin: Int64s, end: Int64s
+    trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
     """Divide a stretch of time of each thread by what the thread did.
 
@@ -341,20 +346,20 @@ def _thread_times(
     collective, which lasts until the collective is done.
 
     Args:
-        begin: The begin of the stretch of each thread, as a place on the line.
+        begin: The begin of the stretch of each thread, as a time on the axis.
         end: Its end, likewise.
     """
-    split_ns = line.split(begin, end)
+    split_ns = threads.split(begin, end)
     call_ns = split_ns[ThreadActivity.ALLOC] + split_ns[ThreadActivity.CALL]
     sync_ns = split_ns[ThreadActivity.SYNC]
 
     in_waiting_frames = common(
-        line.covers[ThreadActivity.PYTHON], waiting_frames(trace, line)
+        threads.covers[ThreadActivity.PYTHON], waiting_frames(trace, threads)
     )
     frame_wait_ns = in_waiting_frames.within(begin, end)
 
     in_collectives = common(
-        line.covers[ThreadActivity.ANNOTATION], _collectives(trace, line)
+        threads.covers[ThreadActivity.ANNOTATION], _collectives(trace, threads)
     )
     collective_ns = in_collectives.within(begin, end)
 
@@ -369,7 +374,7 @@ def _thread_times(
 
 
 class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
-    """When each CPU thread of a line runs; ns of the file, arrays of shape [threads]."""
+    """When each CPU thread of an axis runs; ns of the file, arrays of shape [threads]."""
 
     track: Rows
     """The first track of each thread."""
@@ -377,17 +382,17 @@ class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
     end_ns: Int64s
 
 
-def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
-    """Find the first start and the last end of the slices of each thread of a line.
+def _thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
+    """Find the first start and the last end of the slices of each thread of an axis.
 
     The threads are in the order of their indices.
     """
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns_of_track = np.maximum.reduceat(trace.end, first_row)
+    last_end_ns_of_track = greatest_of_runs(trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
 
-    # Number the threads of the line from 0; a thread may have several tracks.
-    tracks = np.flatnonzero(line.tracks & is_on_cpu)
+    # Number the threads of the axis from 0; a thread may have several tracks.
+    tracks = np.flatnonzero(axis.tracks & is_on_cpu)
     _, first_track, thread = np.unique(
         trace.thread_of_track[tracks], return_index=True, return_inverse=True
     )
@@ -401,30 +406,30 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
     return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
-def _collectives(trace: Trace, line: Threads) -> Cover:
-    """Return the time in which a collective runs on the CPU, on the line.
+def _collectives(trace: Trace, threads: Threads) -> Cover:
+    """Return the time in which a collective runs on the CPU, on the axis.
 
     Its annotation lasts until it is done.
     """
-    annotations = line.slices(ThreadActivity.ANNOTATION)
+    annotations = threads.slices(ThreadActivity.ANNOTATION)
     are_collectives = trace.matching(annotations.rows, ON_CPU.match)
     collectives = annotations.only(are_collectives)
 
     return union(collectives.start, collectives.end)
 
 
-def waiting_frames(trace: Trace, line: Threads) -> Cover:
+def waiting_frames(trace: Trace, threads: Threads) -> Cover:
     """Return the time in which the innermost Python frame is one that waits.
 
     Such frames match WAITS. What a waiting function itself calls does not count as
-    waiting. The time is on the line of the threads.
+    waiting. The time is on the axis of the threads.
     """
-    frames = line.own_rows(trace.rows_named(WAITS.search, Role.PYTHON))
-    start, end = line.bounds(frames)
+    frames = threads.own_rows(trace.rows_named(WAITS.search, Role.PYTHON))
+    start, end = threads.bounds(frames)
     time_of_frames = union(start, end)
 
     # Only frames that start during a waiting frame can be innermost in it.
-    frames_within, _ = line.slices(ThreadActivity.PYTHON).begun_in(time_of_frames)
+    frames_within, _ = threads.slices(ThreadActivity.PYTHON).begun_in(time_of_frames)
     innermost = frames_within.innermost_parts()
     does_wait = trace.matching(innermost.rows, WAITS.search)
     waits = innermost.only(does_wait)

@@ -75,7 +75,7 @@ def why_with_facts(question: Question) -> tuple[Why, Facts]:
     # The account and the rules that need only columns run while threads read the file.
     with args_read(question.accounts.trace):
         account = account_of(question)
-        facts = Facts(question.accounts, question.lines, question.window)
+        facts = Facts(question.accounts, question.devices_by_axis, question.window)
         answer_early(facts)
 
     lacks = lacks_of(facts)

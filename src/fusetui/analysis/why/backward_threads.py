@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, ranges, union
@@ -44,13 +44,16 @@ class ThreadWork(NamedTuple):
 
 
 class LentWork(NamedTuple):
-    """Ops and calls during which another thread waits for theirs; arrays of shape [n].
+    """Ops and calls for which another thread waits meanwhile; arrays of shape [n].
 
     They count as what the waiting thread does.
     """
 
     rows: Rows
     track: NDArray[np.integer]  # a track of the thread that waits
+
+
+NOTHING_LENT: Final = LentWork(rows=NO_ROWS, track=NO_ROWS.astype(np.int64))
 
 
 @memo()
@@ -161,31 +164,31 @@ def _while_free(trace: Trace, rows: Rows, of_other: Rows) -> Rows:
 def lent_work(trace: Trace) -> LentWork:
     """Find what one thread of a pair does while the other does nothing but wait.
 
-    The engine works for the thread that asked for backward, and that thread works for
-    the engine before it asks. A thread that asks several engines is left out: whose
-    work it waits for is not clear.
+    It counts for both threads. While a thread is in backward(), it records nothing, but
+    the thread of autograd's engine runs the ops of the backward pass for it. And before
+    that, the engine waits for what the thread runs in the forward pass.
+
+    A thread that asks several engines is left out: whose work it waits for is not
+    clear.
     """
-    rows: list[Rows] = [NO_ROWS]
-    tracks: list[Int64s] = [NO_ROWS.astype(np.int64)]
+    lent: list[LentWork] = [NOTHING_LENT]
     for pair in pairs_of(trace):
         by_engine = _while_asking_waits(trace, pair)
-        if not pair.is_only or not len(by_engine):
-            continue
+        if pair.is_only and len(by_engine):
+            by_asking = _while_engine_waits(trace, pair)
+            lent.append(_lent_to(trace, pair.asking, by_engine))
+            lent.append(_lent_to(trace, pair.engine, by_asking))
 
-        by_asking = _while_engine_waits(trace, pair)
-        rows += [by_engine, by_asking]
-        tracks += [
-            _tracks_of(trace, pair.asking, len(by_engine)),
-            _tracks_of(trace, pair.engine, len(by_asking)),
-        ]
-
-    return LentWork(rows=np.concatenate(rows), track=np.concatenate(tracks))
+    return LentWork(
+        rows=np.concatenate([work.rows for work in lent]),
+        track=np.concatenate([work.track for work in lent]),
+    )
 
 
-def _tracks_of(trace: Trace, thread: int, length: int) -> Int64s:
-    """Repeat the first track of a thread `length` times."""
-    first_track = int(np.flatnonzero(trace.thread_of_track == thread)[0])
-    return np.full(length, first_track, dtype=np.int64)
+def _lent_to(trace: Trace, waiting_thread: int, rows: Rows) -> LentWork:
+    """Make the record of slices that count for a waiting thread too."""
+    first_track = int(np.flatnonzero(trace.thread_of_track == waiting_thread)[0])
+    return LentWork(rows=rows, track=np.full(len(rows), first_track, dtype=np.int64))
 
 
 def with_one_lead(trace: Trace) -> Rows:

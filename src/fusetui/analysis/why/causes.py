@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,14 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    heaviest_id,
+    summed,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
@@ -64,7 +71,10 @@ def slices_in_idle_time(
     leaving_out: Cover,
     layers: Sequence[tuple[ThreadActivity, ...]],
 ) -> tuple[Rows, Int64s]:
-    """Find the innermost slices of launching threads in the host parts of gaps.
+    """Find what launching threads did while the GPU waited for their next launch.
+
+    That is the innermost slice at each moment of the host part of a gap, which goes
+    from the begin of the gap to the begin of the call that launches the next event.
 
     Args:
         is_counted: True for the gaps that count; shape [gaps].
@@ -81,9 +91,9 @@ def slices_in_idle_time(
     times_ns = [np.empty(0, dtype=np.int64)]
     with_host_part = is_counted & (idle.call_begin > idle.begin)
 
-    for threads, _, on_line in facts.gaps_by_thread_line(with_host_part):
+    for threads, _, on_axis in facts.gaps_by_axis(with_host_part):
         # Counted, because several devices may wait for a thread at the same time.
-        waiting = counted(on_line(idle.begin), on_line(idle.call_begin))
+        waiting = counted(on_axis(idle.begin), on_axis(idle.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:
@@ -181,18 +191,53 @@ def _means(total_ns: Counter[str], windows: int, sum_ns: int) -> dict[str, int]:
     return means
 
 
+class CallAndOp(NamedTuple):
+    """The names of a runtime call and of the op that it was made in."""
+
+    name: str
+    op: str | None
+    """None if the call was made outside of all ops."""
+
+
+def heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
+    """Find the name of calls with the largest sum of amounts, and their usual op.
+
+    If cudaMemcpy has 3 of the time in aten::item and 2 outside of ops, and
+    cudaFree has 4, it is (cudaMemcpy, aten::item).
+
+    Args:
+        calls: Rows of the trace; at least one.
+        amounts: An amount for each call, such as a time.
+    """
+    name_of_call = trace.name[calls]
+    name = heaviest_id(name_of_call, amounts)
+    has_name = name_of_call == name
+
+    # heaviest_id takes no negative ids, but -1 stands for a call outside of ops.
+    op_of_call = trace.op[calls[has_name]]
+    op = heaviest_id(op_of_call + 1, amounts[has_name]) - 1
+    return CallAndOp(
+        name=trace.names[name], op=trace.name_of(op) if op != NO_ROW else None
+    )
+
+
 FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
 BUILT_IN: Final = lazy_pattern(r"<built-in (?:method|function) (\S+)")
-LONGEST_TEXT: Final = 60
+MAX_TEXT_CHARACTERS: Final = 60
 """How many characters of a name are shown."""
 MAX_FRAME_CHARACTERS: Final = 1000
 """How many characters of the name of a frame are read."""
 
 
-def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
+def frame_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a frame as a user would name it, such as `zoom (_interpolation.py:691)`.
 
     A built-in function becomes its name alone. Any other text stays as it is.
+
+    >>> frame_text("/lib/torch/nn/linear.py(125): forward")
+    'forward (linear.py:125)'
+    >>> frame_text("<built-in method run_backward of type object at 0x7f>")
+    'run_backward'
 
     Args:
         name: The name of a slice, from the trace.
@@ -210,7 +255,7 @@ def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
     return printable(clip(name, most))
 
 
-def module_text(name: str, most: int = LONGEST_TEXT) -> str:
+def module_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a module without its number, or an annotation.
 
     Examples are `Qwen2MLP` and `## forward ##`.
@@ -222,7 +267,7 @@ def module_text(name: str, most: int = LONGEST_TEXT) -> str:
 MAX_NAMES: Final = 2
 """How many names are told of one kind."""
 _STEP_NUMBER: Final = lazy_pattern(r"#[0-9]{1,18}\Z")
-LEAST_SHARE: Final = 0.02
+MIN_SHARE_TO_NAME: Final = 0.02
 """A name with a smaller share of all time is not told."""
 
 
@@ -235,7 +280,7 @@ def longest_holding_names(
         rows: Slices, as rows of the trace; a row may occur several times.
         ns: How long each kept a launching thread.
         text: Makes the text for a name, under which slices count together.
-        all_ns: A name with less than LEAST_SHARE of this time is left out.
+        all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
         At most MAX_NAMES texts with their ns, the longest first, such as `aten::conv2d
@@ -248,7 +293,7 @@ def longest_holding_names(
     considerable = {}
     by_name = by_text(trace, slices, ns_of_slice, text)
     for name, (calls, name_ns) in by_name.items():
-        if name_ns >= LEAST_SHARE * all_ns > 0:
+        if name_ns >= MIN_SHARE_TO_NAME * all_ns > 0:
             considerable[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
 
     longest_first = sorted(considerable.items(), key=lambda item: -item[1])

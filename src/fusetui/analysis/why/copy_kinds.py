@@ -15,6 +15,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
+from fusetui.trace.model.arrays import used_ids
 from fusetui.trace.model.categories import Role
 
 
@@ -70,7 +71,7 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
     # By name, looking at each name once.
     kind_of_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
     name_of_row = trace.name[kernels.rows]
-    for name_index in np.flatnonzero(np.bincount(name_of_row)).tolist():
+    for name_index in used_ids(name_of_row):
         name = trace.names[name_index][:MAX_SEARCHED_CHARS]
         kernel = role_of_kernel(name).decoded
         if kernel is not None:

@@ -8,11 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    inside_ranges,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import METADATA, stem, words
+from fusetui.trace.model.sorted_arrays import count_between, positions_of
 
 COMPUTES_NS = 100_000
 """An op of ATen that launches nothing and takes this long by itself computes on the
@@ -42,7 +51,7 @@ CREATES = words(
 """Ops that make a tensor out of nothing, or fill one, by their stems."""
 
 
-BY_ITSELF = 0.5
+MIN_SHARE_BY_ITSELF = 0.5
 """An op that spends less than this share of its duration by itself is made of others.
 """
 
@@ -68,23 +77,23 @@ def cpu_compute_rows(trace: Trace) -> Rows:
 
     own_ns = trace.dur[ops] - _children_ns(trace, ops)
     takes_long = own_ns >= COMPUTES_NS
-    is_mostly_own = own_ns >= BY_ITSELF * trace.dur[ops]
+    is_mostly_own = own_ns >= MIN_SHARE_BY_ITSELF * trace.dur[ops]
     computes: Rows = ops[takes_long & is_mostly_own]
 
     return computes
 
 
 def _children_ns(trace: Trace, ops: Rows) -> Int64s:
-    """Add up the durations of the slices directly inside of each op, in ns."""
-    index_of_row = np.full(len(trace), -1, dtype=np.intp)  # -1: none of the ops
-    index_of_row[ops] = np.arange(len(ops))
+    """Add up the durations of the slices directly inside of each op, in ns.
 
-    children = np.flatnonzero(trace.parent >= 0)
-    op_index = index_of_row[trace.parent[children]]
-    is_in_op = op_index >= 0
-    children = children[is_in_op]
-
-    return summed(op_index[is_in_op], trace.dur[children], len(ops))
+    Args:
+        ops: Rows of the trace, ascending.
+    """
+    is_op = np.zeros(len(trace), dtype=np.bool_)
+    is_op[ops] = True
+    parent = trace.parent
+    children = np.flatnonzero((parent != NO_ROW) & is_op[parent])
+    return summed(positions_of(ops, parent[children]), trace.dur[children], len(ops))
 
 
 def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
@@ -92,20 +101,10 @@ def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
 
     Returns flags of shape [slices].
     """
-    launches = _launch_rows(trace)
-    first_inside = launches.searchsorted(ops)
-    after_last_inside = launches.searchsorted(trace.end_row[ops])
-    launching_ops = ops[first_inside < after_last_inside]
-
-    # The rows from an op to its end_row lie inside of it. Count for each row how many
-    # of the ops are open there: +1 where one begins, -1 where it ends.
-    opened = np.zeros(len(trace) + 1, dtype=np.int32)
-    np.add.at(opened, launching_ops, 1)
-    np.add.at(opened, trace.end_row[launching_ops], -1)
-    open_at_row = opened.cumsum()[:-1]
-    is_inside: Flags = open_at_row > 0
-
-    return is_inside
+    # What lies inside of an op has the rows from the op to its end_row.
+    launches_inside = count_between(_launch_rows(trace), ops, trace.end_row[ops])
+    launching_ops = ops[launches_inside > 0]
+    return inside_ranges(launching_ops, trace.end_row[launching_ops], len(trace))
 
 
 def _is_of_aten(name: str) -> bool:

@@ -18,7 +18,7 @@ from fusetui.analysis.why.thread_activity import (
     Threads,
     merged_slices,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union, without
@@ -59,9 +59,9 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     """
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
-    for line in accounts.threads:
-        unclaimed = _on_each_thread(line, cover)
-        for innermost in _innermost_of_layers(accounts.trace, line):
+    for threads in accounts.threads:
+        unclaimed = _on_each_thread(threads, cover)
+        for innermost in _innermost_of_layers(accounts.trace, threads):
             rows.append(innermost.rows)
             times_ns.append(unclaimed.within(innermost.start, innermost.end))
             unclaimed = without(unclaimed, union(innermost.start, innermost.end))
@@ -72,29 +72,30 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
-def _innermost_of_layers(trace: Trace, line: Threads) -> Iterator[Slices]:
+def _innermost_of_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     """Yield for each layer when each of its slices is the innermost one in it.
 
     Of annotations, only collectives count.
     """
     *layers, _ = LAYERS  # the last one is that of annotations
     for kinds in layers:
-        yield merged_slices([line.slices(kind) for kind in kinds]).innermost_parts()
+        yield merged_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
 
-    annotations = line.slices(ThreadActivity.ANNOTATION)
+    annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
     yield annotations.only(is_collective).innermost_parts()
 
 
-def _on_each_thread(line: Threads, cover: Cover) -> Cover:
-    """Repeat a cover of the file's time on each thread of a line."""
-    tracks = np.flatnonzero(line.tracks)
+def _on_each_thread(threads: Threads, cover: Cover) -> Cover:
+    """Repeat a cover of the file's time on each thread of an axis."""
+    tracks = np.flatnonzero(threads.tracks)
     track_of_interval = np.repeat(tracks, len(cover.start))
     starts = np.tile(cover.start, len(tracks))
     ends = np.tile(cover.end, len(tracks))
 
     return union(
-        line.on_line(track_of_interval, starts), line.on_line(track_of_interval, ends)
+        threads.on_axis(track_of_interval, starts),
+        threads.on_axis(track_of_interval, ends),
     )
 
 
@@ -151,9 +152,9 @@ def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     """List what the time of the CPU goes to during some time (ns of the file)."""
     trace = accounts.trace
     times = by_kind(accounts, cover)
-    ops = longest(trace, times.ops)
-    functions = longest(trace, times.functions)
-    waits = longest(trace, times.waits, with_caller=True)
+    ops = longest_names(trace, times.ops)
+    functions = longest_names(trace, times.functions)
+    waits = longest_names(trace, times.waits, with_caller=True)
 
     return CpuWork(
         whole_ns=times.ns,
@@ -170,7 +171,9 @@ class NamedTime(NamedTuple):
     own: OwnTimes
 
 
-def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
+def longest_names(
+    trace: Trace, own: OwnTimes, with_caller: bool = False
+) -> list[NamedTime]:
     """List the MAX_NAMES names with the longest own time, the longest first.
 
     Of names with equal times, the one comes first whose slice comes first in `own`.
@@ -187,12 +190,9 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
     if with_caller:
         caller = _callers(trace, own.rows)
 
-    # One number stands for the name and its caller, which is NO_CALLER (-1) or more.
-    callers = len(trace.names) + 1
-    name_and_caller = name * callers + (caller - NO_CALLER)
-    _, first, group = np.unique(name_and_caller, return_index=True, return_inverse=True)
+    first, group = distinct_rows((name, caller))
     total_ns = summed(group, own.ns, len(first))
-    longest_first = np.lexsort((first, -total_ns))
+    longest_first = np.lexsort((first, -total_ns))  # then in the order of first slices
 
     times: list[NamedTime] = []
     for group_index in longest_first[:MAX_NAMES].tolist():

@@ -1,8 +1,8 @@
 """Find the gaps in which a device runs nothing, and divide each of them among idle
 reasons.
 
-Several devices lie on one line of time: whatever is asked about each of them is
-computed for all devices of a line together.
+Several devices lie on one time axis: whatever is asked about each of them is
+computed for all devices of an axis together.
 """
 
 from __future__ import annotations
@@ -20,16 +20,26 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.note import whole_of
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.analysis.why.thread_activity import (
+    SharedAxis,
     ThreadActivity,
     Threads,
-    TimeLine,
-    calls_by_line,
+    calls_by_axis,
 )
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    greatest_of_runs,
+    last_at_or_before,
+    sums_before,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
+from fusetui.trace.model.intervals import FOREVER, Cover, joined, order_by_start, union
+from fusetui.trace.model.sorted_arrays import count_below, positions_of
 
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE, in ns; one array of shape [gaps]
@@ -38,16 +48,16 @@ each.
 A reason that does not occur takes no memory.
 """
 
-_PLACES: Final = {name: place for place, name in enumerate(IDLE)}
-UNLINKED: Final = _PLACES["unlinked"]
+_INDEX_OF_REASON: Final = {reason: index for index, reason in enumerate(IDLE)}
+UNLINKED: Final = _INDEX_OF_REASON["unlinked"]
 """The index of a reason in IDLE, as are the constants that follow."""
-GRAPH: Final = _PLACES["graph"]
-HOST: Final = _PLACES["host_sync"]
+GRAPH: Final = _INDEX_OF_REASON["graph"]
+HOST: Final = _INDEX_OF_REASON["host_sync"]
 """The index of the first ThreadActivity in IDLE; the others follow in their order."""
-LAUNCH_CALL: Final = _PLACES["launch_call"]
-LAUNCH_LATENCY: Final = _PLACES["launch_latency"]
-QUEUED: Final = _PLACES["queued"]
-AFTER: Final = _PLACES["after"]
+LAUNCH_CALL: Final = _INDEX_OF_REASON["launch_call"]
+LAUNCH_LATENCY: Final = _INDEX_OF_REASON["launch_latency"]
+QUEUED: Final = _INDEX_OF_REASON["queued"]
+AFTER: Final = _INDEX_OF_REASON["after"]
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
@@ -108,32 +118,6 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     def plain(self) -> Flags:
         """Tell which gaps are neither unlinked nor within a graph."""
         return (self.launch >= 0) & ~self.in_graph
-
-
-def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
-    """Sort GPU events by start; of those that start together, the longest comes first.
-
-    Args:
-        rows: The events. The array may be changed in place.
-        start: The start of each event to sort by, in ns.
-    """
-    is_in_order = (start[1:] >= start[:-1]).all()
-    if not is_in_order:
-        order = np.argsort(start, kind="stable")
-        rows = rows[order]
-        start = start[order]
-
-    # Sort again only those that start together: there are few of them.
-    is_same_as_next = start[1:] == start[:-1]
-    if is_same_as_next.any():
-        is_tied = np.append(is_same_as_next, False)
-        is_tied[1:] |= is_same_as_next
-        tied = rows[is_tied]
-        # By start, then by length, then by row; lexsort takes the last key first.
-        order_of_tied = np.lexsort((tied, -trace.dur[tied], start[is_tied]))
-        rows[is_tied] = tied[order_of_tied]
-
-    return rows
 
 
 MIN_GAPS_FOR_LATENCY: Final = 20
@@ -197,7 +181,7 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
-    """When devices run something, as covers on their line."""
+    """When devices run something, as covers on their axis."""
 
     compute: Cover
     comm: Cover
@@ -207,7 +191,7 @@ class BusyCovers(msgspec.Struct, frozen=True, eq=False):
 
 
 class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Devices that have events and fit on one line of time.
+    """Devices that have events and fit on one time axis.
 
     A *device index* is the index of a device in `named`.
     """
@@ -229,10 +213,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         index: Int32s = self.index_of_track[self.trace.track[rows]]
         return index
 
-    def on_line(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of devices; see TimeLine.
+    def on_axis(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Convert times of the file to times on the axis that the devices share.
 
-        A single device needs no line: its places are the times themselves.
+        A single device shares its axis with no other: its times stay as they are.
 
         Args:
             device: The index of the device of each time.
@@ -240,11 +224,11 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if len(self) == 1:
             return times
-        return TimeLine(self.trace).places_of(device, times)
+        return SharedAxis(self.trace).from_file(device, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        """Return the starts and the ends of GPU events on the line."""
-        start = self.on_line(self.device_index(rows), self.trace.start[rows])
+        """Return the starts and the ends of GPU events on the axis."""
+        start = self.on_axis(self.device_index(rows), self.trace.start[rows])
         return start, start + self.trace.dur[rows]
 
     @cached_property
@@ -255,26 +239,26 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not is_of_device.all():
             rows = rows[is_of_device]
 
-        start, _ = self.bounds_on(rows)
-        return events_in_order(self.trace, rows, start)
+        start, end = self.bounds_on(rows)
+        return rows[order_by_start(start, end)]
 
     @cached_property
-    def _firsts(self) -> Rows:
-        """Return where the events of each device begin in `events`, then their number.
-
-        Shape [devices + 1].
-        """
-        return self.device_index(self.events).searchsorted(np.arange(len(self) + 1))
+    def _first_events(self) -> Int32s:
+        """Return the event of each device that starts first, as a row of the trace."""
+        device_of_event = self.device_index(self.events)
+        return self.events[positions_of(device_of_event, np.arange(len(self)))]
 
     @cached_property
     def begin_ns(self) -> Int64s:
         """Return the first start of the events of each device, in ns of the file."""
-        return self.trace.start[self.events[self._firsts[:-1]]]
+        return self.trace.start[self._first_events]
 
     @cached_property
     def end_ns(self) -> Int64s:
         """Return the last end of the events of each device, in ns of the file."""
-        return np.maximum.reduceat(self.trace.end[self.events], self._firsts[:-1])
+        devices = np.arange(len(self))
+        first_of_device = positions_of(self.device_index(self.events), devices)
+        return greatest_of_runs(self.trace.end[self.events], first_of_device)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -283,7 +267,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         events = self.events
         start, end = self.bounds_on(events)
 
-        # An event ends a gap if all events before it have ended when it starts. The line
+        # An event ends a gap if all events before it have ended when it starts. The axis
         # also has a hole between two devices, which is no gap.
         latest_end = np.maximum.accumulate(end, out=end)
         ends_gap = np.flatnonzero(start[1:] > latest_end[:-1]) + 1
@@ -292,9 +276,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         ends_gap = ends_gap[device == device_before]
 
         # The event that ended last is the first one at which the latest end is reached.
-        index_of_last = latest_end.searchsorted(latest_end[ends_gap - 1])
+        last = events[positions_of(latest_end, latest_end[ends_gap - 1])]
         del start, end, latest_end  # large
-        last = events[index_of_last]
         event = events[ends_gap]
 
         return self._linked(
@@ -310,7 +293,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             begin_ns: The moment, in ns of the file.
         """
         starts_later = self.begin_ns > begin_ns
-        first = self.events[self._firsts[:-1]][starts_later]
+        first = self._first_events[starts_later]
         return self._linked(
             begin=np.full(len(first), begin_ns, dtype=np.int64),
             end=self.trace.start[first],
@@ -373,7 +356,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         has_launch = launch >= 0
         calls = self._launching_calls
         key = self._key(event[has_launch], launch[has_launch])
-        first_start_ns = calls.first_start_ns[calls.key.searchsorted(key)]
+        first_start_ns = calls.first_start_ns[positions_of(calls.key, key)]
 
         launched_before = has_launch.copy()
         launched_before[has_launch] = first_start_ns < end[has_launch]
@@ -422,6 +405,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
         """Return the lower quartile of the launch latency over some gaps, in ns.
 
+        Of 8 latencies it is the third smallest: a quarter of all are smaller.
+
         Args:
             gaps: Only those count during which the launch call began.
             fewest: A device with fewer such gaps gets 0.
@@ -433,16 +418,13 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         delay_ns = (gaps.end - gaps.call_begin)[begins_in_gap]
         device = self.device_index(gaps.event[begins_in_gap])
 
-        # Sort by device, then by delay; the quartile of each device is at a known index.
-        sorted_delay_ns = delay_ns[np.lexsort((delay_ns, device))]
-        counts = np.bincount(device, minlength=len(self))
-        first_of_device = np.cumsum(counts) - counts
-        lower_quartile = first_of_device + counts // 4
+        by_device = grouped(device, then_by=delay_ns)
+        quarter = by_device.begins[:-1] + by_device.counts // 4
+        lower_quartile_ns = delay_ns[by_device.order[quarter]]
 
-        has_enough = counts >= fewest
+        has_enough = by_device.counts >= fewest
         latency_ns = np.zeros(len(self), dtype=np.int64)
-        latency_ns[has_enough] = sorted_delay_ns[lower_quartile[has_enough]]
-
+        latency_ns[by_device.keys[has_enough]] = lower_quartile_ns[has_enough]
         return latency_ns
 
     @cached_property
@@ -474,20 +456,20 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(columns)
 
     def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
-        """Yield what the launching threads did in the host parts of some gaps.
+        """Yield what the launching threads did from the begin of each gap to the launch.
 
-        For each line of threads these are the indices of its gaps among `gaps`, and ns
+        For each axis of threads these are the indices of its gaps among `gaps`, and ns
         of shape [ThreadActivity, these gaps].
         """
         host_part_ns = gaps.call_begin - gaps.begin
-        for threads, positions, on_line in calls_by_line(
+        for threads, positions, on_axis in calls_by_axis(
             self.trace, self.threads, gaps.launch, host_part_ns > 0
         ):
-            begin = on_line(gaps.begin)
-            end = on_line(gaps.call_begin)
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
             activity_ns = threads.split(begin, end)
 
-            # Nothing was recorded outside the trace, which the line does not have.
+            # Nothing was recorded outside the trace, which the axis does not have.
             outside_ns = host_part_ns[positions] - (end - begin)
             activity_ns[ThreadActivity.NOTHING] += outside_ns
             yield positions, activity_ns
@@ -565,7 +547,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         after_last_event = np.maximum(begin, self.end_ns[device])
         idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
 
-        busy = self._busy(self.on_line(device, begin), self.on_line(device, end))
+        busy = self._busy(self.on_axis(device, begin), self.on_axis(device, end))
         return self._accounts(device, end - begin, busy, idle_ns)
 
     def _accounts(
@@ -611,7 +593,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return accounts
 
     def _busy(self, begin: Int64s, end: Int64s) -> BusyTimes:
-        """Measure what runs in some windows [begin, end), given as places on the line.
+        """Measure what runs in some windows [begin, end), given as times on the axis.
 
         Communication is exposed where nothing computes, and copies where nothing
         computes or communicates.
@@ -659,7 +641,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def _cover(self, events: Int32s) -> Cover:
-        """Return when any of some events runs, on the line."""
+        """Return when any of some events runs, on the axis."""
         start, end = self.bounds_on(events)
         return union(start, end)
 
@@ -677,11 +659,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         gaps = self.gaps
         device_of_gap = self.device_index(gaps.event)
-        begins = self.on_line(device_of_gap, gaps.begin)
+        begins = self.on_axis(device_of_gap, gaps.begin)
 
-        # For each time the first gap of its device, and the last one begun by then.
-        last_gap = begins.searchsorted(self.on_line(device, times), side="right") - 1
-        first_gap = device_of_gap.searchsorted(device)
+        # For each time the first gap of its device, and the last one begun by then. It
+        # is one of an earlier device if no gap of the device has begun.
+        last_gap = last_at_or_before(begins, self.on_axis(device, times))
+        first_gap = count_below(device_of_gap, device)
         has_gap = np.flatnonzero(last_gap >= first_gap)
         last_gap = last_gap[has_gap]
         first_gap = first_gap[has_gap]
@@ -692,8 +675,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
         for reason, ns in enumerate(self.reasons):
-            sum_before = np.concatenate(([0], np.cumsum(ns)))
-            earlier_gaps_ns = sum_before[last_gap] - sum_before[first_gap]
+            before_ns = sums_before(ns)
+            earlier_gaps_ns = before_ns[last_gap] - before_ns[first_gap]
             idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
 
         return idle_ns
@@ -710,5 +693,5 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             ns, of shape [IDLE, stretches].
         """
         lead = self.lead(int(begin.min()))
-        lead_of_stretch = lead.only(self.device_index(lead.event).searchsorted(device))
+        lead_of_stretch = lead.only(positions_of(self.device_index(lead.event), device))
         return np.stack(self.reasons_of(lead_of_stretch.clipped(begin, end)))

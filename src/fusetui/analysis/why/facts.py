@@ -24,13 +24,13 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
     ACTIVITIES_OF_CALLS,
-    CallsOnLine,
+    CallsOnAxis,
     ThreadActivity,
     Threads,
-    calls_by_line,
+    calls_by_axis,
 )
 from fusetui.analysis.why.warming import (
-    TIMES,
+    MIN_RATIO_TO_LATER_CALLS,
     StepIntervals,
     WarmUpPiece,
     slow_first_step,
@@ -39,7 +39,7 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, sums_of_ranges
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import (
     FOREVER,
@@ -51,6 +51,7 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
+from fusetui.trace.model.sorted_arrays import count_below, count_between
 
 NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
@@ -87,7 +88,7 @@ class Facts:
     def __init__(
         self,
         accounts: Accounts,
-        lines: Sequence[Devices] | None = None,
+        devices_by_axis: Sequence[Devices] | None = None,
         window: tuple[int, int] | None = None,
         window_name: str = "the time",
     ) -> None:
@@ -95,14 +96,18 @@ class Facts:
 
         Args:
             accounts: The devices and threads of the trace.
-            lines: The devices that count, by lines of time; None for all devices.
+            devices_by_axis: The devices that count, by time axis; None for all devices.
             window: The begin and end of the window; None for the whole trace.
             window_name: What a sentence calls the window, such as "the time".
         """
         self.accounts = accounts
         self.trace = accounts.trace
-        self.lines = tuple(accounts.lines if lines is None else lines)
-        self.devices = [device for line in self.lines for device in line.named]
+        self.devices_by_axis = tuple(
+            accounts.devices_by_axis if devices_by_axis is None else devices_by_axis
+        )
+        self.devices = [
+            device for devices in self.devices_by_axis for device in devices.named
+        ]
         self.window = window
         self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
@@ -114,11 +119,11 @@ class Facts:
         They are in the order of the trace.
         """
         rows = self.trace.gpu_rows
-        events_of_lines = [line.events for line in self.lines]
+        events_of_axes = [devices.events for devices in self.devices_by_axis]
 
-        has_other_devices = sum(map(len, events_of_lines)) < len(rows)
+        has_other_devices = sum(map(len, events_of_axes)) < len(rows)
         if has_other_devices:
-            rows = np.sort(np.concatenate([NO_ROWS, *events_of_lines]))
+            rows = np.sort(np.concatenate([NO_ROWS, *events_of_axes]))
         return self.rows_in_window(rows)
 
     def rows_in_window(self, rows: Rows) -> Rows:
@@ -149,7 +154,7 @@ class Facts:
 
         return Facts(
             self.accounts,
-            self.lines,
+            self.devices_by_axis,
             window=(begin_ns, last_end_ns),
             window_name="the time after the first step",
         )
@@ -172,10 +177,11 @@ class Facts:
         if self.window:
             return len(self.devices) * recorded_ns
 
-        span_ns_of_lines = [
-            int((line.end_ns - line.begin_ns).sum()) for line in self.lines
+        span_ns_of_axes = [
+            int((devices.end_ns - devices.begin_ns).sum())
+            for devices in self.devices_by_axis
         ]
-        return sum(span_ns_of_lines)
+        return sum(span_ns_of_axes)
 
     @cached_property
     def whole_time(self) -> Cover:
@@ -185,15 +191,15 @@ class Facts:
     @cached_property
     def idle(self) -> Idle:
         """Return the gaps of all these devices, one device after the other."""
-        idle_of_lines = []
+        idle_of_axes = []
         devices_before = 0
-        for line in self.lines:
-            gaps, reasons = line.idle_in(self.window)
-            device = line.device_index(gaps.event) + devices_before
-            idle_of_lines.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
-            devices_before += len(line)
+        for devices in self.devices_by_axis:
+            gaps, reasons = devices.idle_in(self.window)
+            device = devices.device_index(gaps.event) + devices_before
+            idle_of_axes.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
+            devices_before += len(devices)
 
-        return Idle.joined(idle_of_lines)
+        return Idle.joined(idle_of_axes)
 
     def idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
@@ -240,28 +246,31 @@ class Facts:
             return activity_ns
 
         for host in self._host_parts_in(cover):
-            ns_of_parts = host.line.split(host.parts.start, host.parts.end)
+            ns_of_parts = host.threads.split(host.parts.start, host.parts.end)
             activity_ns[:, host.gaps] = host.sums_of_gaps(ns_of_parts)
 
         return activity_ns
 
     def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the host parts of gaps that lie in a cover, for each line of threads."""
+        """Yield the time until the launch of each gap that lies in a cover.
+
+        There is a record for each axis of threads.
+        """
         idle = self.idle
         has_host_part = idle.call_begin > idle.begin
-        for line, gaps, on_line in self.gaps_by_thread_line(has_host_part):
-            begin = on_line(idle.begin)
-            end = on_line(idle.call_begin)
+        for threads, gaps, on_axis in self.gaps_by_axis(has_host_part):
+            begin = on_axis(idle.begin)
+            end = on_axis(idle.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
-            parts = line.parts(counted(begin, end), cover)
+            parts = threads.parts(counted(begin, end), cover)
             yield HostStretches(
-                line=line,
+                threads=threads,
                 gaps=gaps,
                 parts=parts,
-                first=parts.start.searchsorted(begin),
-                last=parts.start.searchsorted(end),
+                first_part=count_below(parts.start, begin),
+                after_last_part=count_below(parts.start, end),
             )
 
     @cached_property
@@ -353,7 +362,9 @@ class Facts:
         first_ns = unrecorded_ns[first]
         host_ns = idle.host_ns[:, first].sum(axis=0)
         probably_compiles = first_ns >= COMPILING_NS
-        probably_compiles &= first_ns >= TIMES * longest_later_ns[name[first]]
+        probably_compiles &= (
+            first_ns >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[first]]
+        )
         probably_compiles &= 2 * first_ns > host_ns
         with_compiler: Rows = first[probably_compiles]
 
@@ -383,7 +394,7 @@ class Facts:
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
-        """Measure how long only a step was recorded in the host part of each gap.
+        """Measure how long only a step was recorded in each gap, until its launch call.
 
         The annotation of a step encloses work but is no work itself, so this time
         counts as unrecorded. Returns ns, of shape [gaps].
@@ -400,10 +411,11 @@ class Facts:
 
     @cached_property
     def unclaimed_host_ns(self) -> Int64s:
-        """Measure the host parts of gaps that no cause with slices of its own claims.
+        """Measure the time until the launch of each gap that has no other explanation.
 
-        Data loading, recorded compilation and the warm-up are left out. Returns ns of
-        each activity in each gap, of shape [ThreadActivity, gaps].
+        Left out are data loading, recorded compilation and the warm-up, for which
+        slices were recorded. Returns ns of each activity in each gap, of shape
+        [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
         unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
@@ -439,7 +451,7 @@ class Facts:
             return computing_ns
 
         for host in self._host_parts_in(outside(self.explained_cover)):
-            start, end = host.line.bounds(host.line.own_rows(rows))
+            start, end = host.threads.bounds(host.threads.own_rows(rows))
             computing = union(start, end)
             ns_of_parts = computing.within(host.parts.start, host.parts.end)
             computing_ns[host.gaps] = host.sums_of_gaps(ns_of_parts)
@@ -479,7 +491,7 @@ class Facts:
         return is_busy & ~self.is_set_up_gap
 
     def _slices_begun(self, mask: Flags) -> Int64s:
-        """Count the ops, calls and frames that begin in the host parts of some gaps.
+        """Count the ops, calls and frames that begin in some gaps until the launch call.
 
         Args:
             mask: True for the gaps that count; shape [gaps].
@@ -489,18 +501,19 @@ class Facts:
         """
         idle = self.idle
         begun = np.zeros(len(idle), dtype=np.int64)
-        for line, gaps, on_line in self.gaps_by_thread_line(mask):
-            begin = on_line(idle.begin)
-            end = on_line(idle.call_begin)
+        for threads, gaps, on_axis in self.gaps_by_axis(mask):
+            begin = on_axis(idle.begin)
+            end = on_axis(idle.call_begin)
             for kind in _RECORDED_WORK:
-                start = line.slices(kind).start
-                begun[gaps] += start.searchsorted(end) - start.searchsorted(begin)
+                start = threads.slices(kind).start
+                begun[gaps] += count_between(start, begin, end)
 
         return begun
 
     @cached_property
     def is_late(self) -> bool:
-        """Whether the GPU waits for launches for CPU_BOUND of the span or longer.
+        """Whether the GPU waits for launches for MIN_SHARE_CPU_BOUND of the span or
+        longer.
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
@@ -512,7 +525,7 @@ class Facts:
         warm_up_ns = self.late_ns_during(self.warm_up_cover)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
-        return late_ns >= CPU_BOUND * span_ns > 0
+        return late_ns >= MIN_SHARE_CPU_BOUND * span_ns > 0
 
     @cached_property
     def is_set_up_gap(self) -> Flags:
@@ -554,18 +567,18 @@ class Facts:
         replays = int(np.count_nonzero(is_replay))
         return 2 * replays >= len(calls) > 0
 
-    def gaps_by_thread_line(self, mask: Flags | None = None) -> Iterator[CallsOnLine]:
-        """Yield the gaps that end with a known launch, for each line of threads.
+    def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
+        """Yield the gaps that end with a known launch, for each axis of threads.
 
-        A gap belongs to the line on which the thread lies that launched its next event;
-        see thread_activity.calls_by_line.
+        A gap belongs to the axis on which the thread lies that launched its next event;
+        see thread_activity.calls_by_axis.
 
         Args:
             mask: True for the gaps that count; None for all. Shape [gaps].
         """
         launch = self.idle.launch
         is_wanted = launch >= 0 if mask is None else mask
-        return calls_by_line(self.trace, self.accounts.launchers, launch, is_wanted)
+        return calls_by_axis(self.trace, self.accounts.launchers, launch, is_wanted)
 
     @cached_property
     def compiler_rows(self) -> Rows:
@@ -617,16 +630,16 @@ class Facts:
             ns, of the shape of `rows`.
         """
         waited_ns = np.zeros(len(rows), dtype=np.int64)
-        for line, _, on_line in self.gaps_by_thread_line():
-            gaps = union(on_line(self.idle.begin), on_line(self.idle.end))
-            is_of_line = line.tracks[self.trace.track[rows]]
-            start, end = line.bounds(rows[is_of_line])
-            waited_ns[is_of_line] = gaps.within(start, end)
+        for threads, _, on_axis in self.gaps_by_axis():
+            gaps = union(on_axis(self.idle.begin), on_axis(self.idle.end))
+            is_of_axis = threads.tracks[self.trace.track[rows]]
+            start, end = threads.bounds(rows[is_of_axis])
+            waited_ns[is_of_axis] = gaps.within(start, end)
 
         return waited_ns
 
 
-CPU_BOUND: Final = 0.10
+MIN_SHARE_CPU_BOUND: Final = 0.10
 """From this share of the span on, a GPU counts as waiting for launches."""
 WORK_NS: Final = 5_000_000
 """A longer gap is not due to launching, unless many slices begin in it."""
@@ -649,19 +662,19 @@ _RECORDED_WORK: Final = (
 
 
 class HostStretches(msgspec.Struct, frozen=True, eq=False):
-    """The parts of the host parts of some gaps that lie in a cover, on one line.
+    """The time until the launch calls of some gaps, cut to a cover, on one axis.
 
-    All times are places on the line of threads.
+    All times are times on the axis of the threads.
     """
 
-    line: Threads
+    threads: Threads
     gaps: Rows
-    """The gaps that end with a launch from the line; shape [gaps of the line]."""
+    """The gaps that end with a launch of these threads; shape [their gaps]."""
     parts: Cover
     """In order. Each part lies wholly in one gap, or outside of all."""
-    first: Rows
+    first_part: Rows
     """The index of the first part of each gap; shape of `gaps`."""
-    last: Rows
+    after_last_part: Rows
     """One more than the index of the last part of each gap; shape of `gaps`."""
 
     def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
@@ -671,15 +684,9 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
             ns_of_parts: The figure, of shape [..., parts].
 
         Returns:
-            The sums, of shape [..., gaps of the line].
+            The sums, of shape [..., gaps].
         """
-        # With a sum before each part, the sum of a range is a difference of two.
-        before_first = np.zeros((*ns_of_parts.shape[:-1], 1), dtype=np.int64)
-        up_to_each = ns_of_parts.cumsum(axis=-1)
-        sum_before = np.concatenate((before_first, up_to_each), axis=-1)
-
-        sums: Int64s = sum_before[..., self.last] - sum_before[..., self.first]
-        return sums
+        return sums_of_ranges(ns_of_parts, self.first_part, self.after_last_part)
 
 
 class Idle(Gaps, frozen=True, eq=False):

@@ -10,11 +10,17 @@ import numpy as np
 
 from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.backward_threads import with_one_lead
+from fusetui.analysis.why.causes import heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import NO_INTERVAL
+from fusetui.trace.model.sorted_arrays import is_in, positions_of
+
+OUTSIDE_OF_STEPS = -1
+"""Stands for a step and thread where a row lies in no step."""
 
 _PLAIN_NAME = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
@@ -79,7 +85,7 @@ def _count_steps(facts: Facts, times_ns: Int64s) -> int:
     if not len(facts.steps):
         return 0
     steps = distinct(facts.steps.at(times_ns).astype(np.int64))
-    return int(np.count_nonzero(steps >= 0))  # -1: outside of all steps
+    return int(np.count_nonzero(steps != NO_INTERVAL))
 
 
 class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
@@ -117,21 +123,21 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         """
         key = _step_and_thread(facts, rows)
         start = facts.trace.start[rows]
-        stretch = np.minimum(self.key.searchsorted(key), len(self.key) - 1)
-        is_of_stretch = (self.key[stretch] == key) & (key >= 0)
-        is_after_first = start > self.first_ns[stretch]
-        is_before_last = start < self.last_ns[stretch]
-        within: Rows = rows[is_of_stretch & is_after_first & is_before_last]
+        has_stretch = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
+        stretch = positions_of(self.key, key[has_stretch])
 
+        is_after_first = start[has_stretch] > self.first_ns[stretch]
+        is_before_last = start[has_stretch] < self.last_ns[stretch]
+        within: Rows = rows[has_stretch][is_after_first & is_before_last]
         return within
 
 
 def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
     """Return one number for the step and the thread of each row.
 
-    It is equal for rows of the same step and thread, and -1 for a row outside of all
-    steps. Without steps it is the number of the thread. A thread and that of autograd's
-    engine which works for it count as one.
+    It is equal for rows of the same step and thread, and OUTSIDE_OF_STEPS for a row
+    outside of all steps. Without steps it is the number of the thread. A thread and
+    that of autograd's engine which works for it count as one.
     """
     trace = facts.trace
     thread_of_row = trace.thread_of_track[trace.track[rows]]
@@ -139,9 +145,10 @@ def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
     if not len(facts.steps):
         return thread
 
-    step = facts.steps.at(trace.start[rows]).astype(np.int64)  # -1 outside of steps
+    step = facts.steps.at(trace.start[rows]).astype(np.int64)
     more_than_threads = len(trace.tracks) + 1
-    return np.where(step >= 0, step * more_than_threads + thread, -1)
+    step_and_thread = step * more_than_threads + thread
+    return np.where(step != NO_INTERVAL, step_and_thread, OUTSIDE_OF_STEPS)
 
 
 def _most_frequent(facts: Facts, calls: Rows) -> str:
@@ -155,16 +162,12 @@ def _most_frequent(facts: Facts, calls: Rows) -> str:
     if len(blocking):
         calls = blocking
 
-    name = int(np.bincount(trace.name[calls]).argmax())
-    calls_of_name = calls[trace.name[calls] == name]
-    # Op -1, for no op, is counted at index 0.
-    op = int(np.bincount(trace.op[calls_of_name] + 1).argmax()) - 1
-
-    call_text = _plain(trace.names[name]) or "a call that waits"
-    op_text = _plain(trace.name_of(op)) if op >= 0 else ""
+    most_frequent = heaviest_call(trace, calls, np.ones(len(calls), dtype=np.int64))
+    call_text = _name_without_braces(most_frequent.name) or "a call that waits"
+    op_text = _name_without_braces(most_frequent.op or "")
     return f"{call_text} ({op_text})" if op_text else call_text
 
 
-def _plain(name: str) -> str:
+def _name_without_braces(name: str) -> str:
     """Return a name, or "" if it has characters that a remedy must not have."""
     return name if _PLAIN_NAME.fullmatch(name) else ""

@@ -13,7 +13,6 @@ such names, the one that was innermost first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,16 +25,35 @@ from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
     Threads,
-    calls_by_line,
+    calls_by_axis,
     waiting_calls_at,
 )
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Int64s,
+    Rows,
+    at,
+    begins_runs,
+    last_at_or_before,
+    ordinals,
+    sum_of_runs,
+    sums_before,
+)
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, EnclosingIndex, joined, outside, pieces
+from fusetui.trace.model.intervals import (
+    NO_INTERVAL,
+    Cover,
+    EnclosingIndex,
+    joined,
+    outside,
+    pieces,
+)
+from fusetui.trace.model.sorted_arrays import BEFORE_ALL, count_until, slices_of_ids
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
-LONGEST: Final = 100
+MAX_GAPS_LISTED: Final = 100
 """How many gaps are listed, unless all are asked for."""
 
 
@@ -61,27 +79,27 @@ class _GapWithRows(NamedTuple):
 
 
 def longest_gaps(
-    lines: Sequence[Devices],
-    most: int | None = LONGEST,
+    devices_by_axis: Sequence[Devices],
+    most: int | None = MAX_GAPS_LISTED,
     window: tuple[int, int] | None = None,
 ) -> LongestGaps:
     """List the longest gaps of all devices together.
 
     Args:
-        lines: The devices, by lines of time.
+        devices_by_axis: The devices, by time axis.
         most: How many gaps are listed; None for all.
         window: The begin and end, in ns of the file, of the part that counts; None for
             all. A gap across its border counts with the part inside.
     """
     candidates: list[_GapWithRows] = []
     count = 0
-    for line in lines:
-        gaps, reasons = line.idle_in(window)
+    for devices in devices_by_axis:
+        gaps, reasons = devices.idle_in(window)
         count += len(gaps)
         longest = _indices_of_longest(gaps, most)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        described = described_gaps(line, gaps, reasons, longest)
+        described = described_gaps(devices, gaps, reasons, longest)
 
         for gap, event, launch in zip(described, events, launches, strict=True):
             candidates.append(_GapWithRows(gap, (event, launch)))
@@ -122,9 +140,9 @@ def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
 
 
 def described_gaps(
-    line: Devices, every: Gaps, reasons: Reasons, selected: Rows
+    devices: Devices, every: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
-    """Describe some gaps of a line of devices.
+    """Describe some gaps of an axis of devices.
 
     Args:
         every: All gaps.
@@ -134,20 +152,20 @@ def described_gaps(
     Returns:
         One record for each of `selected`, in their order.
     """
-    trace = line.trace
+    trace = devices.trace
     gaps = every.only(selected)
-    waits = _waits_at_begin(line, gaps)
-    cover = _coverings_of(line, gaps)
+    waits = _waits_at_begin(devices, gaps)
+    cover = _coverings_of(devices, gaps)
     ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
-    devices = line.device_index(gaps.event).tolist()
+    device_of_gap = devices.device_index(gaps.event).tolist()
     start_ns = (gaps.begin - trace.begin_ns).tolist()
     dur_ns = (gaps.end - gaps.begin).tolist()
 
     described = []
-    for index, device in enumerate(devices):
+    for index, device in enumerate(device_of_gap):
         described.append(
             Gap(
-                device=exact_id(line.named[device].pid),
+                device=exact_id(devices.named[device].pid),
                 start_ns=start_ns[index],
                 dur_ns=dur_ns[index],
                 idle=_by_reason(ns_by_reason[index]),
@@ -164,7 +182,7 @@ def described_gaps(
     return described
 
 
-def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
+def _waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
     """Find the call in which the launching thread waited when each gap began.
 
     A gap whose next event was launched already gets none.
@@ -172,13 +190,16 @@ def _waits_at_begin(line: Devices, gaps: Gaps) -> Rows:
     Returns:
         The innermost call that waits for the device, as a row; -1 for none.
     """
-    is_launched_later = line.trace.start[gaps.launch] > gaps.begin
+    is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(is_launched_later, gaps.launch, -1)
-    return waiting_calls_at(line.trace, line.threads, late_launch, gaps.begin)
+    return waiting_calls_at(devices.trace, devices.threads, late_launch, gaps.begin)
 
 
 def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
     """Return the reasons that a gap has, with their times.
+
+    >>> _by_reason([0] * (len(IDLE) - 1) + [50])
+    {'after': 50}
 
     Args:
         ns_in_order: The time of each reason, in the order of IDLE.
@@ -205,7 +226,7 @@ def _module_of(trace: Trace, row: np.integer) -> str | None:
 class Covering(msgspec.Struct, frozen=True, eq=False):
     """What covered most of each of some stretches of time; arrays of shape [stretches].
 
-    All are rows of the trace, -1 for none.
+    All are rows of the trace, NO_ROW for none.
     """
 
     op: Rows
@@ -218,31 +239,40 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
         """Make the record of stretches that nothing covers, to be filled in place."""
 
         def no_rows() -> Rows:
-            return np.full(stretches, -1, dtype=np.intp)
+            return np.full(stretches, NO_ROW, dtype=np.intp)
 
         return cls(
             op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
         )
 
+    def fill(self, stretches: Rows, cover: Covering) -> None:
+        """Replace what covers some of the stretches, in place.
 
-def _coverings_of(line: Devices, gaps: Gaps) -> Covering:
-    """Find what covered most of the host part of each gap.
+        Args:
+            stretches: The indices of these stretches.
+            cover: What covers each of them.
+        """
+        self.op[stretches] = cover.op
+        self.annotation[stretches] = cover.annotation
+        self.module[stretches] = cover.module
+        self.frame[stretches] = cover.frame
 
-    Of a gap without a host part, it is what covered most of the launch call.
+
+def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
+    """Find what covered most of each gap until its launch call began.
+
+    If the call had begun before the gap, it is what covered most of the call.
     """
     has_host_part = gaps.call_begin > gaps.begin
     begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
     end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
-    for threads, positions, on_line in calls_by_line(
-        line.trace, line.threads, gaps.launch, end > begin
+    for threads, positions, on_axis in calls_by_axis(
+        devices.trace, devices.threads, gaps.launch, end > begin
     ):
-        cover = covering(line.trace, threads, on_line(begin), on_line(end))
-        coverings.op[positions] = cover.op
-        coverings.annotation[positions] = cover.annotation
-        coverings.module[positions] = cover.module
-        coverings.frame[positions] = cover.frame
+        cover = covering(devices.trace, threads, on_axis(begin), on_axis(end))
+        coverings.fill(positions, cover)
 
     return coverings
 
@@ -251,7 +281,7 @@ class Pieces(NamedTuple):
     """Pieces of idle time of one reason; arrays of shape [pieces]."""
 
     device: NDArray[np.integer]
-    """The index of the device of each piece on its line."""
+    """The index of the device of each piece on its axis."""
     start: Int64s
     """In ns of the file, as are the ends."""
     end: Int64s
@@ -274,12 +304,13 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns, of the shape of `times`.
         """
-        last_begun = np.searchsorted(self.start, times, side="right") - 1
-        index = np.maximum(last_begun, 0)
-        last_ns = np.minimum(times, self.end[index]) - self.start[index]
-        before_ns = self.before[index] + last_ns
+        last_begun = last_at_or_before(self.start, times)
+        has_begun = last_begun != BEFORE_ALL
+        stretch = np.where(has_begun, last_begun, 0)
 
-        return np.where(last_begun < 0, 0, before_ns)
+        # All stretches before the last one, and of the last one the part until then.
+        ns_of_last = np.minimum(times, self.end[stretch]) - self.start[stretch]
+        return np.where(has_begun, self.before[stretch] + ns_of_last, 0)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
@@ -325,36 +356,32 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return by_reason
 
     def gap_at(self, time: int) -> int:
-        """Return the index of the gap at a time (ns of the file), -1 if there is none."""
-        last_begun = int(np.searchsorted(self.begin, time, side="right")) - 1
-        if last_begun < 0 or time >= int(self.end[last_begun]):
-            return -1
-        return last_begun
+        """Return the index of the gap at a time (ns of the file), NO_INTERVAL for none."""
+        gaps = Cover(self.begin, self.end)
+        return int(gaps.place_of(np.array([time]))[0])
 
 
-def idle_times(line: Devices) -> tuple[IdleTime, ...]:
-    """Prepare the idle time of each device of a line."""
-    gaps = line.gaps
-    device_of_gap = line.device_index(gaps.event)
-    edges = np.arange(len(line) + 1)
-    first_gap = device_of_gap.searchsorted(edges)
+def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
+    """Prepare the idle time of each device of an axis."""
+    gaps = devices.gaps
+    device_of_gap = devices.device_index(gaps.event)
+    longest = _longest_of_each(gaps, device_of_gap)
+    described = tuple(described_gaps(devices, gaps, devices.reasons, longest))
+    reasons = _reasons(devices)
 
-    longest = _longest_of_each(gaps, device_of_gap, first_gap)
-    first_longest = device_of_gap[longest].searchsorted(edges)
-    described = tuple(described_gaps(line, gaps, line.reasons, longest))
-    reasons = _reasons(line)
-
+    gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
+    longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
-    for device, named in enumerate(line.named):
-        of_device = slice(first_gap[device], first_gap[device + 1])
-        longest_of_device = slice(first_longest[device], first_longest[device + 1])
+    for device, named in enumerate(devices.named):
+        of_device = gaps_of_devices[device]
+        longest_of_device = longest_of_devices[device]
         idle_times.append(
             IdleTime(
                 device=named.pid,
                 reasons=reasons[device],
                 begin=gaps.begin[of_device],
                 end=gaps.end[of_device],
-                longest=longest[longest_of_device] - first_gap[device],
+                longest=longest[longest_of_device] - of_device.start,
                 longest_gaps=described[longest_of_device],
             )
         )
@@ -362,39 +389,37 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
     return tuple(idle_times)
 
 
-def _longest_of_each(
-    gaps: Gaps, device_of_gap: NDArray[np.integer], first_gap: Rows
-) -> Rows:
-    """Choose the LONGEST longest gaps of each device.
+def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
+    """Choose the MAX_GAPS_LISTED longest gaps of each device.
 
     Args:
         device_of_gap: The index of the device of each gap, ascending.
-        first_gap: The index of the first gap of each device.
 
     Returns:
         Indices into the gaps, one device after the other; of each device the longest
         gap first, and of equal ones the earliest.
     """
-    # By device, then the longest first, then the earliest; lexsort takes the last key first.
-    by_length = np.lexsort((gaps.begin, gaps.begin - gaps.end, device_of_gap))
-    rank_in_device = np.arange(len(by_length)) - first_gap[device_of_gap]
-    longest: Rows = by_length[rank_in_device < LONGEST]
+    # Gaps of a device are in order of time, and the sort keeps that of equal lengths.
+    negative_length = gaps.begin - gaps.end
+    by_length = grouped(device_of_gap, then_by=negative_length).order
+    rank_in_device = ordinals(device_of_gap)
+    longest: Rows = by_length[rank_in_device < MAX_GAPS_LISTED]
 
     return longest
 
 
-def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
+def _reasons(devices: Devices) -> list[tuple[ReasonTimes, ...]]:
     """Return for each device when it was idle for which reason, in the order of IDLE."""
-    reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
-    for name, all_pieces in zip(IDLE, _pieces_by_reason(line), strict=True):
+    reasons: list[list[ReasonTimes]] = [[] for _ in devices.named]
+    for name, all_pieces in zip(IDLE, _pieces_by_reason(devices), strict=True):
         for device, times in _times_of_each(name, all_pieces):
             reasons[device].append(times)
 
     return [tuple(of_device) for of_device in reasons]
 
 
-def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
-    """Cut all idle time of the devices of a line into pieces of one reason each.
+def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
+    """Cut all idle time of the devices of an axis into pieces of one reason each.
 
     It goes from the begin of the trace to its end, so it includes the time before the
     first event of a device and after the last.
@@ -402,11 +427,11 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
     Returns:
         Records of pieces for each reason, in the order of IDLE.
     """
-    trace = line.trace
+    trace = devices.trace
     by_reason: list[list[Pieces]] = [[] for _ in IDLE]
-    for gaps in (line.lead(trace.begin_ns), line.gaps):
-        device = line.device_index(gaps.event)
-        for reason, stretch in line.stretches(gaps).items():
+    for gaps in (devices.lead(trace.begin_ns), devices.gaps):
+        device = devices.device_index(gaps.event)
+        for reason, stretch in devices.stretches(gaps).items():
             holds = stretch.holds
             by_reason[reason].append(
                 Pieces(
@@ -416,38 +441,38 @@ def _pieces_by_reason(line: Devices) -> list[list[Pieces]]:
                 )
             )
 
-        for activity, host_pieces in _host_pieces(line, gaps):
+        for activity, host_pieces in _host_pieces(devices, gaps):
             by_reason[HOST + activity].append(host_pieces)
 
     after_last_event = Pieces(
-        device=np.arange(len(line)),
-        start=line.end_ns,
-        end=np.full(len(line), trace.end_ns),
+        device=np.arange(len(devices)),
+        start=devices.end_ns,
+        end=np.full(len(devices), trace.end_ns),
     )
     by_reason[AFTER].append(after_last_event)
     return by_reason
 
 
-def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
-    """Yield the pieces of the host parts of gaps, for each ThreadActivity.
+def _host_pieces(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+    """Yield the time until the launch call of each gap, by ThreadActivity.
 
     It is the activity of the thread that launches the next event.
     """
-    device = line.device_index(gaps.event)
+    device = devices.device_index(gaps.event)
     has_host_part = gaps.call_begin > gaps.begin
-    for threads, positions, on_line in calls_by_line(
-        line.trace, line.threads, gaps.launch, has_host_part
+    for threads, positions, on_axis in calls_by_axis(
+        devices.trace, devices.threads, gaps.launch, has_host_part
     ):
-        host_parts = Cover(on_line(gaps.begin), on_line(gaps.call_begin))
-        line_to_file_ns = gaps.begin[positions] - host_parts.start
+        host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
+        axis_to_file_ns = gaps.begin[positions] - host_parts.start
         unrecorded = outside(joined(*threads.covers))
 
         for activity, cover in enumerate((*threads.covers, unrecorded)):
             inside, host_part = pieces(host_parts, cover)
             pieces_in_file = Pieces(
                 device=device[positions[host_part]],
-                start=inside.start + line_to_file_ns[host_part],
-                end=inside.end + line_to_file_ns[host_part],
+                start=inside.start + axis_to_file_ns[host_part],
+                end=inside.end + axis_to_file_ns[host_part],
             )
             yield activity, pieces_in_file
 
@@ -469,13 +494,13 @@ def _times_of_each(
         return
 
     merged = _merged_pieces(all_pieces)
-    edges = np.flatnonzero(np.diff(merged.device, prepend=-1, append=-1))
-    for first, after_last in pairwise(edges.tolist()):
-        start = merged.start[first:after_last]
-        end = merged.end[first:after_last]
-        before = np.concatenate(([0], np.cumsum(end - start)))
-        times = ReasonTimes(name=name, start=start, end=end, before=before)
-        yield int(merged.device[first]), times
+    devices = int(merged.device.max(initial=-1)) + 1
+    for device, of_device in enumerate(slices_of_ids(merged.device, devices)):
+        start = merged.start[of_device]
+        end = merged.end[of_device]
+        if len(start):
+            before = sums_before(end - start)
+            yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
 def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
@@ -501,23 +526,23 @@ def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     return Pieces(device=device[is_first], start=start[is_first], end=end[is_last])
 
 
-SHARES_OF_A_STRETCH: Final = 10
+MIN_COVERING_DIVISOR: Final = 10
 """A name that covers less than this fraction (1 / n) of a stretch says nothing about
 it."""
 MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
-def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
-    """Find what covered most of each of some stretches on a line of threads.
+def covering(trace: Trace, threads: Threads, begin: Int64s, end: Int64s) -> Covering:
+    """Find what covered most of each of some stretches on an axis of threads.
 
     Args:
-        begin: The begins of the stretches, as places on the line.
+        begin: The begins of the stretches, as times on the axis.
         end: Their ends; shape of `begin`.
     """
 
     def touching(kind: ThreadActivity) -> Slices:
-        return line.slices(kind).touching(begin, end)
+        return threads.slices(kind).touching(begin, end)
 
     ops = touching(ThreadActivity.OP)
     annotations = touching(ThreadActivity.ANNOTATION)
@@ -537,7 +562,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 
     Args:
         slices: The slices from which one is chosen.
-        begin: The begins of the stretches, as places on the line.
+        begin: The begins of the stretches, as times on the axis.
         end: Their ends; shape of `begin`.
 
     Returns:
@@ -570,21 +595,21 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """
     middle = begin + (end - begin) // 2
     around = EnclosingIndex(slices.end)
-    last_begun = slices.start.searchsorted(middle, side="right") - 1
-    candidate = around.last(last_begun, middle)  # -1 for no slice
+    candidate = around.last(last_at_or_before(slices.start, middle), middle)
 
     for _ in range(MAX_DEPTH):
         inside_begin = np.maximum(slices.start[candidate], begin)
         inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
-        is_too_short = (candidate >= 0) & (2 * inside_ns <= end - begin)
-        to_go_on = np.flatnonzero(is_too_short)
+        is_too_short = 2 * inside_ns <= end - begin
+        to_go_on = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
         if not len(to_go_on):
-            return np.append(slices.rows, -1)[candidate]
+            break
+        next_outward = around.last(candidate[to_go_on] - 1, middle[to_go_on])
+        candidate[to_go_on] = next_outward
+    else:
+        candidate[to_go_on] = NO_INTERVAL
 
-        candidate[to_go_on] = around.last(candidate[to_go_on] - 1, middle[to_go_on])
-
-    candidate[to_go_on] = -1
-    return np.append(slices.rows, -1)[candidate]
+    return at(slices.rows, candidate, missing=NO_ROW)
 
 
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
@@ -592,7 +617,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
 
     Returns:
         For each stretch the first slice of that name which was innermost in it, as a
-        row. It is -1 if the name takes less than 1 / SHARES_OF_A_STRETCH of the
+        row. It is -1 if the name takes less than 1 / MIN_COVERING_DIVISOR of the
         stretch. Of several such names the one counts that was innermost first.
     """
     rows = np.full(len(begin), -1, dtype=np.intp)
@@ -604,7 +629,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
         return rows
 
     length_ns = (end - begin)[names.stretch]
-    is_enough = SHARES_OF_A_STRETCH * names.total_ns >= length_ns
+    is_enough = MIN_COVERING_DIVISOR * names.total_ns >= length_ns
     stretch = names.stretch[is_enough]
     row = names.row[is_enough]
 
@@ -626,7 +651,7 @@ class _NamesInStretches(NamedTuple):
     row: Rows
     """The first slice of the name that was innermost in the stretch, as a row."""
     first_ns: Int64s
-    """When it first was innermost, as a place on the line."""
+    """When it first was innermost, as a time on the axis."""
     total_ns: Int64s
     """How long slices of the name were innermost in the stretch, in ns."""
 
@@ -636,7 +661,8 @@ class _NamesInStretches(NamedTuple):
         # Cut the innermost parts of slices at the edges of the stretches.
         parts = slices.innermost_parts()
         inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
-        row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
+        # A piece lies in the part after all those that end before the piece begins.
+        row = parts.rows[count_until(parts.end, inside.start)]
 
         # Pieces of one name in one stretch become neighbors, in order of time.
         by_name = np.lexsort((trace.name[row], stretch))
@@ -645,12 +671,10 @@ class _NamesInStretches(NamedTuple):
         start = inside.start[by_name]
         length_ns = inside.end[by_name] - start
 
-        is_other_stretch = np.diff(stretch) != 0
-        is_other_name = np.diff(trace.name[row]) != 0
-        changes = np.flatnonzero(is_other_stretch | is_other_name) + 1
-        first = np.concatenate(([0], changes))[: len(row)]  # empty without a piece
-        total_ns = length_ns[:0]
-        if len(first):
-            total_ns = np.add.reduceat(length_ns, first)
-
-        return cls(stretch[first], row[first], start[first], total_ns)
+        first = np.flatnonzero(begins_runs(stretch, trace.name[row]))
+        return cls(
+            stretch=stretch[first],
+            row=row[first],
+            first_ns=start[first],
+            total_ns=sum_of_runs(length_ns, first),
+        )

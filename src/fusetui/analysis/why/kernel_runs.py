@@ -11,14 +11,21 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
-from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int32s,
+    Int64s,
+    Rows,
+    greatest_of_ranges,
+    sums_of_ranges,
+)
 from fusetui.trace.model.events import parsed
 from fusetui.trace.model.memo import memo
 
@@ -66,22 +73,6 @@ class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return bool((self.least_ns >= 0).any())
 
 
-def inside_of(begin: Rows, end: Rows, index_count: int) -> Flags:
-    """Tell which indices lie in any of some ranges.
-
-    Args:
-        begin: The begins of the ranges [begin, end).
-        end: Their ends.
-        index_count: How many indices there are: 0 to `index_count` - 1.
-    """
-    # Count how many ranges are open at each index.
-    opened = np.bincount(begin, minlength=index_count + 1)
-    closed = np.bincount(end, minlength=index_count + 1)
-    open_ranges = np.cumsum(opened - closed)[:-1]
-
-    return open_ranges > 0
-
-
 def is_pointwise(kernel: KernelName) -> bool:
     """Whether a kernel is one of PyTorch's own that make one pass over their tensors.
 
@@ -126,7 +117,7 @@ def runs_of(kernels: Kernels) -> Runs:
 
     begin, end = _ranges_of_runs(is_candidate, continues)
 
-    reading_kernels = _sums_between(kernels.flags(_reads)[order], begin, end)
+    reading_kernels = sums_of_ranges(kernels.flags(_reads)[order], begin, end)
     has_several = reading_kernels >= 2
     begin = begin[has_several]
     end = end[has_several]
@@ -135,16 +126,20 @@ def runs_of(kernels: Kernels) -> Runs:
     return Runs(
         begin=begin,
         end=end,
-        ns=_sums_between(kernels.effective_ns[order], begin, end),
+        ns=sums_of_ranges(kernels.effective_ns[order], begin, end),
         module=module[begin],
         least_ns=_least_ns(kernels, sizes, written_bytes, begin, end),
-        moved=_moved(sizes, written_bytes, begin, end),
+        moved=_share_of_bytes_left(sizes, written_bytes, begin, end),
         are_chains=are_chains,
     )
 
 
 def _ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
     """Return the begins and the ends of all runs of candidates.
+
+    >>> is_candidate = np.array([True, True, False, True])
+    >>> _ranges_of_runs(is_candidate, continues=np.array([True, False, False]))
+    (array([0, 3]), array([2, 4]))
 
     Args:
         is_candidate: Which kernels in stream order may be part of a run.
@@ -209,9 +204,12 @@ class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
     """Tell which kernels can take what the kernel before them wrote, by its size.
 
-    An input must have as many elements as the inputs of the kernel before broadcast to.
-    After a reduction it must have a proper divisor of that, above 1. Shape [kernels -
-    1], in stream order.
+    After an add of 8 x 1 and 8 x 64 elements, that is a kernel with an input of 512
+    elements. After a reduction of 512 elements, it is one with an input of 256, 128,
+    ... or 2 elements: any proper divisor above 1.
+
+    Returns:
+        A flag for each kernel in stream order but the first; shape [kernels - 1].
     """
     result_before = sizes.result[:-1]
     elements = sizes.elements_of_input[:, 1:]
@@ -228,8 +226,13 @@ def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
 def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     """Tell which kernels do to one tensor what the kernel before did to another one.
 
-    That happens where an op is called for several tensors one after another. Shape
-    [kernels - 1], in stream order.
+    That happens where an op is called for several tensors one after another, such as
+    relu(a) and then relu(b) of the same shape. A kernel is such a repetition if its op
+    has one input, and the name and the recorded inputs of its op are those of the
+    kernel before.
+
+    Returns:
+        A flag for each kernel in stream order but the first; shape [kernels - 1].
     """
     order = kernels.stream_order
     name = kernels.trace.name[kernels.trace.op[kernels.rows[order]]]
@@ -239,18 +242,6 @@ def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     repeats &= name[1:] == name[:-1]
 
     return repeats
-
-
-def _sums_before(amounts: NDArray[np.generic]) -> Int64s:
-    """Return the sum before each index, and the total; shape [n + 1]."""
-    return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
-
-
-def _sums_between(amounts: NDArray[np.generic], begin: Rows, end: Rows) -> Int64s:
-    """Return the sum over each range [begin, end) of indices; shape of `begin`."""
-    before = _sums_before(amounts)
-    sums: Int64s = before[end] - before[begin]
-    return sums
 
 
 def _least_ns(
@@ -276,7 +267,7 @@ def _least_ns(
 
     first_reads = sizes.all_bytes[begin]
     last_writes = written_bytes[end - 1]
-    reads = np.maximum(first_reads, _largest_of_runs(sizes.largest_bytes, begin, end))
+    reads = np.maximum(first_reads, greatest_of_ranges(sizes.largest_bytes, begin, end))
     moving_ns = (reads + last_writes) / bytes_per_s * _NS_PER_S
     least_ns = np.rint(np.maximum(moving_ns, MIN_FUSED_NS))
 
@@ -284,19 +275,9 @@ def _least_ns(
     return np.where(is_known, least_ns, UNKNOWN).astype(np.int64)
 
 
-def _largest_of_runs(amounts: Int64s, begin: Rows, end: Rows) -> Int64s:
-    """Return the largest amount of each range [begin, end).
-
-    There must be at least one range; they are disjoint and in order.
-    """
-    # np.maximum.reduceat reduces from each edge to the next: over a range, then over
-    # what lies between it and the next range. Only every second result is of a range.
-    edges = np.stack((begin, end), axis=1).reshape(-1)
-    with_end = np.append(amounts, UNKNOWN)  # an edge may be the end of all
-    return np.maximum.reduceat(with_end, edges)[::2]
-
-
-def _moved(sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows) -> Floats:
+def _share_of_bytes_left(
+    sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows
+) -> Floats:
     """Estimate which share of the bytes of each run one kernel would still move.
 
     What a kernel hands to the next one would be neither written nor read. NaN where
@@ -304,12 +285,12 @@ def _moved(sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows) -> Flo
     """
     read_bytes = sizes.all_bytes
     has_bytes = (read_bytes >= 0) & (written_bytes >= 0)
-    all_known = _sums_between(has_bytes, begin, end) == end - begin
+    all_known = sums_of_ranges(has_bytes, begin, end) == end - begin
     kernel_bytes = np.maximum(read_bytes, 0) + np.maximum(written_bytes, 0)
-    moved_bytes = _sums_between(kernel_bytes, begin, end)
+    moved_bytes = sums_of_ranges(kernel_bytes, begin, end)
 
     # All but the last kernel hand on what they write: it is written once and read once.
-    handed_on_bytes = _sums_between(written_bytes, begin, end - 1)
+    handed_on_bytes = sums_of_ranges(written_bytes, begin, end - 1)
     staying_bytes = moved_bytes - 2 * handed_on_bytes
     is_known = all_known & (moved_bytes > 0) & (staying_bytes > 0)
 

@@ -36,11 +36,18 @@ from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    heaviest_id,
+    summed,
+    used_ids,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
-from fusetui.trace.model.intervals import Cover, union
+from fusetui.trace.model.intervals import Cover, are_alone, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
@@ -62,7 +69,7 @@ def by_text(
     ns_of_name = summed(names, ns, len(rows_of_name))
 
     count_and_ns: dict[str, tuple[int, int]] = {}
-    for name in np.flatnonzero(rows_of_name).tolist():
+    for name in used_ids(names):
         key = text(trace.names[name])
         count, total_ns = count_and_ns.get(key, (0, 0))
         count += int(rows_of_name[name])
@@ -82,6 +89,9 @@ def heaviest_rows(
     """Choose the MAX_ROWS rows with the most time, the largest first, each once.
 
     Findings show them as evidence.
+
+    >>> heaviest_rows(np.array([70, 80, 70, -1]), np.array([10, 20, 30, 90]))
+    (70, 80)
 
     Args:
         rows: Rows of the trace, which may repeat; -1 for no row.
@@ -111,15 +121,18 @@ MIN_BOUND_NS: Final = 2_000
 """No kernel is expected to take less time than this."""
 
 
+UNKNOWN_NS: Final = -1
+
+
 class Bounds(NamedTuple):
     """How fast kernels could be at most; arrays of shape [rows], times in ns."""
 
     bound_ns: Int64s
-    """By the attainable rates; -1 where it is not known."""
+    """By the attainable rates; UNKNOWN_NS where it is not known."""
     at_stake_ns: Int64s
     """How much longer the kernel takes; 0 where the bound is not known."""
     least_ns: Int64s
-    """By the full rates of the data sheet; -1 where it is not known."""
+    """By the full rates of the data sheet; UNKNOWN_NS where it is not known."""
     assumed: Flags
     """Whether the attainable rate is assumed, because nobody has measured it."""
 
@@ -168,11 +181,9 @@ class Kernels:
         """The index of the stream as a thread of the trace."""
         self.device = trace.process_of_track[trace.track[rows]]
         """The index of the device as a process of the trace."""
-        self.devices: list[int] = np.flatnonzero(np.bincount(self.device)).tolist()
+        self.devices = used_ids(self.device)
         self._name_index = trace.name[rows]
-        self._name_indices: list[int] = np.flatnonzero(
-            np.bincount(self._name_index)
-        ).tolist()
+        self._name_indices = used_ids(self._name_index)
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
         """Tell which are kernels whose decoded name passes a test.
@@ -296,33 +307,38 @@ class Kernels:
 
     @cached_property
     def bounded(self) -> Bounds:
-        """Return the bounds of these events; unknown for what is not a kernel."""
+        """Return the bounds of these events; unknown for what is not a kernel.
+
+        A product whose arithmetic takes 30 us at the attainable rate, and whose bytes
+        take 10 us, is bound by 30 us; if it runs for 50 us, 20 us are at stake.
+        """
         jobs = self.jobs
         is_known = share_known(self.trace, jobs)
 
-        # What is slower, arithmetic or memory, decides; nan where one is not known.
+        # The slower one of arithmetic and memory counts. np.fmax ignores nan, which
+        # stands for a time that is not known.
         compute_ns = jobs.of_each(lambda job: job.attainable.compute_ns)
         memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
         attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
-        attainable_ns = np.where(is_known, np.rint(attainable_ns), -1)
-        bound_ns = self._from_jobs(attainable_ns.astype(np.int64), -1)
+        attainable_ns = np.where(is_known, np.rint(attainable_ns), UNKNOWN_NS)
+        bound_ns = self._from_jobs(attainable_ns.astype(np.int64), UNKNOWN_NS)
         beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
 
         least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
-        least_ns = np.where(is_known, np.floor(least_ns), -1)
+        least_ns = np.where(is_known, np.floor(least_ns), UNKNOWN_NS)
         is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
 
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(bound_ns >= 0, beyond_bound_ns, 0),
-            least_ns=self._from_jobs(least_ns.astype(np.int64), -1),
+            at_stake_ns=np.where(bound_ns != UNKNOWN_NS, beyond_bound_ns, 0),
+            least_ns=self._from_jobs(least_ns.astype(np.int64), UNKNOWN_NS),
             assumed=self._from_jobs(is_known & is_assumed, False),
         )
 
     @cached_property
     def ceiling(self) -> Ceiling:
         """Return what better kernels could save."""
-        is_known = self.bounded.bound_ns >= 0
+        is_known = self.bounded.bound_ns != UNKNOWN_NS
         beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
         return Ceiling(
             known_ns=self.total_ns(is_known),
@@ -436,13 +452,7 @@ class Kernels:
         for device in self.devices:
             of_device = np.flatnonzero(self.device == device)
             by_start = of_device[np.argsort(self.start[of_device], kind="stable")]
-            start = self.start[by_start]
-            end = self.end[by_start]
-
-            latest_end = np.maximum.accumulate(end)
-            starts_after_all = np.append(True, latest_end[:-1] <= start[1:])
-            ends_before_next = np.append(end[:-1] <= start[1:], True)
-            is_alone[by_start] = starts_after_all & ends_before_next
+            is_alone[by_start] = are_alone(self.start[by_start], self.end[by_start])
 
         return is_alone
 
@@ -455,8 +465,7 @@ class Kernels:
             mask: True for the selected kernels.
             ns: The time to compare by; one per kernel.
         """
-        ns_by_name = np.bincount(self._name_index[mask], weights=ns[mask])
-        heaviest = int(ns_by_name.argmax())
+        heaviest = heaviest_id(self._name_index[mask], ns[mask])
 
         full_name = self.trace.names[heaviest]
         return DominantName(

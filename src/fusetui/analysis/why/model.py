@@ -199,9 +199,9 @@ NEGLIGIBLE_SHARE = 0.005
 It is a share of the span, or of the steps together where those are shorter. Negligible
 findings come last, and only where all findings are asked for.
 """
-NOTHING: Final = 2000
-"""A gain of less than 1 / NOTHING of the time counts as no gain."""
-DOUBTFUL: Final = 0.05
+MIN_GAIN_DIVISOR: Final = 2000
+"""A gain of less than 1 / MIN_GAIN_DIVISOR of the time counts as no gain."""
+MIN_DOUBTFUL_SHARE: Final = 0.05
 """From this share that is not understood on, the answer of a replay begins with a
 doubt.
 
@@ -410,11 +410,13 @@ def median_step(steps: Sequence[StepAccount]) -> StepAccount:
     Args:
         steps: At least one step.
     """
-    by_length = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
+    by_length = sorted(
+        steps_with_work(steps), key=lambda step: (step.dur_ns, step.start_ns)
+    )
     return by_length[(len(by_length) - 1) // 2]
 
 
-def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
+def steps_with_work(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
     """Return the steps in which a device ran anything, or all steps if none did.
 
     Recording often ends early in a step.

@@ -42,9 +42,9 @@ NOTHING_RECORDS: Final = ""
 """The option for what comes with GPU events, which are there: no option records it."""
 MAX_RULES: Final = 100
 """A limit for a cache: there are fewer rules."""
-LEAST_SHARE: Final = 0.02
+MIN_SHARE_OF_SPAN: Final = 0.02
 """A smaller share of the span is not worth a look."""
-LEAST_OF_BUSY: Final = 0.05
+MIN_SHARE_OF_BUSY_TIME: Final = 0.05
 """From this share of the busy time on, a finding about kernels is worth a look too.
 
 It counts however idle the span is.
@@ -54,16 +54,16 @@ It counts however idle the span is.
 def is_large_enough(facts: Facts, ns: int, of_kernels: bool) -> bool:
     """Whether some time is worth a look.
 
-    That is LEAST_SHARE of the span. For a finding about kernels it is LEAST_OF_BUSY of
-    the busy time if that is less. It is at least 1 ns.
+    That is MIN_SHARE_OF_SPAN of the span. For a finding about kernels it is
+    MIN_SHARE_OF_BUSY_TIME of the busy time if that is less. It is at least 1 ns.
 
     Args:
         ns: The time at stake.
         of_kernels: Whether the finding is about kernels.
     """
-    least_ns = LEAST_SHARE * facts.span_ns
+    least_ns = MIN_SHARE_OF_SPAN * facts.span_ns
     if of_kernels:
-        least_ns = min(least_ns, LEAST_OF_BUSY * facts.kernels.busy_ns)
+        least_ns = min(least_ns, MIN_SHARE_OF_BUSY_TIME * facts.kernels.busy_ns)
     return ns >= max(1, least_ns)
 
 
@@ -106,7 +106,11 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     find: Callable[[Facts], Iterable[Claim]] = lambda _: ()
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
-        """Return this rule with the function that answers it, whose name is its id."""
+        """Return this rule with the function that answers it.
+
+        The name of the function becomes the id: `warm_up` defines the rule `warm-up`.
+        What the rule needs of launches and GPU events is put before its other `needs`.
+        """
         needs = self.needs
         if self.by_launches:
             needs = ("launch calls", *needs)
@@ -120,10 +124,12 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 @memo(MAX_RULES)
 def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
-    """Ask a rule about a trace, once: other rules may ask it too.
+    """Run a rule, or return its earlier result: other rules may ask for it too.
 
     Returns:
-        Its claims, and what it lacks to tell more; None if it lacks nothing.
+        The claims of the rule; and what was not recorded that it needs for any further
+        claim, None if it has all it needs. It may return claims and then lack
+        something.
     """
     claims: list[Claim] = []
     try:

@@ -17,7 +17,7 @@ from fusetui.analysis.questions.launches import launched_without_events
 from fusetui.analysis.questions.totals import kernel_totals, outermost
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
+from fusetui.analysis.why.idle_time import MAX_GAPS_LISTED, longest_gaps
 from fusetui.analysis.why.model import (
     AcceleratorWork,
     DeviceAccount,
@@ -60,7 +60,7 @@ class Question(msgspec.Struct, frozen=True, eq=False):
     """What is asked about a trace: which devices, which time and how many gaps."""
 
     accounts: Accounts
-    lines: tuple[Devices, ...]  # the devices, by lines of time
+    devices_by_axis: tuple[Devices, ...]  # those that share a time axis together
     steps: Steps  # the steps that lie in the window
     # The begin and end in ns of the file; None for the whole trace.
     window: tuple[int, int] | None
@@ -97,8 +97,8 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
 
     selected = _selected(trace, steps, selection)
 
-    lines = accounts.lines_of(selection.device)
-    if selection.device is not None and not lines:
+    devices_by_axis = accounts.devices_of(selection.device)
+    if selection.device is not None and not devices_by_axis:
         devices = [str(device.pid) for device in accounts.devices]
         raise NoSuchSelectionError(
             f"{trace.report.file} has no GPU events on device {selection.device}, "
@@ -107,12 +107,13 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
 
     return Question(
         accounts=accounts,
-        lines=lines,
+        devices_by_axis=devices_by_axis,
         steps=selected.steps,
         window=selected.window,
         about=selected.about,
-        is_whole=selected.window is None and lines is accounts.lines,
-        gaps=None if selection.all_gaps else LONGEST,
+        is_whole=selected.window is None
+        and devices_by_axis is accounts.devices_by_axis,
+        gaps=None if selection.all_gaps else MAX_GAPS_LISTED,
     )
 
 
@@ -123,7 +124,7 @@ def account_of(question: Question) -> Why:
     recorded. It has no findings yet.
     """
     trace = question.accounts.trace
-    longest = longest_gaps(question.lines, question.gaps, question.window)
+    longest = longest_gaps(question.devices_by_axis, question.gaps, question.window)
     return Why(
         file=trace.report.file,
         base_ns=str(trace.begin_ns),
@@ -161,13 +162,15 @@ def _devices(question: Question) -> tuple[DeviceAccount, ...]:
     """Account for each device, during its span or during the window."""
     if question.window is None:
         accounts = []
-        for line in question.lines:
-            accounts += line.spans
+        for devices in question.devices_by_axis:
+            accounts += devices.spans
         return tuple(accounts)
 
     begin_ns, end_ns = question.window
-    (devices,) = _accounts(question.lines, np.array([begin_ns]), np.array([end_ns]))
-    return devices
+    (accounts_of_devices,) = _accounts(
+        question.devices_by_axis, np.array([begin_ns]), np.array([end_ns])
+    )
+    return accounts_of_devices
 
 
 def _steps(question: Question) -> tuple[StepAccount, ...]:
@@ -176,7 +179,7 @@ def _steps(question: Question) -> tuple[StepAccount, ...]:
     begin_ns = question.accounts.trace.begin_ns
     start_ns = (steps.start - begin_ns).tolist()
     dur_ns = step_wall(steps.start, steps.end).tolist()
-    devices_of_steps = _accounts(question.lines, steps.start, steps.end)
+    devices_of_steps = _accounts(question.devices_by_axis, steps.start, steps.end)
 
     accounts = []
     for index, name in enumerate(steps.names):
@@ -282,12 +285,12 @@ def _selected_between(
 
 
 def _accounts(
-    lines: Sequence[Devices], begin: Int64s, end: Int64s
+    devices_by_axis: Sequence[Devices], begin: Int64s, end: Int64s
 ) -> list[tuple[DeviceAccount, ...]]:
     """Account for all devices in each of some windows.
 
     Args:
-        lines: The devices.
+        devices_by_axis: The devices.
         begin: The begins of the windows, in ns of the file.
         end: Their ends.
 
@@ -295,16 +298,16 @@ def _accounts(
         For each window one account per device.
     """
     accounts_of_windows: list[list[DeviceAccount]] = [[] for _ in begin]
-    for line in lines:
-        devices = len(line)
+    for devices in devices_by_axis:
+        count = len(devices)
         # All devices of the first window, then all devices of the second, ...
-        accounts = line.window_accounts(
-            device=np.tile(np.arange(devices), len(begin)),
-            begin=np.repeat(begin, devices),
-            end=np.repeat(end, devices),
+        accounts = devices.window_accounts(
+            device=np.tile(np.arange(count), len(begin)),
+            begin=np.repeat(begin, count),
+            end=np.repeat(end, count),
         )
         for index, account in enumerate(accounts):
-            window = index // devices
+            window = index // count
             accounts_of_windows[window].append(account)
 
     return [tuple(accounts) for accounts in accounts_of_windows]

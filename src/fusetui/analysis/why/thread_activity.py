@@ -20,33 +20,44 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import LentWork
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    at,
+    last_at_or_before,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     FOREVER,
+    NO_INTERVAL,
     Cover,
     EnclosingIndex,
+    are_alone,
     common,
     innermost,
     joined,
+    order_by_start,
     pieces,
     ranges,
     union,
     without,
 )
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import count_below, count_between
 
-MAX_PLACE_NS: Final = 1 << 62
-"""The largest place on a line of time: the sum of two such places fits into 64 bits."""
+MAX_AXIS_NS: Final = 1 << 62
+"""The latest time on an axis: the sum of two such times fits into 64 bits."""
 
 
-class TimeLine:
-    """One line of time on which several threads or devices lie one behind the other.
+class SharedAxis:
+    """A time axis on which the recordings of several threads lie one behind the other.
 
-    One pass of numpy over such a line serves all of them at once. The thread with index
-    n has the stretch [n * length, (n + 1) * length). A *place* is a position on the
-    line, in ns.
+    One pass of numpy over such an axis serves all threads (or devices) at once, and a
+    search finds nothing of another thread. In a trace that lasts 1,000 ns, a slice that
+    the thread with index 2 begins after 30 ns begins at 2 * 1,001 + 30 on the axis.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -55,23 +66,23 @@ class TimeLine:
         self.length = self.end_ns - self.begin_ns + 1
         # How many threads fit: all of them, unless times are so far apart that no
         # clock produces them.
-        self.capacity = max(1, MAX_PLACE_NS // self.length)
+        self.capacity = max(1, MAX_AXIS_NS // self.length)
 
-    def places_of(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of threads.
+    def from_file(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Convert times of the file to times on the axis.
 
         Args:
-            thread: The index of the thread of each time on the line.
-            times: In ns of the file. A time outside the trace gets the place of its
-                boundary, where no other thread has anything.
+            thread: The index of the thread of each time: 0, 1, ...
+            times: In ns of the file. A time outside of the trace counts as its begin or
+                end, so that it does not become a time of another thread.
         """
-        places: Int64s = np.clip(times, self.begin_ns, self.end_ns)
-        places += thread.astype(np.int64) * self.length - self.begin_ns
-        return places
+        on_axis: Int64s = np.clip(times, self.begin_ns, self.end_ns)
+        on_axis += thread.astype(np.int64) * self.length - self.begin_ns
+        return on_axis
 
-    def file_offsets(self, places: Int64s) -> Int64s:
-        """Return what to subtract from each place to get a time of the file."""
-        return places // self.length * self.length - self.begin_ns
+    def file_offsets(self, on_axis: Int64s) -> Int64s:
+        """Return what to subtract from each time on the axis to get that of the file."""
+        return on_axis // self.length * self.length - self.begin_ns
 
 
 class ThreadActivity(IntEnum):
@@ -169,10 +180,10 @@ def _copy_pageable_memory(trace: Trace) -> Flags:
 
 
 class Slices(NamedTuple):
-    """Slices on a line of time, sorted by start, of equal starts the longest first.
+    """Slices on a time axis, sorted by start, of equal starts the longest first.
 
     All arrays have shape [n]; `rows` are rows of the trace, `start` and `end` are
-    places on the line in ns.
+    times on the axis in ns.
     """
 
     rows: Rows
@@ -199,25 +210,31 @@ class Slices(NamedTuple):
             The slices, one interval of the cover after the other, and how many slices
             start in each interval.
         """
-        first = self.start.searchsorted(cover.start)
-        after_last = self.start.searchsorted(cover.end)
-        counts = after_last - first
-
+        first = count_below(self.start, cover.start)
+        counts = count_between(self.start, cover.start, cover.end)
         return self.only(ranges(first, counts)), counts
 
     def innermost_parts(self) -> Slices:
         """Cut the slices so that each part belongs to the slice that is innermost then.
 
         The parts do not overlap and are in order. A slice may have several parts, or
-        none if others inside it cover it wholly.
+        none if others inside it cover it wholly. If row 1 lasts from 0 to 9 ns and row
+        2, inside it, from 3 to 5 ns, the parts are these:
+
+        >>> slices = Slices(np.array([1, 2]), np.array([0, 3]), np.array([9, 5]))
+        >>> parts = slices.innermost_parts()
+        >>> parts.rows.tolist(), parts.start.tolist(), parts.end.tolist()
+        ([1, 2, 1], [0, 3, 5], [3, 5, 9])
         """
-        # Most slices meet no other one and are their own part.
-        is_alone = self._meet_no_other()
+        # Most slices meet no other one and are their own part. One without a length has
+        # no part, which `innermost` knows.
+        is_alone = are_alone(self.start, self.end) & (self.end > self.start)
         alone = self.only(is_alone)
         others = self.only(~is_alone)
 
+        # Slice `innermost_index[n]` is the innermost one from `times[n]` to the next.
         times, innermost_index = innermost(others.start, others.end)
-        is_covered = innermost_index[:-1] >= 0  # -1: no slice until the next of `times`
+        is_covered = innermost_index[:-1] != NO_INTERVAL
         covered = np.flatnonzero(is_covered)
         if not len(covered):
             return alone
@@ -228,18 +245,6 @@ class Slices(NamedTuple):
             end=times[covered + 1],
         )
         return merged_slices((alone, parts_of_others))
-
-    def _meet_no_other(self) -> Flags:
-        """Tell which slices have a length and overlap no other slice; shape [n]."""
-        latest_end = np.maximum.accumulate(self.end)
-        starts_after_all = latest_end[:-1] <= self.start[1:]
-        ends_before_next = self.end[:-1] <= self.start[1:]
-
-        is_alone = self.end > self.start
-        is_alone[1:] &= starts_after_all
-        is_alone[:-1] &= ends_before_next
-
-        return is_alone
 
     def _are_in_order(self) -> bool:
         """Whether the slices are in the order that the class promises."""
@@ -253,18 +258,19 @@ class Slices(NamedTuple):
         """Return the slices that lie at least partly in one of some stretches.
 
         Args:
-            begin: The begins of the stretches as places on the line, in any order.
+            begin: The begins of the stretches as times on the axis, in any order.
             end: The ends, which do not belong to the stretches; shape of `begin`.
         """
         # A slice touches a stretch exactly if more stretches begin before it ends than
         # end before it starts. So if n stretches end before a slice starts, it is enough
         # to compare its end with the begin of number n in the order of begins.
-        # `slices_before` tells how many slices start before each end: those between two
-        # of its elements have the same n.
-        slices_before = self.start.searchsorted(np.sort(end))
-        slices_before = np.append(slices_before, len(self.start))
+        # There are few stretches and many slices, in order of their starts. So count
+        # the slices that start between two ends of stretches: all of them have one n.
+        slices_before_end = count_below(self.start, np.sort(end))
+        edges = np.concatenate(([0], slices_before_end, [len(self.start)]))
+        slices_between_ends = np.diff(edges)
         begin_in_order = np.append(np.sort(begin), FOREVER)
-        next_begin = np.repeat(begin_in_order, np.diff(slices_before, prepend=0))
+        next_begin = np.repeat(begin_in_order, slices_between_ends)
 
         return self.only(next_begin < self.end)
 
@@ -272,35 +278,18 @@ class Slices(NamedTuple):
 def merged_slices(slices: Sequence[Slices]) -> Slices:
     """Merge several records of slices into one, in the order that Slices promises.
 
-    Slices with the same bounds stay in the order of the records. For a few sorted
-    records this is much faster than np.lexsort over all.
+    Slices with the same bounds stay in the order of the records.
     """
     rows = np.concatenate([record.rows for record in slices])
     start = np.concatenate([record.start for record in slices])
     end = np.concatenate([record.end for record in slices])
 
-    # Sort by start; then sort only those again, by length, that start together.
-    order = np.argsort(start, kind="stable")
-    is_tied = _equals_a_neighbor(start[order])
-    positions_of_tied = np.flatnonzero(is_tied)
-    tied = order[positions_of_tied]
-    negative_length = start[tied] - end[tied]
-    longest_first = np.lexsort((negative_length, start[tied]))
-    order[positions_of_tied] = tied[longest_first]
-
+    order = order_by_start(start, end)
     return Slices(rows=rows[order], start=start[order], end=end[order])
 
 
-def _equals_a_neighbor(values: Int64s) -> Flags:
-    """Tell which values equal the one before or the one behind them; shape [n]."""
-    equals_next = np.diff(values) == 0
-    equals_any: Flags = np.append(equals_next, False)
-    equals_any |= np.append(False, equals_next)
-    return equals_any
-
-
 class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Some threads of a trace, on one line of time; see TimeLine."""
+    """Some threads of a trace, on one time axis; see SharedAxis."""
 
     trace: Trace
     kinds: NDArray[np.int8]  # the ThreadActivity of each row; see activities
@@ -313,45 +302,45 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _index_of_track(self) -> Int64s:
-        """Return the index on the line of the thread of each track; shape [tracks]."""
+        """Return the index on the axis of the thread of each track; shape [tracks]."""
         index = np.zeros(len(self.tracks), dtype=np.int64)
         threads = self.trace.thread_of_track[self.tracks]
         _, index_of_thread = np.unique(threads, return_inverse=True)
         index[self.tracks] = index_of_thread
         return index
 
-    def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Return the places on the line of some times of these threads.
+    def on_axis(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Return the times on the axis of some times of these threads.
 
         Args:
             tracks: A track of the thread of each time.
-            times: In ns of the file; see TimeLine.places_of for times outside the trace.
+            times: In ns of the file; see SharedAxis.from_file for times outside the trace.
         """
-        return TimeLine(self.trace).places_of(self._index_of_track[tracks], times)
+        return SharedAxis(self.trace).from_file(self._index_of_track[tracks], times)
 
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """Return the parts of some stretches that lie in a cover of the file's time.
 
         Args:
-            stretches: On the line. Of a cover that counts its intervals, the counts
+            stretches: On the axis. Of a cover that counts its intervals, the counts
                 stay.
             cover: In ns of the file.
 
         Returns:
-            The parts, on the line.
+            The parts, on the axis.
         """
         # Move the stretches to times of the file, cut them, and move the parts back.
-        line_to_file_ns = TimeLine(self.trace).file_offsets(stretches.start)
+        axis_to_file_ns = SharedAxis(self.trace).file_offsets(stretches.start)
         in_file = Cover(
-            stretches.start - line_to_file_ns,
-            stretches.end - line_to_file_ns,
+            stretches.start - axis_to_file_ns,
+            stretches.end - axis_to_file_ns,
             stretches.number,
         )
         parts, stretch_of_part = pieces(in_file, cover)
 
-        file_to_line_ns = line_to_file_ns[stretch_of_part]
+        file_to_axis_ns = axis_to_file_ns[stretch_of_part]
         return Cover(
-            parts.start + file_to_line_ns, parts.end + file_to_line_ns, parts.number
+            parts.start + file_to_axis_ns, parts.end + file_to_axis_ns, parts.number
         )
 
     @memo(len(ThreadActivity))
@@ -382,7 +371,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the lent slices of one kind, at the places of the waiting threads."""
         is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
         rows = lent.rows[is_wanted]
-        start = self.on_line(lent.track[is_wanted], self.trace.start[rows])
+        start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
 
     def own_rows(self, rows: Rows) -> Rows:
@@ -392,13 +381,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
-        """Return the starts and the ends of slices of these threads, on the line.
+        """Return the starts and the ends of slices of these threads, on the axis.
 
         Args:
             rows: The slices, as rows of the trace.
         """
-        line = TimeLine(self.trace)
-        offset_of_track = self._index_of_track * line.length - line.begin_ns
+        axis = SharedAxis(self.trace)
+        offset_of_track = self._index_of_track * axis.length - axis.begin_ns
         start = offset_of_track.take(self.trace.track[rows])
         start += self.trace.start[rows]
         end = start + self.trace.dur[rows]
@@ -407,9 +396,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
-        """Return when each activity counts, in the order of ThreadActivity.
+        """Return when these threads are in each activity, in the order of ThreadActivity.
 
-        The covers are disjoint. There is none for NOTHING, which is the rest.
+        If an op runs from 0 to 100 ns and calls cudaMalloc from 20 to 50 ns, the cover
+        of ALLOC is [20, 50), and that of OP is [0, 20) and [50, 100).
+
+        Returns:
+            Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
         if self.lent is not None and self.without_lent is not None:
             return self._covers_with_lent(self.without_lent.covers, self.lent)
@@ -462,10 +455,10 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Divide stretches of the line among the activities.
+        """Divide stretches of the axis among the activities.
 
         Args:
-            begin: The begins of the stretches, as places on the line.
+            begin: The begins of the stretches, as times on the axis.
             end: The ends; shape of `begin`.
 
         Returns:
@@ -519,55 +512,55 @@ def _union(slices: Slices) -> Cover:
     return union(slices.start, slices.end)
 
 
-class CallsOnLine(NamedTuple):
-    """Those of some launch calls whose threads are on one line."""
+class CallsOnAxis(NamedTuple):
+    """Those of some launch calls whose threads are on one axis."""
 
     threads: Threads
     call_indices: Rows
     """Which of the given calls these are, as indices into them."""
-    on_line: Callable[[Int64s], Int64s]
-    """Return the places on the line of times of these calls.
+    on_axis: Callable[[Int64s], Int64s]
+    """Return the times on the axis of times of these calls.
 
     It takes a time for each call that was given, in ns of the file, and returns one
     place for each of `call_indices`.
     """
 
 
-def calls_by_line(
+def calls_by_axis(
     trace: Trace,
     threads: Sequence[Threads],
     launch: NDArray[np.integer],
     selected: Flags,
-) -> Iterator[CallsOnLine]:
-    """Divide some launch calls among the lines on which their threads lie.
+) -> Iterator[CallsOnAxis]:
+    """Divide some launch calls among the axes on which their threads lie.
 
-    Whatever is asked about the threads of many calls is computed for one line after the
+    Whatever is asked about the threads of many calls is computed for one axis after the
     other. Lines without any of the calls are left out.
 
     Args:
-        threads: The lines.
+        threads: The threads, by the axis that they lie on.
         launch: The rows of the calls, -1 for an unknown call.
         selected: True for the calls that count; shape of `launch`. Unknown ones never
             do.
     """
     track = trace.track[np.maximum(launch, 0)]
-    for line in threads:
-        is_of_line = selected & (launch >= 0) & line.tracks[track]
-        indices = np.flatnonzero(is_of_line)
+    for of_axis in threads:
+        is_of_axis = selected & (launch >= 0) & of_axis.tracks[track]
+        indices = np.flatnonzero(is_of_axis)
         if len(indices):
-            yield CallsOnLine(
-                threads=line,
+            yield CallsOnAxis(
+                threads=of_axis,
                 call_indices=indices,
-                on_line=partial(_on_line, line, track[indices], indices),
+                on_axis=partial(_on_axis, of_axis, track[indices], indices),
             )
 
 
-def _on_line(
-    line: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
+def _on_axis(
+    threads: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
 ) -> Int64s:
-    """Return the places on a line of the times at some indices; see
-    CallsOnLine.on_line."""
-    return line.on_line(tracks, times[indices])
+    """Return the places on an axis of the times at some indices; see
+    CallsOnAxis.on_axis."""
+    return threads.on_axis(tracks, times[indices])
 
 
 def waiting_calls_at(
@@ -576,21 +569,20 @@ def waiting_calls_at(
     """Find the call in which the thread of each launch was waiting at a moment.
 
     Args:
-        threads: The lines of all threads.
+        threads: All threads, by the axis that they lie on.
         launch: The rows of launch calls, -1 for an unknown one.
         times: The moment for each launch, in ns of the file.
 
     Returns:
-        The innermost call that waits for the device, as a row for each launch; -1 if
-        the thread is in no such call.
+        The innermost call that waits for the device, as a row for each launch; NO_ROW
+        if the thread is in no such call.
     """
-    waiting = np.full(len(launch), -1, dtype=np.intp)
-    for line, calls, on_line in calls_by_line(trace, threads, launch, launch >= 0):
-        waits = line.slices(ThreadActivity.SYNC)
-        moments = on_line(times)
-        last_begun = waits.start.searchsorted(moments, side="right") - 1
+    waiting = np.full(len(launch), NO_ROW, dtype=np.intp)
+    for of_axis, calls, on_axis in calls_by_axis(trace, threads, launch, launch >= 0):
+        waits = of_axis.slices(ThreadActivity.SYNC)
+        moments = on_axis(times)
+        last_begun = last_at_or_before(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
-        # Index -1, for no wait, takes the -1 that is appended.
-        waiting[calls] = np.append(waits.rows, -1)[innermost_wait]
+        waiting[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
 
     return waiting

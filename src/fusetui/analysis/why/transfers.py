@@ -26,16 +26,27 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    distinct_rows,
+    group_size_of_each,
+    least_of_runs,
+)
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import median
+from fusetui.trace.model.sorted_arrays import positions_of
 
-PAIR: Final = 2
+RANKS_OF_PAIR: Final = 2
 """In a job of this many ranks, the only group of several ranks is both of them."""
-FEWEST: Final = 3
+MIN_EQUAL_TRANSFERS: Final = 3
 """From this many equal transfers on, the fastest tells how long the others waited."""
-FAR_LONGER: Final = 5
+UNKNOWN_SIZE: Final = -1
+MIN_RATIO_TO_EXPLAINED: Final = 5
 """A transfer waits if it takes this many times what its bytes explain, or the median.
 """
 _UNNAMED: Final = frozenset({"", "undefined"})
@@ -137,7 +148,7 @@ class _KernelSizes(NamedTuple):
     kind: Rows
     """The index in `kinds` of each kernel's kind."""
     bytes: Int64s
-    """-1 for an unknown size."""
+    """UNKNOWN_SIZE where the size is not known."""
 
 
 class _Waiting(NamedTuple):
@@ -191,51 +202,47 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     size.
     """
     collectives = collectives_on_gpu(trace)
-    index_of_row = np.full(len(trace), -1, dtype=np.intp)
-    index_of_row[collectives.rows] = np.arange(len(collectives.rows))
-    collective_index = index_of_row[rows]  # -1 without a record
+    record_of_row = dict(
+        zip(collectives.rows.tolist(), collectives.collectives, strict=True)
+    )
 
     # Number the kinds in the order in which they occur.
     index_of_kind: dict[TransferKind, int] = {}
     kinds = np.empty(len(rows), dtype=np.intp)
-    for kernel, index in enumerate(collective_index.tolist()):
-        if index >= 0:
-            kind = _kind_of(collectives.collectives[index])
+    size_bytes = np.full(len(rows), UNKNOWN_SIZE, dtype=np.int64)
+    for kernel, row in enumerate(rows.tolist()):
+        record = record_of_row.get(row)
+        if record is None:
+            kind = TransferKind(_collective_by_kernel(trace.name_of(row)))
         else:
-            name = trace.name_of(int(rows[kernel]))
-            kind = TransferKind(_collective_by_kernel(name))
+            kind = _kind_of(record)
+            size_bytes[kernel] = record.bytes
 
         kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
 
-    bytes_of_collective = [collective.bytes for collective in collectives.collectives]
-    bytes_of_collective.append(-1)  # for index -1
-    return _KernelSizes(
-        kinds=tuple(index_of_kind),
-        kind=kinds,
-        bytes=np.array(bytes_of_collective, dtype=np.int64)[collective_index],
-    )
+    return _KernelSizes(kinds=tuple(index_of_kind), kind=kinds, bytes=size_bytes)
 
 
 def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     """Estimate how long each of some kernels waited for other ranks.
 
-    If there are FEWEST or more equal transfers of a known size, each waited for what it
-    took longer than the fastest of them. Any other transfer counts as waiting only if
-    it took FAR_LONGER times what its bytes explain.
+    If there are MIN_EQUAL_TRANSFERS or more equal transfers of a known size, each
+    waited for what it took longer than the fastest of them. Any other transfer counts
+    as waiting only if it took MIN_RATIO_TO_EXPLAINED times what its bytes explain.
     """
     dur_ns = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, equal_group = distinct_rows(columns)
     fastest_ns = _least_of_group(dur_ns, equal_group)
-    has_equals = np.bincount(equal_group)[equal_group] >= FEWEST
-    has_size = kernels.bytes >= 0
+    has_equals = group_size_of_each(equal_group) >= MIN_EQUAL_TRANSFERS
+    has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
     unexplained_ns = _longer_than_explained(kernels.kind, device, dur_ns, kernels.bytes)
     explained_by_bytes_ns = dur_ns - unexplained_ns
     is_by_bytes = ~has_equals & (unexplained_ns > 0)
-    is_by_bytes &= dur_ns >= FAR_LONGER * explained_by_bytes_ns
+    is_by_bytes &= dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
 
     return _Waiting(
         ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
@@ -245,15 +252,19 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
 
 
 def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
-    """Return for each element the least `ns` of its group."""
-    least_ns = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least_ns, group, ns)
-    return least_ns[group]
+    """Return for each element the least `ns` of its group.
+
+    >>> _least_of_group(np.array([30, 10, 20]), group=np.array([0, 1, 0])).tolist()
+    [20, 10, 20]
+    """
+    by_group = grouped(group)
+    least_ns = least_of_runs(ns[by_group.order], by_group.begins[:-1])
+    return least_ns[positions_of(by_group.keys, group)]
 
 
 def _total_bytes(size_bytes: Int64s) -> int | None:
-    """Add up some sizes; None if one of them is unknown (-1)."""
-    if (size_bytes < 0).any():
+    """Add up some sizes; None if one of them is unknown."""
+    if (size_bytes == UNKNOWN_SIZE).any():
         return None
     return int(size_bytes.sum())
 
@@ -269,52 +280,74 @@ def _longer_than_explained(
         kind: The index of the kind of each transfer.
         device: The index of the device of each transfer.
         dur_ns: How long each takes.
-        size_bytes: The size of each, -1 if it is not known.
+        size_bytes: The size of each, UNKNOWN_SIZE if it is not known.
     """
     longer_ns = np.zeros(len(dur_ns), dtype=np.int64)
-    _, groups = distinct_rows((kind, device))
-    for group in distinct(groups).tolist():
-        members = np.flatnonzero(groups == group)
+    _, kind_on_device = distinct_rows((kind, device))
+    for members in grouped(kind_on_device).members_of_each():
         group_ns = dur_ns[members]
         longer_ns[members] = group_ns - explained_ns(group_ns, size_bytes[members])
 
     return longer_ns
 
 
-def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
+def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     """Estimate how much of each transfer's duration its bytes explain at most.
 
-    The other transfers tell: a transfer explains as much time as one of no fewer bytes
-    took, or as one of fewer bytes took, times the ratio of their sizes, because large
-    transfers are no slower for each byte. Where fewer than FEWEST others have a size,
-    the whole duration counts as explained.
+    Two kinds of other transfers limit it. One of as many bytes or more shows that so
+    much can be moved in its time. One of fewer bytes shows a rate, and a large transfer
+    is no slower for each byte than a small one. The lowest limit counts.
+
+    In this example, the second transfer takes 90 ns. The third moved more in 25 ns, and
+    the first as much in 10 ns, so the bytes explain 10 ns:
+
+    >>> dur_ns, size_bytes = np.array([10, 90, 25, 30]), np.array([100, 100, 200, 400])
+    >>> explained_ns(dur_ns, size_bytes).tolist()
+    [10, 10, 20, 30]
 
     Args:
-        dur: The durations of transfers of one kind on one device, in ns.
-        sizes: Their sizes in bytes, -1 if not known.
+        dur_ns: How long transfers of one kind on one device take.
+        size_bytes: Their sizes. One of 0 or less is not known.
 
     Returns:
-        ns for each transfer.
+        ns for each transfer: its whole duration if its size is not known, or if at most
+        MIN_EQUAL_TRANSFERS transfers have a size.
     """
-    with_size = np.flatnonzero(sizes > 0)
-    explained = dur.copy()
-    if len(with_size) <= FEWEST:
+    with_size = np.flatnonzero(size_bytes > 0)
+    explained = dur_ns.copy()
+    if len(with_size) <= MIN_EQUAL_TRANSFERS:
         return explained
 
-    # Sort by size, then by duration; lexsort takes the last key first.
-    by_size = with_size[np.lexsort((dur[with_size], sizes[with_size]))]
-    sizes_in_order = sizes[by_size]
-    ns_in_order = dur[by_size].astype(np.float64)
+    smallest_first = with_size[np.lexsort((dur_ns[with_size], size_bytes[with_size]))]
+    sizes = size_bytes[smallest_first]
+    took_ns = dur_ns[smallest_first].astype(np.float64)
 
-    # The fastest of the larger transfers, and the best rate of the smaller ones.
-    least_from_here_on_ns = np.minimum.accumulate(ns_in_order[::-1])[::-1]
-    by_larger_ns = np.append(least_from_here_on_ns[1:], np.inf)
-    least_ns_per_byte = np.minimum.accumulate(ns_in_order / sizes_in_order)
-    by_smaller_ns = np.append(np.inf, least_ns_per_byte[:-1]) * sizes_in_order
+    fastest_of_larger_ns = _least_after(took_ns)
+    at_best_rate_of_smaller_ns = _least_before(took_ns / sizes) * sizes
+    limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_best_rate_of_smaller_ns))
 
-    by_others_ns = np.ceil(np.minimum(by_larger_ns, by_smaller_ns)).astype(np.int64)
-    explained[by_size] = np.minimum(dur[by_size], by_others_ns)
+    explained[smallest_first] = np.minimum(
+        dur_ns[smallest_first], limit_ns.astype(np.int64)
+    )
     return explained
+
+
+def _least_before(values: Floats) -> Floats:
+    """Return for each value the least one before it, infinite for the first one.
+
+    >>> _least_before(np.array([5.0, 3.0, 4.0])).tolist()
+    [inf, 5.0, 3.0]
+    """
+    return np.append(np.inf, np.minimum.accumulate(values)[:-1])
+
+
+def _least_after(values: Floats) -> Floats:
+    """Return for each value the least one after it, infinite for the last one.
+
+    >>> _least_after(np.array([5.0, 3.0, 4.0])).tolist()
+    [3.0, 4.0, inf]
+    """
+    return _least_before(values[::-1])[::-1]
 
 
 def _kind_of(collective: KnownCollective) -> TransferKind:
@@ -337,7 +370,7 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
         group=printable(group_name[:_MAX_GROUP_CHARACTERS]),
         ranks=group.size,
         dtype=printable(dtype[:_MAX_NAME_CHARACTERS]),
-        is_guessed=ONE_GROUP in collective.inferred and group.size > PAIR,
+        is_guessed=ONE_GROUP in collective.inferred and group.size > RANKS_OF_PAIR,
     )
 
 
@@ -346,6 +379,9 @@ def _collective_by_kernel(name: str) -> str:
 
     It is `all_reduce` or the like, else the short name of the kernel, else the name
     itself.
+
+    >>> _collective_by_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
+    'all_reduce'
     """
     kernel = role_of_kernel(name).decoded
     text = name

@@ -21,17 +21,17 @@ from fusetui.analysis.why.model import (
     Why,
     median_step,
     steps_tell,
+    steps_with_work,
     totals,
-    working,
 )
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
+from fusetui.analysis.why.rule import MIN_SHARE_OF_BUSY_TIME, MIN_SHARE_OF_SPAN, Rule
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL: Final = (0.1, 0.9)
 """The quantiles between which steps of one run usually lie."""
-FEWEST: Final = 3
+MIN_STEPS_TO_COMPARE: Final = 3
 """Fewer steps do not show by how much steps differ."""
-UNSURE: Final = 0.75
+MIN_SHARE_WITHOUT_NOISE: Final = 0.75
 """The share of a time by which it must differ where the noise of steps is not known."""
 
 
@@ -96,22 +96,28 @@ def versus(a: Why, b: Why) -> Versus:
     The median steps are compared if those of both sides hold the work, else the spans.
     """
     by_step = steps_tell(a) and steps_tell(b)
-    steps_a = working(a.steps) if by_step else ()
-    steps_b = working(b.steps) if by_step else ()
-    devices_a = median_step(a.steps).devices if by_step else a.devices
-    devices_b = median_step(b.steps).devices if by_step else b.devices
-    count_a = len(a.steps) if by_step else 1
-    count_b = len(b.steps) if by_step else 1
+    if by_step:
+        devices_a = median_step(a.steps).devices
+        devices_b = median_step(b.steps).devices
+        working_a = steps_with_work(a.steps)
+        working_b = steps_with_work(b.steps)
+        parts_a = len(a.steps)
+        parts_b = len(b.steps)
+    else:
+        devices_a = a.devices
+        devices_b = b.devices
+        working_a = working_b = ()
+        parts_a = parts_b = 1
 
     return Versus(
         a=a,
         b=b,
         change_of="median step" if by_step else "span",
         change=_changes(devices_a, devices_b),
-        modules=_moved(_module_ns(a), _module_ns(b), count_a, count_b),
-        families=_moved(a._families, b._families, count_a, count_b),
-        findings=compared(a, b, (steps_a, steps_b)),
-        is_sure=max(len(steps_a), len(steps_b)) >= FEWEST,
+        modules=_largest_changes(_module_ns(a), _module_ns(b), parts_a, parts_b),
+        families=_largest_changes(a._families, b._families, parts_a, parts_b),
+        findings=compared(a, b, (working_a, working_b)),
+        is_sure=max(len(working_a), len(working_b)) >= MIN_STEPS_TO_COMPARE,
     )
 
 
@@ -138,7 +144,7 @@ def _module_ns(why: Why) -> dict[str, int]:
     return {module.path: module.gpu_self_ns for module in why.modules or ()}
 
 
-def _moved(
+def _largest_changes(
     ns_a: dict[str, int], ns_b: dict[str, int], count_a: int, count_b: int
 ) -> tuple[Moved, ...]:
     """Return by name the means that differ, the largest change first.
@@ -279,7 +285,7 @@ def _side(
     at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
     total_ns = at_stake_ns + why._below.get(rule.id, 0)
 
-    lack = None if findings else _lack(rule, why, other)
+    lack = None if findings else _first_lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
@@ -296,14 +302,14 @@ def _side(
 
 def _least_ns(rule: Rule, why: Why) -> float:
     """Return the time at stake (ns) from which on a rule has a finding about a trace."""
-    least_ns = LEAST_SHARE * sum(device.span_ns for device in why.devices)
+    least_ns = MIN_SHARE_OF_SPAN * sum(device.span_ns for device in why.devices)
     if rule.of_kernels:
         busy_ns = sum(device.busy_ns for device in why.devices)
-        return min(least_ns, LEAST_OF_BUSY * busy_ns)
+        return min(least_ns, MIN_SHARE_OF_BUSY_TIME * busy_ns)
     return least_ns
 
 
-def _lack(rule: Rule, why: Why, other: Why) -> Lack | None:
+def _first_lack(rule: Rule, why: Why, other: Why) -> Lack | None:
     """Return the first thing that a rule lacks in a trace; None if it lacks nothing.
 
     What it could not tell comes first, then what it needs and only this trace lacks. If
@@ -324,11 +330,11 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     """Measure by how much some steps differ, between the quantiles USUAL.
 
     Returns:
-        None if there are fewer than FEWEST steps, or if one has no span.
+        None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if one has no span.
     """
     totals_of_steps = [totals(step.devices) for step in steps]
     spans = [total_ns["span"] for total_ns in totals_of_steps]
-    if len(steps) < FEWEST or 0 in spans:
+    if len(steps) < MIN_STEPS_TO_COMPARE or 0 in spans:
         return None
 
     span_ns = np.array(spans)
@@ -376,13 +382,14 @@ def _differs(a: RuleSide, b: RuleSide) -> bool:
     """Whether the times at stake differ by more than chance.
 
     They must differ by what makes a finding, and by more than steps of one run do
-    (UNSURE of the time where that is not known). False if a time is not known.
+    (MIN_SHARE_WITHOUT_NOISE of the time where that is not known). False if a time is
+    not known.
     """
     if a.ns is None or b.ns is None:
         return False
 
     noises_ns = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
-    usual_ns = UNSURE * max(a.ns, b.ns)
+    usual_ns = MIN_SHARE_WITHOUT_NOISE * max(a.ns, b.ns)
     if noises_ns:
         usual_ns = hypot(*noises_ns)
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
-from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import (
@@ -24,18 +23,29 @@ from fusetui.trace.layout.steps import (
     by_launch_time,
     launched_bounds,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    greatest_of_runs,
+    numbers_of_sized_groups,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     FOREVER,
     NOTHING,
     Cover,
     joined,
+    order_by_start,
     union,
     without,
 )
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import count_below, count_between, slice_between
 
 SETS_UP: Final = lazy_pattern(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
@@ -52,20 +62,20 @@ LONG_NS: Final = 100_000
 LONG_OP_NS: Final = 1_000_000
 """A first call of an op that takes longer than this may have done more than its work.
 """
-TIMES: Final = 10
+MIN_RATIO_TO_LATER_CALLS: Final = 10
 """A first call that takes this many times as long as all later ones did more than its
 work."""
-SLOW_FIRST: Final = 2
+MIN_RATIO_OF_FIRST_STEP: Final = 2
 """A first step that takes this many times the median of the others is warm-up."""
-FEWEST: Final = 3
+MIN_STEPS_TO_COMPARE: Final = 3
 """From fewer steps than these, the first one is not compared with the others."""
-OFTEN: Final = 0.1
+MIN_CALLS_PER_GPU_EVENT: Final = 0.1
 """How often a call goes on, in calls per GPU event.
 
 In a trace without steps, a name that is called less often in the second half of the GPU
 events does not go on there.
 """
-GOES_ON: Final = 0.25
+MIN_SHARE_OF_TIME_LATE: Final = 0.25
 """How much of a call goes on, as a share of the time of all calls of its name.
 
 In a trace without steps, a name with less of its time in the second half of the GPU
@@ -132,7 +142,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     bounds = launched_bounds(
         wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=np.repeat(np.arange(len(steps)), counts),
+        step_of_work=numbers_of_sized_groups(np.array(counts)),
     )
 
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
@@ -171,10 +181,10 @@ def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | Non
         intervals: When the steps run; None if that is not known.
 
     Returns:
-        None if there are fewer than FEWEST steps, or if their work differs by design,
-        as in a server.
+        None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if their work
+        differs by design, as in a server.
     """
-    if intervals is None or len(steps) < FEWEST or steps.are_of_server:
+    if intervals is None or len(steps) < MIN_STEPS_TO_COMPARE or steps.are_of_server:
         return None
 
     length_ns = intervals.end - intervals.start
@@ -184,9 +194,15 @@ def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | Non
 
 
 def slow_first_step(steps: Steps, intervals: StepIntervals | None) -> bool:
-    """Whether the first step takes more than SLOW_FIRST times as long as the others."""
+    """Whether the first step is much longer than the median of the others.
+
+    That is by more than a factor of MIN_RATIO_OF_FIRST_STEP.
+    """
     step = first_step(steps, intervals)
-    return step is not None and step.first_ns > SLOW_FIRST * step.others_ns > 0
+    return (
+        step is not None
+        and step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns > 0
+    )
 
 
 def earlier_steps_are_missing(steps: Steps) -> bool:
@@ -202,22 +218,24 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
     return steps.numbers[0] > first_number
 
 
-def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
-    """Tell which calls belong to the steady state of the program.
+def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+    """Mark the calls that belong to the steady state of the program.
 
-    A call belongs to it if it comes after the first step, or if calls of its name
-    recur: they are at least half as many in each later step as in the first one. With
-    fewer than two steps, the names that go on recur; see _goes_on.
+    These are all calls after the first step, and those in it whose name recurs: the
+    mean later step has at least half as many calls of this name as the first one. With
+    4 calls of cudaMalloc in the first of three steps, and 3 and 1 in the others, those
+    in the first step are marked too.
 
     Args:
         calls: Rows of the trace.
 
     Returns:
-        One flag per call.
+        One flag per call. With fewer than two steps, a call is marked if its name
+        recurs by `_recurs_without_steps`.
     """
     name = trace.name[calls]
     if len(steps) < 2:
-        return _goes_on(trace, calls)[name]
+        return _recurs_without_steps(trace, calls)[name]
 
     is_after_first = trace.start[calls] >= steps.start[1]
     names = len(trace.names)
@@ -231,11 +249,13 @@ def recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     return is_steady
 
 
-def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
-    """Tell which calls belong to the start of the program.
+def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+    """Mark the calls that belong to the start of the program, not its steady state.
 
-    None of those that recur does. With fewer than two steps, neither do the later calls
-    of a name that was called before the second half of the GPU events.
+    With two steps or more, these are the calls that are not `are_recurring`. Without
+    steps, of these the ones in the first half of the recording, and the later ones only
+    if they are the first calls of their name: what is called early and late is no
+    start.
 
     Args:
         calls: Rows of the trace.
@@ -243,7 +263,7 @@ def only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     Returns:
         One flag per call.
     """
-    is_once = ~recurring(trace, steps, calls)
+    is_once = ~are_recurring(trace, steps, calls)
     if len(steps) >= 2:
         return is_once
 
@@ -275,11 +295,19 @@ def _launch_times(trace: Trace) -> Int64s:
     return np.sort(trace.start[calls[calls >= 0]])
 
 
-def _goes_on(trace: Trace, calls: Rows) -> Flags:
-    """Tell for which names calls go on, in a trace without steps.
+def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
+    """Mark the names whose calls recur, in a trace without steps.
 
-    They must begin before the second half of the GPU events and continue in it: OFTEN
-    per GPU event, and with GOES_ON of their time. Returns flags of shape [names].
+    The recording is cut in two where the second half of the GPU events begins to be
+    launched. A name recurs if it is called in both halves. In the second half it must
+    be called at least MIN_CALLS_PER_GPU_EVENT times per GPU event, and have
+    MIN_SHARE_OF_TIME_LATE of its total time.
+
+    Args:
+        calls: Rows of the trace.
+
+    Returns:
+        One flag per name of the trace; shape [names].
     """
     names = len(trace.names)
     name = trace.name[calls]
@@ -292,11 +320,11 @@ def _goes_on(trace: Trace, calls: Rows) -> Flags:
 
     launched_events = len(_launch_times(trace))
     late_events = launched_events - launched_events // 2
-    goes_on: Flags = (early_calls > 0) & (late_calls > 0)
-    goes_on &= late_calls >= OFTEN * late_events
-    goes_on &= late_ns >= GOES_ON * all_ns
+    recurs: Flags = (early_calls > 0) & (late_calls > 0)
+    recurs &= late_calls >= MIN_CALLS_PER_GPU_EVENT * late_events
+    recurs &= late_ns >= MIN_SHARE_OF_TIME_LATE * all_ns
 
-    return goes_on
+    return recurs
 
 
 def warm_up(
@@ -370,7 +398,7 @@ def _one_time_slices(
 
     The arguments are those of warm_up.
     """
-    yield captures(trace)
+    yield graph_captures(trace)
     yield _searches(trace, steps)
     if len(steps) > 1:
         is_in_first_step = trace.start[compiling] < steps.start[1]
@@ -378,7 +406,7 @@ def _one_time_slices(
 
     yield _slices(trace, "first kernel launches", _first_launches(trace))
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    allocations = allocations[only_once(trace, steps, allocations)]
+    allocations = allocations[happen_only_once(trace, steps, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
     yield _slices(trace, "setup calls", _set_up_calls(trace, steps))
     first_ops = _slices(trace, "first op calls", _first_ops(trace))
@@ -397,7 +425,7 @@ def _set_up_calls(trace: Trace, steps: Steps) -> Rows:
     """Find the long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
-    return calls[only_once(trace, steps, calls)]
+    return calls[happen_only_once(trace, steps, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -457,13 +485,17 @@ def algorithm_searches(trace: Trace) -> Rows:
 def _count_tries(launched_ns: Int64s, waited_ns: Int64s) -> int:
     """Count the waits that come after a launch since the wait before.
 
+    In this example, nothing was launched between the first wait and the second.
+
+    >>> _count_tries(np.array([10, 11, 40]), waited_ns=np.array([20, 30, 50]))
+    2
+
     Args:
         launched_ns: When something was launched, ascending.
         waited_ns: When the waits begin, ascending.
     """
-    launched_before_wait = np.searchsorted(launched_ns, waited_ns)
-    launched_since_last = np.diff(launched_before_wait, prepend=0)
-    return int(np.count_nonzero(launched_since_last))
+    launches_before_wait = count_below(launched_ns, waited_ns)
+    return len(distinct(launches_before_wait[launches_before_wait > 0]))
 
 
 class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
@@ -487,11 +519,10 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 
     def within(self, trace: Trace, op: int) -> Rows:
         """Return the indices of the calls that start during an op, on its thread."""
-        first = int(self.start.searchsorted(trace.start[op]))
-        after_last = int(self.start.searchsorted(trace.end[op]))
+        in_time_of_op = slice_between(self.start, trace.start[op], trace.end[op])
         thread_of_op = trace.thread_of_track[trace.track[op]]
-        is_of_thread = self.thread[first:after_last] == thread_of_op
-        indices: Rows = first + np.flatnonzero(is_of_thread)
+        is_of_thread = self.thread[in_time_of_op] == thread_of_op
+        indices: Rows = in_time_of_op.start + np.flatnonzero(is_of_thread)
         return indices
 
 
@@ -546,7 +577,7 @@ def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
     )
 
 
-def captures(trace: Trace) -> OneTimeSlices:
+def graph_captures(trace: Trace) -> OneTimeSlices:
     """Find the captures of graphs.
 
     Each goes from a call that begins one to the next call that ends one on the same
@@ -569,7 +600,7 @@ def _first_launches(trace: Trace) -> Rows:
     """
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
-    events = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
+    events = kernels[order_by_start(trace.start[kernels], trace.end[kernels])]
     calls = trace.launch[events].astype(np.intp)
 
     device = trace.process_of_track[trace.track[events]].astype(np.int64)
@@ -591,11 +622,10 @@ def _first_ops(trace: Trace) -> Rows:
     ops = trace.rows_of(Role.OP)
     long_ops = ops[trace.dur[ops] > LONG_OP_NS]
 
-    # The rows of a launch call lie between the row of an op around it and its end_row.
+    # A launch call lies inside of an op if its row is between the op's and its end_row.
     launches = distinct(trace.launch[trace.gpu_rows])
-    first_inside = np.searchsorted(launches, long_ops)
-    after_last_inside = np.searchsorted(launches, trace.end_row[long_ops])
-    long_ops = long_ops[first_inside < after_last_inside]
+    launches_inside = count_between(launches, long_ops, trace.end_row[long_ops])
+    long_ops = long_ops[launches_inside > 0]
 
     has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
     has_long_op[trace.name[long_ops]] = True
@@ -612,7 +642,16 @@ def _first_ops(trace: Trace) -> Rows:
 def _much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
-    """Find the first element of each key that is TIMES as long as all later ones.
+    """Find the first element of each key that is much longer than all later ones.
+
+    It is so if it takes MIN_RATIO_TO_LATER_CALLS times as long as the longest of them.
+
+    In this example, it is the first of the two elements with the key 7: 900 ns are far
+    longer than 9 ns, and 40 ns are not.
+
+    >>> key, length_ns = np.array([7, 5, 7, 5]), np.array([900, 40, 9, 9])
+    >>> _much_longer_firsts(key, length_ns).tolist()
+    [0]
 
     Args:
         key: Equal for elements that are compared; in the order of time.
@@ -622,22 +661,15 @@ def _much_longer_firsts(
     Returns:
         Indices into `key`, in the order of the keys.
     """
-    by_key = np.argsort(key, kind="stable")
-    if not len(by_key):
-        return by_key
+    by_key = grouped(key)
+    later_ns = length_ns[by_key.order]
+    later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
+    longest_later_ns = greatest_of_runs(later_ns, by_key.begins[:-1])
 
-    is_first = np.append(True, np.diff(key[by_key]) != 0)
-    begin_of_key = np.flatnonzero(is_first)
-    counts = np.diff(np.append(begin_of_key, len(by_key)))
-
-    # For each key the longest of its elements but the first one.
-    later_ns = length_ns[by_key]
-    later_ns[begin_of_key] = 0
-    longest_later_ns = np.maximum.reduceat(later_ns, begin_of_key)
-
-    first = by_key[begin_of_key]
-    is_much_longer = length_ns[first] >= TIMES * longest_later_ns
+    is_much_longer = (
+        length_ns[by_key.first] >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
+    )
     if not single:
-        is_much_longer &= counts > 1
+        is_much_longer &= by_key.counts > 1
 
-    return first[is_much_longer]
+    return by_key.first[is_much_longer]

@@ -105,7 +105,9 @@ def timeline(trace: Trace, width: int) -> str:
     needs."""
     (side,) = make_sides([trace], [""])
     idle_by_device = {
-        idle.device: idle for line in Accounts(trace).lines for idle in idle_times(line)
+        idle.device: idle
+        for devices in Accounts(trace).devices_by_axis
+        for idle in idle_times(devices)
     }
     shown = [
         place

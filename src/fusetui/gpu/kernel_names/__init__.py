@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -57,23 +57,45 @@ def _first_decoded(body: str) -> KernelName | None:
     Args:
         body: The name of the kernel without ROCm's suffix.
     """
-    for beginnings, decoder in _families():
-        if beginnings and not body.startswith(beginnings):
-            continue
-        kernel = decoder(body)
-        if kernel is not None:
-            return kernel
+    for family in _families():
+        if body.startswith(family.beginnings):
+            kernel = family.decode(body)
+            if kernel is not None:
+                return kernel
 
     return None
 
 
+class Family(NamedTuple):
+    """Names that one library or compiler makes, and what decodes them."""
+
+    beginnings: tuple[str, ...]
+    """How these names begin; ANY_NAME if that does not tell."""
+    decode: Decoder
+
+
+ANY_NAME: Final = ("",)
+NCCL_BEGINNINGS: Final = (
+    "nccl",
+    "void nccl",
+    "rccl",
+    "void rccl",
+    "msccl",
+    "void msccl",
+)
+CUTLASS3_BEGINNINGS: Final = (
+    "void cutlass::device_kernel<",
+    "cutlass::device_kernel<",
+)
+
+
 @cache
-def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
-    """List the decoder of each family, with the beginnings of the names that it knows.
+def _families() -> tuple[Family, ...]:
+    """List all families of kernel names, in the order in which they are tried.
 
     The order matters, because the first family that knows a name decides. Families with
     a fixed beginning come first, then those that read C++ scopes, last the ones that
-    look at single words. A family without beginnings is asked about every name.
+    look at single words.
     """
     from . import (
         aten,
@@ -89,38 +111,32 @@ def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
     )
 
     return (
-        (("void at::", "at::"), aten.decode_elementwise),
-        (("triton_", "cpp_", "graph_"), triton.decode_inductor),
-        (("Mem",), transfers.decode_copy),
-        (
-            ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
-            transfers.decode_nccl,
-        ),
-        ((), cublas.decode_tuned),
-        (("sm",), cudnn.decode_xmma),
-        ((), cutlass.decode2),
-        (("nvjet_",), cublas.decode_nvjet),
-        (("cutlass3x_",), cutlass.decode3),
-        (("Cijk_", "Custom_Cijk_"), rocm.decode_tensile),
-        (("void at::", "at::"), aten.decode_reduction),
-        (("bmm_", "gemm_"), fp8.decode_trtllm),
-        ((), rocm.decode_miopen),
-        ((), attention.decode),
-        (
-            ("void cutlass::device_kernel<", "cutlass::device_kernel<"),
-            cutlass.decode_cxx,
-        ),
-        (("void cutlass::Kernel", "cutlass::Kernel"), cutlass.decode_cxx2),
-        ((), cudnn.decode),
-        ((), libraries.decode_cub),
-        ((), rocm.decode_ck),
-        ((), aten.decode_xpu),
-        ((), aten.decode_other),
-        ((), fp8.decode_deep_gemm),
-        ((), libraries.decode),
-        ((), cublas.decode_small),
-        ((), triton.decode_written),
-        ((), libraries.decode_other),
+        Family(("void at::", "at::"), aten.decode_elementwise),
+        Family(("triton_", "cpp_", "graph_"), triton.decode_inductor),
+        Family(("Mem",), transfers.decode_copy),
+        Family(NCCL_BEGINNINGS, transfers.decode_nccl),
+        Family(ANY_NAME, cublas.decode_tuned),
+        Family(("sm",), cudnn.decode_xmma),
+        Family(ANY_NAME, cutlass.decode2),
+        Family(("nvjet_",), cublas.decode_nvjet),
+        Family(("cutlass3x_",), cutlass.decode3),
+        Family(("Cijk_", "Custom_Cijk_"), rocm.decode_tensile),
+        Family(("void at::", "at::"), aten.decode_reduction),
+        Family(("bmm_", "gemm_"), fp8.decode_trtllm),
+        Family(ANY_NAME, rocm.decode_miopen),
+        Family(ANY_NAME, attention.decode),
+        Family(CUTLASS3_BEGINNINGS, cutlass.decode_cxx),
+        Family(("void cutlass::Kernel", "cutlass::Kernel"), cutlass.decode_cxx2),
+        Family(ANY_NAME, cudnn.decode),
+        Family(ANY_NAME, libraries.decode_cub),
+        Family(ANY_NAME, rocm.decode_ck),
+        Family(ANY_NAME, aten.decode_xpu),
+        Family(ANY_NAME, aten.decode_other),
+        Family(ANY_NAME, fp8.decode_deep_gemm),
+        Family(ANY_NAME, libraries.decode),
+        Family(ANY_NAME, cublas.decode_small),
+        Family(ANY_NAME, triton.decode_written),
+        Family(ANY_NAME, libraries.decode_other),
     )
 
 

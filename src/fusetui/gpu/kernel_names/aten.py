@@ -315,6 +315,11 @@ def _lambda_type(functor: str) -> str | None:
 def _elementwise_op(kernel: str, functor: str | None) -> str | None:
     """Say what an elementwise loop does.
 
+    >>> _elementwise_op("vectorized_elementwise_kernel", "FillFunctor")
+    'fill'
+    >>> _elementwise_op("vectorized_elementwise_kernel", "AddFunctor")
+    'elementwise'
+
     Returns:
         `index`, `rng`, `fill` or `copy`, and `elementwise` for any other functor.
         None for a step of a normalization: the name does not say which step.
@@ -475,6 +480,9 @@ def _reduction_short(
 def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
     """Determine the fields of a reduction from the template arguments of ReduceOp.
 
+    >>> _reduce_op_fields(["half", "at::native::MaxOps<half>", "unsigned int", "float"])
+    {'dtype_a': 'fp16', 'dtype_out': 'fp32', 'dtype_acc': None, 'functor': 'MaxOps'}
+
     Returns:
         `dtype_a`, `dtype_out`, `dtype_acc` and `functor`, each None if it is not
         known. Empty if there are too few arguments; see `_REDUCE_OP_ARGUMENTS`.
@@ -494,6 +502,9 @@ def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
 
 def _combining_operator(text: str) -> str | None:
     """Return the name of the operator with which a reduction combines values.
+
+    >>> _combining_operator("at::native::MaxOps<float>")
+    'MaxOps'
 
     Args:
         text: The second template argument of ReduceOp: a struct, or `func_wrapper_t`
@@ -783,6 +794,9 @@ def _foreach_type_words(types: dict[str, str | None]) -> str | None:
 
 def _foreach_types(functor: str) -> dict[str, str | None]:
     """Determine the types of a foreach functor.
+
+    >>> _foreach_types("at::native::BinaryOpScalarFunctor<float, 1>")
+    {'dtype': 'fp32'}
 
     Returns:
         `dtype`, or `dtype_a` and `dtype_out` of a copy, which has a type for each

@@ -93,6 +93,9 @@ def decode(name: str) -> KernelName | None:
     """Decode the name of a kernel of fused attention.
 
     Returns None for any other kernel.
+
+    >>> decode("fmha_cutlassF_bf16_aligned_64x64_rf_sm80").short
+    'attn fwd bf16 64x64 rf sm80'
     """
     memory_efficient = _MEM_EFF.match(name)
     if memory_efficient:

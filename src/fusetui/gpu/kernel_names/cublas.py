@@ -115,6 +115,9 @@ def decode_tuned(name: str) -> KernelName | None:
 
     Such a name is `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`. Returns None
     for any other name.
+
+    >>> decode_tuned("volta_sgemm_64x64_nt").short
+    'gemm fp32 64x64 nt volta'
     """
     match = _TUNED.fullmatch(name)
     if match is None:
@@ -173,6 +176,9 @@ def _tuned_word(word: str) -> str | None:
 
     `64x3`, behind `stages`, is the slice of K and the number of stages. Returns None
     if the meaning is not known.
+
+    >>> _tuned_word("64x3")
+    'each stage holds 64 of K; 3 stages in flight'
     """
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
@@ -192,6 +198,9 @@ def decode_nvjet(name: str) -> KernelName | None:
 
     Such a name is `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of later forms
     (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read.
+
+    >>> decode_nvjet("nvjet_tst_256x8_64x6_2x1_v_bz_TNT").short
+    'gemm bf16 256x8x64 tn s6 2x1'
     """
     match = _NVJET.fullmatch(name)
     if match is None:
@@ -233,6 +242,9 @@ def _later_nvjet(name: str) -> KernelName:
 
 def _nvjet_types(letters: str) -> dict[str, str | None]:
     """Determine the types of an nvjet kernel.
+
+    >>> _nvjet_types("tst")
+    {'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_acc': 'fp32', 'dtype_out': 'bf16'}
 
     Args:
         letters: Three letters are the types of A and B, the sums and D; five are those
@@ -319,6 +331,9 @@ def _is_gemvx(sign: Signature) -> bool:
 
 def _same_type(letter: str) -> dict[str, str]:
     """Return the types of a product that computes everything in one type.
+
+    >>> _same_type("d")
+    {'dtype_a': 'fp64', 'dtype_b': 'fp64', 'dtype_acc': 'fp64', 'dtype_out': 'fp64'}
 
     Args:
         letter: The BLAS letter before `gemm`: `s` is fp32.

@@ -314,6 +314,9 @@ def decode(name: str) -> KernelName | None:
     """Decode the name of a kernel of cuDNN.
 
     Returns None for a kernel of another library.
+
+    >>> decode("volta_scudnn_128x64_relu_small_nn_v1").short
+    'conv fp32 128x64 volta relu small'
     """
     if "cudnn" in name[:40]:
         tuned = _TUNED.fullmatch(name)

@@ -211,6 +211,9 @@ def decode2(name: str) -> KernelName | None:
 
     The name stands alone or inside of `cutlass::Kernel2<...>`. Returns None for any
     other name.
+
+    >>> decode2("cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1").short
+    'gemm bf16 256x128 nn sm75 a1'
     """
     wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
     if wrapper is None:
@@ -455,6 +458,9 @@ def decode_cxx2(name: str) -> KernelName | None:
 
 def _op_of_class(scope: str, kernel: str) -> str | None:
     """Say what a class of `cutlass::gemm` or `cutlass::conv` computes.
+
+    >>> _op_of_class("cutlass::gemm::kernel::", "GemmUniversal")
+    'gemm'
 
     Args:
         scope: `gemm` or `conv`.

@@ -295,7 +295,11 @@ def safe(text: str) -> str:
 
 
 def spaced(*words: str | int | None) -> str:
-    """Join words with blanks and leave out None, 0 and ""."""
+    """Join words with blanks and leave out None, 0 and "".
+
+    >>> spaced("gemm", None, "bf16")
+    'gemm bf16'
+    """
     return " ".join([str(word) for word in words if word])
 
 
@@ -308,7 +312,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
     Args:
         op: The first word, such as `gemm`.
         fields: The fields of the kernel, as KernelName has them.
-        more: Words that follow; None and "" are left out.
+        last_words: Words that follow; None and "" are left out.
 
     >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
     'gemm bf16 128x64 tn'
@@ -356,6 +360,9 @@ def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
     The text is `bf16`, `bf16*fp8` for two different operands, and `bf16->fp32` if the
     result has another type than the first operand.
 
+    >>> dtype_words("bf16", "fp8", None), dtype_words("bf16", "bf16", "fp32")
+    ('bf16*fp8', 'bf16->fp32')
+
     Args:
         a: The type of the first operand; None if it is not known.
         b: The type of the second operand; None if there is none.
@@ -381,6 +388,9 @@ def tile_words(*sizes: int | None) -> str | None:
     """Write the sizes of a tile as `128x64x32` or `128x64`.
 
     Unknown sizes are left out. Returns None if no size is known.
+
+    >>> tile_words(128, 64, None)
+    '128x64'
     """
     return "x".join([str(size) for size in sizes if size]) or None
 
@@ -457,7 +467,7 @@ def _signs_for_parts(count: int) -> Sequence[str]:
     Signs are single characters, or numbers if there are more parts than SIGNS.
 
     Args:
-        parts: How many parts there are.
+        count: How many parts there are.
     """
     if count <= len(SIGNS):
         return SIGNS[:count]
@@ -468,6 +478,9 @@ def _underline_of_part(sign: str, width: int, ends: Sequence[str]) -> list[str]:
     """Return the characters of the underline of one part, such as `└─3─┘`.
 
     If that does not fit, it is the sign alone, filled up or cut to the width.
+
+    >>> "".join(_underline_of_part("3", 5, UNDERLINE))
+    '└─3─┘'
 
     Args:
         sign: What marks the part.

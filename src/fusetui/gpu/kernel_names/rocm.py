@@ -442,6 +442,9 @@ def decode_miopen(name: str) -> KernelName | None:
 
     A convolution is named like `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`.
     Returns None for a kernel of another library.
+
+    >>> decode_miopen("MIOpenBatchNormBwdSpatial").short
+    'BatchNormBwdSpatial'
     """
     if name.startswith("igemm_"):
         return _decode_igemm(name)

@@ -108,6 +108,9 @@ def decode_nccl(name: str) -> KernelName | None:
     """Decode the name of a kernel of NCCL, RCCL or MSCCL.
 
     Returns None for any other name.
+
+    >>> decode_nccl("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)").short
+    'nccl all_reduce fp32 ring'
     """
     any_collective = _RCCL.match(name)
     if any_collective:
@@ -200,6 +203,9 @@ def decode_copy(name: str) -> KernelName | None:
 
     A copy is named like `Memcpy HtoD (Pageable -> Device)`. Returns None for any other
     name.
+
+    >>> decode_copy("Memcpy HtoD (Pageable -> Device)").short
+    'memcpy HtoD Pageable->Device'
     """
     fill = _SET.fullmatch(name)
     if fill:

@@ -101,6 +101,9 @@ def decode_inductor(name: str) -> KernelName | None:
     """Decode the name of a kernel that Inductor generated.
 
     Returns None for any other name.
+
+    >>> decode_inductor("triton_poi_fused_add_mul_0").short
+    'add*mul (fused #0)'
     """
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
@@ -174,6 +177,9 @@ def _inductor_label(category: str, ops: tuple[str, ...], number: str) -> str:
     It is `gelu*mul (fused #4)` for a pointwise kernel and `sum (red 4)` for others.
     Operators that only rename a tensor are left out if there are others. A long list of
     operators is cut.
+
+    >>> _inductor_label("poi", ("add", "mul"), "0")
+    'add*mul (fused #0)'
 
     Args:
         category: The three letters of the category.
@@ -296,6 +302,9 @@ def _split_greedily(text: str) -> tuple[str, ...]:
     """Split a list into known operators, each time taking the longest one.
 
     Returns nothing if that fails or the operators are not in alphabetical order.
+
+    >>> _split_greedily("add_mul_relu")
+    ('add', 'mul', 'relu')
     """
     ops: list[str] = []
     start = 0
@@ -314,6 +323,9 @@ def _longest_operator(text: str, start: int) -> str | None:
 
     It must end with an underscore behind it or with the text. Returns None if there is
     none.
+
+    >>> _longest_operator("native_layer_norm_add", 0)
+    'native_layer_norm'
     """
     word = _FIRST_WORD.match(text, start)
     if word is None:
@@ -333,6 +345,9 @@ def _cheapest_split(text: str) -> tuple[str, ...]:
     Of all splits in alphabetical order, the cheapest has the fewest custom operators
     and the fewest letters in them. If there is no such split, the whole text is one
     operator.
+
+    >>> _cheapest_split("add_native_layer_norm")
+    ('add', 'native_layer_norm')
     """
     # Work from the end: splits_at[start] has, for each operator that may begin
     # there, the cheapest split of text[start:] that begins with it. The cheapest of
@@ -453,6 +468,9 @@ def decode_written(name: str) -> KernelName | None:
     """Decode the name of a hand-written Triton kernel.
 
     It must follow the convention of a public library. Returns None for any other name.
+
+    >>> decode_written("_dyt_fwd_kernel").short
+    'dyt_fwd_kernel'
     """
     if _IDENTIFIER.fullmatch(name) is None:
         return None

@@ -188,6 +188,9 @@ def from_capability(capability: str | None) -> dict[str, str]:
     """Return the fields `arch` and `arch_name` of a compute capability.
 
     "100a" and "100f" lose their letter. Returns no fields for an unknown capability.
+
+    >>> from_capability("90")
+    {'arch': 'sm90', 'arch_name': 'Hopper'}
     """
     digits = (capability or "").rstrip("af")
 

@@ -365,7 +365,7 @@ def _confirmed_tiles(
     # The libraries are column-major, so the m of a tile runs along the n of PyTorch.
     tiles_along_n = _ceil_div(amount.n, kernel.tile_m)
     tiles_along_m = _ceil_div(amount.m, kernel.tile_n)
-    is_confirmed = _confirms(
+    is_confirmed = _grid_has_tiles(
         grid, tiles_along_n, tiles_along_m, amount.batch, kernel.family
     )
     if not is_confirmed:
@@ -390,6 +390,11 @@ def _ceil_div(number: int, divisor: int) -> int:
 
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
     """Return the launch grid of a kernel in blocks.
+
+    >>> blocks_of({"grid": [8, 2, 1], "block": [128, 1, 1]}, in_threads=False)
+    (8, 2, 1)
+    >>> blocks_of({"grid": [1024, 1, 1], "block": [128, 1, 1]}, in_threads=True)
+    (8, 1, 1)
 
     Args:
         args: The args of the kernel.
@@ -516,7 +521,7 @@ def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
     )
 
 
-def _confirms(
+def _grid_has_tiles(
     grid: tuple[int, int, int],
     tiles_along_n: int,
     tiles_along_m: int,
@@ -554,7 +559,11 @@ def _confirms(
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:
-    """Return a recorded list of three positive integers as (x, y, z), else None."""
+    """Return a recorded list of three positive integers as (x, y, z), else None.
+
+    >>> _triple([8, 2, 1]), _triple([8])
+    ((8, 2, 1), None)
+    """
     if not isinstance(value, list) or len(value) != 3:
         return None
     if not all(_natural_number(size) for size in value):

@@ -209,6 +209,11 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
     """Read the inputs of an op from the args of its slice.
 
     Returns None if no shapes were recorded.
+
+    >>> args = {"Input Dims": [[8, 16], [16, 32]], "Input type": ["float"] * 2}
+    >>> inputs = inputs_of("aten::mm", args)
+    >>> inputs.dims, inputs.types
+    (((8, 16), (16, 32)), ('float', 'float'))
     """
     dims = args.get("Input Dims")
     if not isinstance(dims, list) or not dims:
@@ -223,7 +228,11 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
 
 
 def total_bytes(*tensors: Tensor | None) -> int | None:
-    """Add up the bytes of some tensors; None if the size of one is unknown."""
+    """Add up the bytes of some tensors; None if the size of one is unknown.
+
+    >>> total_bytes(Tensor((8, 64), "fp32"), Tensor((64,), "fp32"))
+    2304
+    """
     total = 0
     for tensor in tensors:
         size = None if tensor is None else tensor.bytes
@@ -234,7 +243,11 @@ def total_bytes(*tensors: Tensor | None) -> int | None:
 
 
 def _shape(entry: object) -> Shape | None:
-    """Return a recorded list of sizes; None for anything else, and for absurd sizes."""
+    """Return a recorded list of sizes; None for anything else, and for absurd sizes.
+
+    >>> _shape([8, 64]), _shape("float"), _shape([-1])
+    ((8, 64), None, None)
+    """
     if not isinstance(entry, list):
         return None
 

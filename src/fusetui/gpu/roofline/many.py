@@ -24,7 +24,7 @@ from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import distinct, distinct_rows
+from fusetui.trace.model.arrays import at, distinct, distinct_rows, used_ids
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import (
@@ -35,6 +35,7 @@ from fusetui.trace.model.events import (
     parsed,
 )
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.sorted_arrays import positions_of, slice_between
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
@@ -77,11 +78,9 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
         Returns:
             One figure per kernel; nan where it is unknown.
         """
-        figure_of_job = [value(job) for job in self.distinct]
-        # NO_JOB is -1, so kernels without a job find the last entry. numpy
-        # turns None into nan.
-        figures = np.array([*figure_of_job, None], dtype=np.float64)
-        return figures[self.number]
+        figures = [value(job) for job in self.distinct]
+        figure_of_job = np.array(figures, dtype=np.float64)  # None becomes nan
+        return at(figure_of_job, self.number, missing=np.nan)
 
 
 def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
@@ -289,10 +288,8 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     Returns one flag for each of `rows`.
     """
     name_of_row = trace.name[rows]
-    used_names = np.flatnonzero(np.bincount(name_of_row))
-
     name_has_tile = np.zeros(len(trace.names), dtype=np.bool_)
-    for name in used_names.tolist():
+    for name in used_ids(name_of_row):
         kernel = decode(trace.names[name])
         if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
             name_has_tile[name] = True
@@ -357,13 +354,17 @@ def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
     )
     set_of_owner = _numbers_of_runs(name[by_owner], first_of_owner, kernels_of_owner)
 
-    return set_of_owner[np.searchsorted(owners, _owner(trace, rows))]
+    return set_of_owner[positions_of(owners, _owner(trace, rows))]
 
 
 def _numbers_of_runs(
     values: NDArray[np.int32], first: Rows, counts: NDArray[np.integer]
 ) -> Int64s:
     """Number runs of values so that equal runs have equal numbers.
+
+    >>> values = np.array([7, 8, 5, 7, 8], dtype=np.int32)
+    >>> _numbers_of_runs(values, np.array([0, 2, 3]), np.array([2, 1, 2])).tolist()
+    [1, 0, 1]
 
     Args:
         values: The values of all runs.
@@ -448,11 +449,10 @@ def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
 
     Returns an empty dict if it is unknown, and for rows that are no kernels.
     """
-    index = int(np.searchsorted(jobs.rows, row))
-    is_kernel = index < len(jobs.rows) and jobs.rows[index] == row
-    if not is_kernel:
+    of_row = slice_between(jobs.rows, row, row + 1)
+    if of_row.start == of_row.stop:
         return {}
-    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[index]))
+    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[of_row.start]))
 
 
 def _args(names: tuple[str, ...], recorded: Arguments, number: int) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def peak_of(
     """
     # Some versions of ROCm leave the name empty.
     has_name = bool(properties.get("name"))
-    peak = _listed(properties) if has_name else _nameless(properties)
+    peak = _peak_by_name(properties) if has_name else _peak_without_name(properties)
     if not overrides:
         return peak
 
@@ -274,33 +274,36 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
     return ("float16",)
 
 
-def _listed(properties: Mapping[str, Any]) -> Peak | None:
-    """Look up a device by its name.
+def _peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
+    """Look up a device by its name in the table of PEAKS.
 
-    The first entry whose pattern fits decides. Returns None if its multiprocessors or
-    its memory differ from those of the device.
+    The first entry whose pattern fits counts. Returns None without such an entry, and
+    if the entry has another number of multiprocessors or another memory than the
+    device: then only a part of the device is in use, or it is another model.
     """
     name = properties.get("name")
     if not isinstance(name, str):
         return None
 
-    for peak in PEAKS:
-        if re.search(peak.pattern, name):
-            is_whole = properties.get("numSms") == peak.sms
-            if is_whole and _has_memory(properties, peak.memory_gb):
-                return msgspec.structs.replace(peak, device=name)
-            return None
-    return None
+    peaks_by_name = (peak for peak in PEAKS if re.search(peak.pattern, name))
+    peak = next(peaks_by_name, None)
+    if peak is None:
+        return None
+
+    is_whole = properties.get("numSms") == peak.sms
+    if not is_whole or not _has_memory(properties, peak.memory_gb):
+        return None
+    return msgspec.structs.replace(peak, device=name)
 
 
-def _nameless(properties: Mapping[str, Any]) -> Peak | None:
+def _peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
     """Look up a device whose name was not recorded, by its other properties."""
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
         is_chip = capability == device.capability and sms == device.sms
         if is_chip and _has_memory(properties, device.memory_gb):
-            return _listed({**properties, "name": device.name})
+            return _peak_by_name({**properties, "name": device.name})
     return None
 
 

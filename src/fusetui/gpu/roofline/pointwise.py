@@ -131,6 +131,12 @@ _FLOATS: Final = ("fp16", "bf16", "fp32", "fp64")
 def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
     """Count the bytes that an elementwise op reads and writes.
 
+    >>> from fusetui.gpu.roofline.inputs import inputs_of
+    >>> args = {"Input Dims": [[8, 64], [8, 1]], "Input type": ["float"] * 2}
+    >>> amount = pointwise(inputs_of("aten::add", args), contiguous=True)
+    >>> amount.bytes  # reads 512 and 8 floats, and writes 512
+    4128
+
     Args:
         inputs: The op with its recorded inputs.
         contiguous: Whether the kernel is known to read only tensors without gaps or

@@ -74,6 +74,12 @@ class _ProductSizes(NamedTuple):
 def matmul(inputs: Inputs) -> Amount | None:
     """Count the FLOP and bytes of an op that computes a matrix product.
 
+    >>> from fusetui.gpu.roofline.inputs import inputs_of
+    >>> args = {"Input Dims": [[8, 16], [16, 32]], "Input type": ["float"] * 2}
+    >>> amount = matmul(inputs_of("aten::mm", args))
+    >>> amount.flop, amount.bytes  # 2 * 8 * 16 * 32; and 128 + 512 + 256 floats
+    (8192, 3584)
+
     Returns:
         The amount. `flop` and `bytes` are None for complex numbers, and for formats
         that pack two numbers in one element. None for other ops, and for shapes that do
@@ -116,6 +122,9 @@ def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
 
     If B is a single matrix, the leading dimensions of A count as rows (m) of one large
     product.
+
+    >>> _product_sizes("aten::bmm", (4, 8, 16), (4, 16, 32))
+    _ProductSizes(batch=4, m=8, n=32, k=16)
 
     Args:
         op: The name of the op, which may take B transposed or as a vector.
@@ -612,6 +621,10 @@ def _attention_sizes(
     """Return the sizes of an attention by the shapes of Q, K and V.
 
     Returns None if the shapes do not fit together.
+
+    >>> q, k = (2, 8, 128, 64), (2, 4, 256, 64)  # 2 heads of Q share one of K
+    >>> _attention_sizes(1, q, k, k)
+    _AttentionSizes(batch=2, heads=8, queries=128, keys=256, qk_dim=64, v_dim=64)
     """
     if head_axis == _SEQUENCE_FIRST:
         q = _heads_first(q)

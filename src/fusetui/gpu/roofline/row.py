@@ -27,6 +27,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 Args = dict[str, Any]
 
@@ -257,9 +258,7 @@ def _kernels_of_op(trace: Trace, row: int) -> list[str]:
     """
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
-    first = np.searchsorted(ops, op)
-    end = np.searchsorted(ops, op + 1)
-    kernels = rows[first:end]
+    kernels = rows[slice_between(ops, op, op + 1)]
 
     if is_joined(trace, row):
         is_same_replay = trace.launch[kernels] == trace.launch[row]
@@ -376,6 +375,9 @@ def tiles_text(tiles: Tiles | None) -> str:
 def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
     """Return the texts of an amount and of its rate: `38.7 GFLOP`, `204 TFLOP/s`.
 
+    >>> _amount_and_rate(2_000_000, ns=1_000, unit="FLOP")
+    ['2 MFLOP', '2 TFLOP/s']
+
     Args:
         number: The amount; no texts are returned if it is unknown (None) or 0.
         ns: The time that it took; without one there is no rate.
@@ -421,6 +423,10 @@ def device_generation(properties: dict[str, Any]) -> str | None:
     writes 9.0 for several generations, and that is the number of Hopper too.
 
     Returns None if it was not recorded, is unknown or is ambiguous.
+
+    >>> nvidia = {"sharedMemPerMultiprocessor": 233472}  # only CUDA writes it
+    >>> device_generation({**nvidia, "computeMajor": 9, "computeMinor": 0})
+    'Hopper'
     """
     capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):

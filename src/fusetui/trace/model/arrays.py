@@ -22,6 +22,8 @@ Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
 MAX_INT64 = (1 << 63) - 1
+NO_ROW = -1
+"""Stands for no row in columns of rows."""
 
 
 def at(values: NDArray[Any], places: Any, missing: Any) -> NDArray[Any]:
@@ -324,6 +326,202 @@ def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s
     sums = np.zeros(shape, dtype=np.int64)
     np.add.at(sums, places, amounts)
     return sums
+
+
+def used_ids(ids: NDArray[np.integer]) -> list[int]:
+    """List the distinct ids, ascending: as `distinct`, but without sorting.
+
+    >>> used_ids(np.array([4, 1, 4]))
+    [1, 4]
+
+    Args:
+        ids: Indices, none of which is negative. Memory grows with the largest one.
+    """
+    return [*np.flatnonzero(np.bincount(ids)).tolist()]
+
+
+def heaviest_id(ids: NDArray[np.integer], amounts: NDArray[Any]) -> int:
+    """Find the id with the largest sum of amounts; of equal ones, the least id.
+
+    >>> heaviest_id(np.array([2, 0, 2]), np.array([30, 50, 30]))
+    2
+
+    Args:
+        ids: The id of each amount. There is at least one, and none is negative.
+        amounts: The amounts, none of which is negative.
+    """
+    return int(np.bincount(ids, amounts).argmax())
+
+
+def sums_before(amounts: NDArray[Any]) -> Int64s:
+    """Add up the amounts before each index, along the last axis.
+
+    >>> sums_before(np.array([5, 1, 2])).tolist()
+    [0, 5, 6, 8]
+
+    Args:
+        amounts: Integers or flags, of shape [..., n].
+
+    Returns:
+        Sums of shape [..., n + 1]: the last one is the total.
+    """
+    *other_axes, count = amounts.shape
+    sums = np.zeros((*other_axes, count + 1), dtype=np.int64)
+    np.cumsum(amounts, axis=-1, out=sums[..., 1:])
+    return sums
+
+
+def sums_of_ranges(amounts: NDArray[Any], begin: Rows, end: Rows) -> Int64s:
+    """Add up the amounts of each range [begin, end) of indices.
+
+    >>> begin, end = np.array([0, 1]), np.array([2, 3])
+    >>> sums_of_ranges(np.array([5, 1, 2]), begin, end).tolist()
+    [6, 3]
+
+    Args:
+        amounts: Integers or flags, of shape [..., n].
+        begin: The begins of the ranges, which may overlap.
+        end: Their ends.
+
+    Returns:
+        The sums, of shape [..., ranges].
+    """
+    before = sums_before(amounts)
+    sums: Int64s = before[..., end] - before[..., begin]
+    return sums
+
+
+def inside_ranges(begin: Integers, end: Integers, count: int) -> Flags:
+    """Mark the indices that lie in at least one of some ranges [begin, end).
+
+    >>> inside_ranges(np.array([1, 2]), np.array([3, 4]), count=6).tolist()
+    [False, True, True, True, False, False]
+
+    Args:
+        begin: The begins of the ranges, in any order.
+        end: Their ends, none of which is greater than `count`.
+        count: How many indices there are: 0 to `count` - 1.
+    """
+    opened = np.bincount(begin, minlength=count + 1)
+    closed = np.bincount(end, minlength=count + 1)
+    open_ranges = np.cumsum(opened - closed)[:-1]
+    return open_ranges > 0
+
+
+def count_leading(flags: Flags) -> int:
+    """Count the flags before the first one that is not true.
+
+    >>> count_leading(np.array([True, True, False, True]))
+    2
+    """
+    return int(np.argmin(np.append(flags, False)))
+
+
+class Ranges(NamedTuple):
+    """Ranges [begin, end) of indices, in order; arrays of shape [ranges]."""
+
+    begin: Rows
+    end: Rows
+
+
+def runs_of_true(flags: Flags) -> Ranges:
+    """Find the longest ranges of indices in which all flags are true.
+
+    >>> begin, end = runs_of_true(np.array([True, True, False, True]))
+    >>> begin.tolist(), end.tolist()
+    ([0, 3], [2, 4])
+    """
+    return Ranges(
+        begin=np.flatnonzero(flags & begins_runs(flags)),
+        end=np.flatnonzero(flags & ends_runs(flags)) + 1,
+    )
+
+
+def rank_of_each(order: Rows) -> Rows:
+    """Turn the order of some elements into the rank of each.
+
+    >>> rank_of_each(np.array([2, 0, 1])).tolist()  # element 2 comes first
+    [1, 2, 0]
+
+    Args:
+        order: The indices of the elements, each once, such as np.argsort returns.
+
+    Returns:
+        For each element its position in `order`.
+    """
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank
+
+
+def group_size_of_each(group: NDArray[np.integer]) -> Int64s:
+    """Return for each element how many elements its group has.
+
+    >>> group_size_of_each(np.array([0, 1, 0])).tolist()
+    [2, 1, 2]
+
+    Args:
+        group: The number of the group of each element: 0 or more, and small.
+    """
+    size: Int64s = np.bincount(group)[group]
+    return size
+
+
+def next_marked(is_marked: Flags) -> Rows:
+    """Find for each index the next mark from it on, itself included.
+
+    It is the number of indices where no mark follows.
+
+    >>> next_marked(np.array([False, True, False, False])).tolist()
+    [1, 1, 4, 4]
+    """
+    index_of_mark = np.where(is_marked, np.arange(len(is_marked)), len(is_marked))
+    return np.minimum.accumulate(index_of_mark[::-1])[::-1]
+
+
+def least_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
+    """Find the least value of each run.
+
+    >>> least_of_runs(np.array([7, 5, 6]), begins=np.array([0, 2])).tolist()
+    [5, 6]
+
+    Args:
+        values: The values of all runs.
+        begins: The index of the first value of each run, ascending without repeats. A
+            run ends where the next one begins; the last run ends with the values.
+    """
+    return np.minimum.reduceat(values, begins) if len(begins) else values[:0]
+
+
+def greatest_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
+    """Find the greatest value of each run; see `least_of_runs`."""
+    return np.maximum.reduceat(values, begins) if len(begins) else values[:0]
+
+
+def sum_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
+    """Add up the values of each run; see `least_of_runs`."""
+    return np.add.reduceat(values, begins) if len(begins) else values[:0]
+
+
+def greatest_of_ranges(
+    values: NDArray[Number], begin: Rows, end: Rows
+) -> NDArray[Number]:
+    """Find the greatest value of each range [begin, end) of indices.
+
+    >>> begin, end = np.array([0, 3]), np.array([2, 4])
+    >>> greatest_of_ranges(np.array([7, 5, 9, 6]), begin, end).tolist()
+    [7, 6]
+
+    Args:
+        values: The values.
+        begin: The begins of the ranges, which are disjoint, in order and not empty.
+        end: Their ends.
+    """
+    # The edges of the ranges divide the values into runs. Every second one is a range,
+    # and the others lie between ranges. One more value is needed, because the last
+    # range may end with the values, where a run of its own begins.
+    edges = np.stack((begin, end), axis=1).reshape(-1)
+    return greatest_of_runs(np.append(values, values[:1]), edges)[::2]
 
 
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:

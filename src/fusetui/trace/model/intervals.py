@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.trace.model.arrays import (
+    Flags,
     Int64s,
     Rows,
     begins_runs,
     distinct,
+    ends_runs,
     group_numbers,
     last_at_or_before,
     numbers_of_sized_groups,
@@ -115,6 +117,51 @@ def ranges(first: Rows, sizes: Rows) -> Rows:
     excess = np.repeat(first - index_of_first, sizes)
     integers: Rows = np.arange(sizes.sum()) + excess
     return integers
+
+
+def order_by_start(start: Int64s, end: Int64s) -> Rows:
+    """Sort intervals by start; of those that start together, the longest comes first.
+
+    So an interval comes before those inside it. Equal ones keep their order. Where most
+    intervals are sorted already, this is much faster than np.lexsort.
+
+    >>> start, end = np.array([5, 0, 0]), np.array([6, 3, 9])
+    >>> order_by_start(start, end).tolist()
+    [2, 1, 0]
+
+    Returns:
+        The indices of the intervals in that order.
+    """
+    order = np.argsort(start, kind="stable")
+
+    # Sort again, by length, only those that start together.
+    ascending = start[order]
+    is_tied = ~(begins_runs(ascending) & ends_runs(ascending))
+    positions = np.flatnonzero(is_tied)
+    tied = order[positions]
+    negative_length = start[tied] - end[tied]
+    order[positions] = tied[np.lexsort((negative_length, start[tied]))]
+    return order
+
+
+def are_alone(start: Int64s, end: Int64s) -> Flags:
+    """Mark the intervals that overlap no other one.
+
+    Intervals that only touch do not overlap.
+
+    >>> start, end = np.array([0, 5, 6, 9]), np.array([5, 8, 7, 12])
+    >>> are_alone(start, end).tolist()
+    [True, False, False, True]
+
+    Args:
+        start: The start of each interval, ascending.
+        end: The end of each interval.
+    """
+    latest_end = np.maximum.accumulate(end)
+    starts_after_all_before = np.append(True, latest_end[:-1] <= start[1:])
+    ends_before_next = np.append(end[:-1] <= start[1:], True)
+    is_alone: Flags = starts_after_all_before & ends_before_next
+    return is_alone[: len(start)]  # one too long without an interval
 
 
 def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

@@ -6,7 +6,6 @@ They are silent unless counters were recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -19,17 +18,19 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
+from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.sorted_arrays import count_below, count_until
 
 MIN_RUNS: Final = 20
 """A kernel with fewer runs is not judged."""
-CLOCK_DROP: Final = 0.05
+MIN_CLOCK_DROP_SHARE: Final = 0.05
 """By how much clocks must differ to count, as a share of the highest."""
-NEAR_HIGHEST: Final = 0.02
+MAX_DROP_OF_HIGHEST: Final = 0.02
 """A clock that is lower by this share of the highest, or less, counts as the highest.
 """
-CERTAIN_T: Final = 4.0
+MIN_T_STATISTIC: Final = 4.0
 """From this t statistic of the rank correlation on, it is no chance."""
-AT_THE_TOP: Final = 0.97
+MIN_SHARE_OF_HIGHEST_POWER: Final = 0.97
 """From this share of the highest power on, a kernel runs at the highest power."""
 CAPPED_SHARE: Final = 0.2
 """Capped kernels are worth a claim from this share of the compute time on."""
@@ -41,9 +42,9 @@ CAPPED_SHARE: Final = 0.2
     "the clock to compare measurements.",
     thresholds={
         "fewest": MIN_RUNS,
-        "varies": CLOCK_DROP,
-        "near": NEAR_HIGHEST,
-        "certain": CERTAIN_T,
+        "varies": MIN_CLOCK_DROP_SHARE,
+        "near": MAX_DROP_OF_HIGHEST,
+        "certain": MIN_T_STATISTIC,
     },
     of_kernels=True,
     without_gpu=True,  # silent without counters, and so without GPU events
@@ -82,9 +83,9 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     "(amd-smi set --power-cap)}. Otherwise reduce the bytes and bits per "
     "result with lower precision and fused kernels.",
     thresholds={
-        "at_the_top": AT_THE_TOP,
+        "at_the_top": MIN_SHARE_OF_HIGHEST_POWER,
         "often": CAPPED_SHARE,
-        "varies": CLOCK_DROP,
+        "varies": MIN_CLOCK_DROP_SHARE,
     },
     of_kernels=True,
     without_gpu=True,  # silent without counters, and so without GPU events
@@ -92,10 +93,11 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 def power_capped(facts: Facts) -> Iterator[Claim]:
     """Report each device that is at its highest power while its clock is lowered.
 
-    A kernel is *capped* if it ran at AT_THE_TOP of the highest power, and CLOCK_DROP or
-    more below the highest clock. At stake is what the lower clock costs at most. There
-    is no claim where capped kernels take less than CAPPED_SHARE of the measured time,
-    or where the power is always at its highest, so that it says nothing.
+    A kernel is *capped* if it ran at MIN_SHARE_OF_HIGHEST_POWER of the highest power,
+    and MIN_CLOCK_DROP_SHARE or more below the highest clock. At stake is what the lower
+    clock costs at most. There is no claim where capped kernels take less than
+    CAPPED_SHARE of the measured time, or where the power is always at its highest, so
+    that it says nothing.
     """
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
@@ -157,8 +159,8 @@ def _capped_kernels(
 
     highest_w = power[is_measured].max()
     fastest_mhz = clock[is_measured].max()
-    is_at_top = power >= AT_THE_TOP * highest_w
-    is_slower = clock <= (1 - CLOCK_DROP) * fastest_mhz
+    is_at_top = power >= MIN_SHARE_OF_HIGHEST_POWER * highest_w
+    is_slower = clock <= (1 - MIN_CLOCK_DROP_SHARE) * fastest_mhz
     is_capped = is_measured & is_at_top & is_slower
 
     capped_ns = kernels.cover(is_capped, device).ns
@@ -245,13 +247,7 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     highest_mhz = np.zeros(len(compared))
     names = 0
 
-    # One group of the same launches after the other.
-    group = _same_launches(kernels, compared)
-    by_group = np.argsort(group, kind="stable")
-
-    edges = [0, *np.cumsum(np.bincount(group)).tolist()]
-    for first, after_last in pairwise(edges):
-        members = by_group[first:after_last]
+    for members in grouped(_same_launches(kernels, compared)).members_of_each():
         runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
         lost_ns[members] = _lost_ns(took_ns, clock[runs])
@@ -269,14 +265,17 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
 
 
 def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
-    """Give kernels with the same name, shapes, blocks and device one number.
+    """Number some kernels so that runs of the same launch get the same number.
+
+    A launch is the same if the name, the shapes, the number of blocks and the device
+    are.
 
     Args:
         indices: The kernels, as indices into Kernels.
-    """
-    if not len(indices):
-        return indices
 
+    Returns:
+        A number from 0 on for each of `indices`.
+    """
     columns = (
         kernels.trace.name[kernels.rows[indices]],
         kernels.job_indices[indices],
@@ -303,12 +302,12 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
         do not follow them.
     """
     highest_mhz = clock.max()
-    is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
-    clocks_differ = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
+    is_fast: Flags = clock >= (1 - MAX_DROP_OF_HIGHEST) * highest_mhz
+    clocks_differ = clock.min() <= (1 - MIN_CLOCK_DROP_SHARE) * highest_mhz
     has_enough_runs = len(took_ns) >= MIN_RUNS
     has_enough_fast_runs = 4 * is_fast.sum() >= MIN_RUNS
     is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
-    if not is_comparable or not follows(took_ns, clock):
+    if not is_comparable or not is_slower_at_lower_clock(took_ns, clock):
         return np.zeros_like(took_ns)
 
     longer_ns = took_ns - np.median(took_ns[is_fast])
@@ -318,34 +317,43 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
-def follows(took_ns: Int64s, clock: Floats) -> bool:
+def is_slower_at_lower_clock(took_ns: Int64s, clock: Floats) -> bool:
     """Whether runs take longer the lower the clock is, more than by chance.
 
     This is Spearman's rank correlation, judged by its t statistic with n - 2 degrees of
     freedom.
 
+    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0)[::-1])
+    True
+    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0))
+    False
+
     Args:
         took_ns: How long each run took.
         clock: The mean clock over each run, in MHz.
     """
-    rank_of_time = ranks(took_ns)
-    rank_of_clock = ranks(clock)
+    rank_of_time = mean_ranks(took_ns)
+    rank_of_clock = mean_ranks(clock)
     if not rank_of_time.std() or not rank_of_clock.std():
         return False
 
     rho = float(np.corrcoef(rank_of_time, rank_of_clock)[0, 1])
     degrees_of_freedom = len(took_ns) - 2
-    # t^2 >= CERTAIN_T^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
+    # t^2 >= MIN_T_STATISTIC^2, where t^2 = rho^2 * degrees_of_freedom / (1 - rho^2)
     unexplained = 1 - rho * rho
-    is_certain = rho * rho * degrees_of_freedom >= CERTAIN_T**2 * unexplained
+    is_certain = rho * rho * degrees_of_freedom >= MIN_T_STATISTIC**2 * unexplained
 
     return rho < 0 and is_certain
 
 
-def ranks(values: NDArray[np.int64] | Floats) -> Floats:
-    """Return the rank of each value, from 1; equal values share the mean of theirs."""
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last_rank = np.cumsum(counts)
-    first_rank = last_rank - counts + 1
+def mean_ranks(values: NDArray[np.int64] | Floats) -> Floats:
+    """Return the rank of each value, from 1; equal values share the mean of theirs.
+
+    >>> mean_ranks(np.array([30, 10, 30])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    ascending = np.sort(values)
+    first_rank = count_below(ascending, values) + 1
+    last_rank = count_until(ascending, values)
     mean_rank: Floats = (first_rank + last_rank) / 2
-    return mean_rank[group]
+    return mean_rank

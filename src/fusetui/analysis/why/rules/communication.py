@@ -26,23 +26,25 @@ from fusetui.analysis.why.rule import (
     share_of_work,
 )
 from fusetui.analysis.why.transfers import (
-    FAR_LONGER,
-    FEWEST,
+    MIN_EQUAL_TRANSFERS,
+    MIN_RATIO_TO_EXPLAINED,
     Transfers,
     kind_text,
     moved_bytes_text,
     needs_group_names,
     transfers_of,
 )
+from fusetui.gpu.roofline.many import NO_JOB
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
 
-DOMINATES: Final = 0.5
+MIN_DOMINANT_SHARE: Final = 0.5
 """From this share of the exposed time on, waiting or one transfer is what it is about.
 """
 MAX_KINDS_NAMED: Final = 3
@@ -86,7 +88,11 @@ MAY_MOVE_MORE: Final = (
     "communicates. With tensor parallelism, fuse the all-reduce with the next "
     "norm, or use fewer ranks}. To find the late rank, run fusetui ranks on "
     "all traces of the job.",
-    thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
+    thresholds={
+        "fewest": MIN_EQUAL_TRANSFERS,
+        "far_longer": MIN_RATIO_TO_EXPLAINED,
+        "dominates": MIN_DOMINANT_SHARE,
+    },
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
@@ -105,7 +111,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
 
     exposed_ns = _exposed_of_each(facts)
     kinds = _exposed_kinds(facts, exposed_ns)
-    least_ns = DOMINATES * times.exposed_ns
+    least_ns = MIN_DOMINANT_SHARE * times.exposed_ns
     longest = _dominating(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
@@ -306,14 +312,16 @@ class LongTransfer(msgspec.Struct, frozen=True):
 def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     """Return the transfer with the most exposed time, if it takes far too long.
 
-    That is FAR_LONGER than its bytes explain or, where sizes are not known, than the
-    median of at least FEWEST others. Else there is None.
+    That is MIN_RATIO_TO_EXPLAINED of what its bytes explain or, where sizes are not
+    known, than the median of at least MIN_EQUAL_TRANSFERS others. Else there is None.
 
     Args:
         exposed_ns: The exposed time of each event of the trace.
     """
     dur = facts.trace.dur
-    kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
+    kinds = [
+        kind for kind in transfers_of(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
+    ]
     if not kinds:
         return None
 
@@ -321,10 +329,10 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     longest = int(exposed_ns[kind.rows].argmax())
     dur_ns = int(dur[kind.rows[longest]])
     explained_ns = dur_ns - int(kind.waits_ns[longest])
-    median_ns = median(np.delete(dur[kind.rows], longest))
+    median_ns = median(np.delete(dur[kind.rows], longest))  # of the others
 
-    waits = explained_ns < dur_ns and dur_ns >= FAR_LONGER * explained_ns
-    is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
+    waits = explained_ns < dur_ns and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
+    is_far_longer = median_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * median_ns
     if waits:
         text = (
             f"but its bytes account for only {duration(explained_ns)}, judging by the others "
@@ -485,14 +493,14 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     overlaps = kernels.overlap_ns(kernels.communicates) > 0
     is_beside = kernels.computes & overlaps
     is_alone = kernels.computes & kernels.alone
-    job = np.where(is_beside | is_alone, kernels.job_indices, -1)
-    usual_ns = _usual_ns(job, is_alone, is_beside, kernels.effective_ns)
-    is_measured = is_beside & (job >= 0) & (usual_ns[job] > 0)
+    job = np.where(is_beside | is_alone, kernels.job_indices, NO_JOB)
+    alone_usual_ns = _alone_usual_ns(job, is_alone, is_beside, kernels.effective_ns)
+    is_measured = is_beside & (alone_usual_ns > 0)
     if not is_measured.any():
         return
 
     rows = kernels.rows[is_measured]
-    alone_ns = usual_ns[job[is_measured]]
+    alone_ns = alone_usual_ns[is_measured]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
     if at_stake_ns <= 0:
@@ -508,36 +516,42 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int64s:
-    """Return how long each job usually takes alone: the upper median, in ns.
+def _alone_usual_ns(
+    job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s
+) -> Int64s:
+    """Return for each kernel how long its job usually takes alone.
+
+    A *job* is the same kernel on inputs of the same shapes. Its usual time is the upper
+    median of its runs alone: if five of them take 10, 10, 12, 14 and 15 ns, all kernels
+    of the job get 12.
+
+    >>> is_alone = np.arange(10) < 5
+    >>> ns = np.array([10, 10, 12, 14, 15, 20, 20, 20, 20, 20])
+    >>> _alone_usual_ns(np.zeros(10, np.int64), is_alone, ~is_alone, ns).tolist()[:2]
+    [12, 12]
 
     Args:
-        job: The index of the job of each kernel, -1 for none.
+        job: The index of the job of each kernel, NO_JOB for none.
         is_alone: Which kernels run alone.
         is_beside: Which kernels run beside communication.
         ns: How long each kernel takes.
 
     Returns:
-        One time per job, 0 for a job with fewer than MIN_RUNS kernels of either sort.
-        At the end is a 0 for job -1.
+        ns for each kernel: 0 without a job, and where the job has fewer than MIN_RUNS
+        runs alone, or fewer beside communication.
     """
-    jobs = int(job.max(initial=-1)) + 1
-    has_job = job >= 0
-    alone = np.flatnonzero(is_alone & has_job)
-    beside = np.flatnonzero(is_beside & has_job)
-    runs_alone = np.bincount(job[alone], minlength=jobs)
-    runs_beside = np.bincount(job[beside], minlength=jobs)
-    has_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
+    alone = np.flatnonzero(is_alone & (job != NO_JOB))
+    beside = np.flatnonzero(is_beside & (job != NO_JOB))
+    alone_by_job = grouped(job[alone], then_by=ns[alone])  # the shortest run first
+    median_ns = ns[alone[alone_by_job.upper_median]]
 
-    # The runs alone of one job lie side by side, the shortest first.
-    by_job = alone[np.lexsort((ns[alone], job[alone]))]
-    first_of_job = np.searchsorted(job[by_job], np.arange(jobs))
-    middle_of_job = first_of_job + runs_alone // 2
-    median_run = by_job[middle_of_job[has_enough]]
+    jobs = int(job.max(initial=NO_JOB)) + 1
+    runs_beside = np.bincount(job[beside], minlength=jobs)[alone_by_job.keys]
+    has_enough = (alone_by_job.counts >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
 
-    usual_ns = np.zeros(jobs + 1, dtype=np.int64)
-    usual_ns[:-1][has_enough] = ns[median_run]
-    return usual_ns
+    usual_ns_of_job = np.zeros(jobs, dtype=np.int64)
+    usual_ns_of_job[alone_by_job.keys[has_enough]] = median_ns[has_enough]
+    return np.where(job != NO_JOB, at(usual_ns_of_job, job, missing=0), 0)
 
 
 LEAST_SHARE: Final = 0.1

@@ -11,7 +11,7 @@ from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
-from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
+from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest_names
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import (
@@ -42,7 +42,7 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
-MOST_OF_IT: Final = 0.5
+MIN_SHARE_TO_NAME: Final = 0.5
 """A name is told if it has at least this share of the time of a cause."""
 MAIN_THREAD_SHARE: Final = 0.8
 """The thread that runs at least this share of the time of all ops is the program."""
@@ -72,9 +72,9 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     """
     trace = facts.trace
     times = by_kind(facts.accounts, cover)
-    names = longest(trace, times.ops)
-    names += longest(trace, times.functions)
-    names += longest(trace, times.waits, with_caller=True)
+    names = longest_names(trace, times.ops)
+    names += longest_names(trace, times.functions)
+    names += longest_names(trace, times.waits, with_caller=True)
 
     return sorted(names, key=lambda named: -named.share.ns)
 
@@ -98,7 +98,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_mostly(facts, cover)}."
+    reason = f"for the data loader{_longest_name_text(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
@@ -112,12 +112,12 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _mostly(facts: Facts, cover: Cover) -> str:
+def _longest_name_text(facts: Facts, cover: Cover) -> str:
     """Name the op, function or wait that takes most of a cover: `, 2 s of it in NAME`.
 
     The text is "" if there is none, or only those of the loader itself.
     """
-    least_ns = MOST_OF_IT * cover.ns
+    least_ns = MIN_SHARE_TO_NAME * cover.ns
     for named in _longest_names(facts, cover):
         share = named.share
         if share.ns >= least_ns and not ITSELF.search(share.name):
@@ -277,7 +277,7 @@ def _compilations(facts: Facts) -> str:
     return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
-def _explained(facts: Facts) -> Cover:
+def _claimed_by_other_rules(facts: Facts) -> Cover:
     """Return the time that the other rules of this module claim.
 
     In it a data loader, a compiler or a read of one value runs.
@@ -378,7 +378,7 @@ def _unrecorded(facts: Facts, thread: int) -> Cover:
 
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
-        _cover(facts, work), _explained(facts), _cover(facts, collectives)
+        _cover(facts, work), _claimed_by_other_rules(facts), _cover(facts, collectives)
     )
     return without(from_first_to_last, recorded)
 
@@ -402,7 +402,7 @@ def _annotation_with_most(
         thread: The index of the thread.
 
     Returns:
-        None if no name holds at least MOST_OF_IT of the time.
+        None if no name holds at least MIN_SHARE_TO_NAME of the time.
     """
     trace = facts.trace
     rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
@@ -415,7 +415,7 @@ def _annotation_with_most(
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
     longest = int(ns_of_name.argmax())
-    if ns_of_name[longest] < MOST_OF_IT * time.ns:
+    if ns_of_name[longest] < MIN_SHARE_TO_NAME * time.ns:
         return None
 
     # Annotations of one name may lie in each other, and then count twice.
@@ -423,7 +423,7 @@ def _annotation_with_most(
     return AnnotatedTime(name=trace.names[longest], ns=inside_ns)
 
 
-SLOW_FIRST: Final = 10
+MIN_RATIO_OF_FIRST_CALL: Final = 10
 """A first call that takes this many times the median of the others sets something up.
 """
 FIRST_CALL: Final = (
@@ -488,7 +488,7 @@ def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
     "lines.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
-        "slow_first": SLOW_FIRST,
+        "slow_first": MIN_RATIO_OF_FIRST_CALL,
         "long_call_ns": LONG_CALL_NS,
         "fewest_calls": MIN_CALLS,
     },
@@ -501,7 +501,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    unexplained = without(facts.whole_time, _explained(facts))
+    unexplained = without(facts.whole_time, _claimed_by_other_rules(facts))
     times = by_kind(facts.accounts, unexplained)
     yield from _hot_op(facts, times.ops)
     yield from _hot_function(facts, times.functions)
@@ -510,7 +510,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    for named in longest(facts.trace, _program_ops(facts, ops))[:1]:
+    for named in longest_names(facts.trace, _program_ops(facts, ops))[:1]:
         first_call = _slow_first_call(named)
         yield _hot_claim(
             facts,
@@ -527,7 +527,7 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
     The profiler's own functions do not count.
     """
     functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
-    for named in longest(facts.trace, functions)[:1]:
+    for named in longest_names(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
         yield _hot_claim(
             facts,
@@ -547,7 +547,7 @@ def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
     waits = waits.only(~is_collective & ~is_of_profiler)
 
-    for named in longest(facts.trace, waits, with_caller=True)[:1]:
+    for named in longest_names(facts.trace, waits, with_caller=True)[:1]:
         yield _hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
@@ -569,8 +569,8 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
 def _slow_first_call(named: NamedTime) -> str:
     """Say how long the first call takes, if it takes most of the time of all calls.
 
-    It must also take SLOW_FIRST times as long as the others. The text is `; the first
-    call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
+    It must also take MIN_RATIO_OF_FIRST_CALL times as long as the others. The text is
+    `; the first call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
     """
     ns_of_call = named.own.ns  # in the order of the starts of the calls
     if len(ns_of_call) < 2:
@@ -578,8 +578,8 @@ def _slow_first_call(named: NamedTime) -> str:
 
     first_ns = int(ns_of_call[0])
     usual_ns = median(ns_of_call[1:])
-    is_most = first_ns >= MOST_OF_IT * ns_of_call.sum()
-    is_slow = first_ns >= SLOW_FIRST * usual_ns
+    is_most = first_ns >= MIN_SHARE_TO_NAME * ns_of_call.sum()
+    is_slow = first_ns >= MIN_RATIO_OF_FIRST_CALL * usual_ns
     if not is_most or not is_slow:
         return ""
 

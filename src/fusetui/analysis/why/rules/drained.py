@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import with_one_lead
-from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.causes import frame_text, heaviest_call
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, Idle
 from fusetui.analysis.why.kernels import heaviest_rows
@@ -28,16 +28,29 @@ from fusetui.analysis.why.thread_activity import (
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
     Rows,
+    at,
     distinct,
     distinct_rows,
+    last_at_or_before,
+    last_marked,
     summed,
+    sums_before,
 )
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import Groups, grouped
 from fusetui.trace.model.intervals import FOREVER, ranges
+from fusetui.trace.model.sorted_arrays import (
+    count_below,
+    count_until,
+    last_before,
+    positions_of,
+    slice_between,
+)
 
 LAUNCHES_AHEAD: Final = 3
 """From this many launches in the queue on, the CPU is ahead again."""
@@ -138,6 +151,13 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
 def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     """Tell which gaps lie in a run of gaps of one device.
 
+    A run goes from a gap that begins it to the last one before a gap that ends it:
+
+    >>> begins = np.array([False, True, False, False, False])
+    >>> ends = np.array([False, False, False, True, False])
+    >>> _in_runs(begins, ends, device=np.zeros(5, dtype=np.int32)).tolist()
+    [False, True, True, False, False]
+
     Args:
         begins: True for gaps with which a run begins. Such a gap belongs to its run
             even if it is one of `ends` too.
@@ -147,12 +167,10 @@ def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     Returns:
         One flag per gap.
     """
-    # For each gap the last edge up to it: it lies in a run if that edge begins one.
-    is_edge = begins | ends
-    index_of_edge = np.where(is_edge, np.arange(len(is_edge)), -1)
-    last_edge = np.maximum.accumulate(index_of_edge)  # -1: no edge so far
-
-    first_gap_of_device = device.searchsorted(device)
+    # For each gap the last edge up to it: it lies in a run if that edge begins one, and
+    # is on its device.
+    last_edge = last_marked(begins | ends)  # -1: no edge so far
+    first_gap_of_device = positions_of(device, device)
     is_edge_of_device = last_edge >= first_gap_of_device
     is_in_run: Flags = is_edge_of_device & begins[last_edge]
 
@@ -167,7 +185,7 @@ def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
     """
     behind = np.flatnonzero(gaps.is_behind)
     drains = gaps.drains
-    drain_of_gap = np.searchsorted(drains, behind, side="right") - 1
+    drain_of_gap = last_at_or_before(drains, behind)
     late_ns = facts.late_host_ns.sum(axis=0)
 
     return summed(drain_of_gap, late_ns[behind], len(drains))
@@ -192,9 +210,13 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
     """Compute how much less the GPU would wait if the CPU did not wait.
 
     A CPU that does not wait is ahead by all the time for which it waited so far. The
-    GPU waits less by as much, and what is left of the lead is for the next drains: if
-    one wait is long, and the GPU loses much after the next one, both together cost
-    that. Any other wait would end the lead.
+    GPU waits less by as much, and what is left of the lead is for the next drains of
+    the same sequence. In this example, the CPU waits 50 ns and the GPU then 20 ns; the
+    remaining lead of 30 ns saves that much of the next 40 ns:
+
+    >>> waits = Waits(np.array([50, 0]), np.array([0, 0]), np.array([-1, -1]))
+    >>> saved_by_lead(waits, lost_ns=np.array([20, 40])).tolist()
+    [20, 30]
 
     Args:
         waits: How the CPU waited at each drain.
@@ -204,18 +226,13 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
         ns for each drain.
     """
     saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
-    lead_ns = 0
-    current_sequence = -1
-
-    for drain in np.argsort(waits.sequence, kind="stable").tolist():
-        if waits.sequence[drain] != current_sequence:
-            current_sequence = int(waits.sequence[drain])
-            lead_ns = 0
-
-        lead_ns += int(waits.ns[drain])
-        saved_now_ns = min(lead_ns, int(lost_ns[drain]))
-        saved_ns[drain] = saved_now_ns
-        lead_ns -= saved_now_ns
+    for drains_of_sequence in grouped(waits.sequence).members_of_each():
+        lead_ns = 0
+        for drain in drains_of_sequence.tolist():
+            lead_ns += int(waits.ns[drain])
+            saved_now_ns = min(lead_ns, int(lost_ns[drain]))
+            saved_ns[drain] = saved_now_ns
+            lead_ns -= saved_now_ns
 
     return saved_ns
 
@@ -283,19 +300,11 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
         calls: Calls, as rows of the trace.
         ns: The time of each call.
     """
-    trace = facts.trace
-    names = trace.name[calls]
-    name = int(np.bincount(names, ns, len(trace.names)).argmax())
-    has_name = names == name
-    text = printable(trace.names[name][:MAX_NAME_CHARACTERS])
-
-    ops = trace.op[calls[has_name]]  # -1 for none
-    ns_of_op = np.bincount(ops + 1, ns[has_name])  # index 0 is for no op
-    op = int(ns_of_op.argmax()) - 1
-    if op < 0:
+    heaviest = heaviest_call(facts.trace, calls, ns)
+    text = printable(heaviest.name[:MAX_NAME_CHARACTERS])
+    if heaviest.op is None:
         return text
-
-    return f"{text} ({frame_text(trace.name_of(op))})"
+    return f"{text} ({frame_text(heaviest.op)})"
 
 
 def _without_preparation(facts: Facts, calls: Rows) -> Rows:
@@ -323,40 +332,37 @@ def _last_waits(facts: Facts) -> Rows:
     by the other one of its pair.
 
     Returns:
-        A row of the trace for each gap, -1 for none.
+        A row of the trace for each gap, NO_ROW for none.
     """
     idle = facts.idle
     previous_launch_ns = np.roll(idle.call_begin, 1)
     since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
 
-    last_wait = np.full(len(idle), -1, dtype=np.intp)
-    for threads, gaps, on_line in facts.gaps_by_thread_line():
+    last_wait = np.full(len(idle), NO_ROW, dtype=np.intp)
+    for threads, gaps, on_axis in facts.gaps_by_axis():
         waits = threads.slices(ThreadActivity.SYNC)
         last_wait[gaps] = _last_begun(
-            waits, after=on_line(since_ns), before=on_line(idle.call_begin)
+            waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
         )
 
-    last_wait[~idle.plain] = -1
+    last_wait[~idle.plain] = NO_ROW
     return last_wait
 
 
 def _last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
-    """Find the last slice that begins between two places on the line.
+    """Find the last slice that begins between two times on the axis.
 
     Args:
         slices: The slices to choose from.
-        after: A place for each result.
+        after: A place for each result. A slice that begins there does not count.
         before: Likewise.
 
     Returns:
-        Rows of the trace, -1 for none.
+        Rows of the trace, NO_ROW for none.
     """
-    # The appended elements have index -1: they stand for no slice before `before`.
-    start = np.append(slices.start, -FOREVER)
-    rows = np.append(slices.rows, -1)
-    last = slices.start.searchsorted(before) - 1
-
-    return np.where(start[last] > after, rows[last], -1)
+    last = last_before(slices.start, before)
+    is_between = at(slices.start, last, missing=-FOREVER) > after
+    return np.where(is_between, at(slices.rows, last, missing=NO_ROW), NO_ROW)
 
 
 def _is_first_of_device(idle: Idle) -> Flags:
@@ -379,7 +385,8 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     idle = facts.idle
     tracks = facts.trace.track[idle.launch[gaps]]
     thread = with_one_lead(facts.trace)[facts.trace.thread_of_track[tracks]]
-    order = _GapOrder.of(idle.device[gaps], thread)
+    _, device_and_thread = distinct_rows((idle.device[gaps], thread))
+    groups = grouped(device_and_thread)
 
     until_ns = idle.call_begin[gaps]
     launch_before = _launches_before(facts.trace, thread, until_ns)
@@ -388,14 +395,14 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     )
 
     # Waiting up to the launch before has been counted for the gap before, if any.
-    counted_until_ns = order.previous(until_ns, at_first=launched_ns)
+    counted_until_ns = _previous_in_group(groups, until_ns, at_first=launched_ns)
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
     other_waiting_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
 
     return Waits(
         ns=_waiting_ns(facts, tracks, since_ns, until_ns),
-        sequence=order.sequences(begins=other_waiting_ns > 0),
+        sequence=_sequence_numbers(groups, begins=other_waiting_ns > 0),
         launch_before=launch_before,
     )
 
@@ -415,56 +422,56 @@ def _waiting_ns(
     """
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
-        of_line = np.flatnonzero(threads.tracks[tracks])
-        begin = threads.on_line(tracks[of_line], begin_ns[of_line])
-        end = threads.on_line(tracks[of_line], end_ns[of_line])
+        of_axis = np.flatnonzero(threads.tracks[tracks])
+        begin = threads.on_axis(tracks[of_axis], begin_ns[of_axis])
+        end = threads.on_axis(tracks[of_axis], end_ns[of_axis])
         waiting = threads.covers[ThreadActivity.SYNC]
-        waited_ns[of_line] = waiting.within(begin, end)
+        waited_ns[of_axis] = waiting.within(begin, end)
 
     return waited_ns
 
 
-class _GapOrder(msgspec.Struct, frozen=True, eq=False):
-    """Some gaps in groups of one device and thread; arrays of shape [gaps]."""
+def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int64s:
+    """Return for each gap the value of the gap before it in its group.
 
-    by_group: Rows
-    """The indices of the gaps, one group after the other, each in order."""
-    is_first: Flags
-    """Whether each gap of `by_group` is the first one of its group."""
+    In this example, gaps 0 and 2 are one group, and gap 1 is another:
 
-    @classmethod
-    def of(cls, device: Int32s, thread: Rows) -> _GapOrder:
-        """Group gaps with these devices and threads."""
-        _, group = distinct_rows((device, thread))
-        by_group = np.argsort(group, kind="stable")
-        is_first = np.diff(group[by_group], prepend=-1) != 0
-        return cls(by_group=by_group, is_first=is_first)
+    >>> groups = grouped(np.array([1, 0, 1]))
+    >>> values, at_first = np.array([10, 20, 30]), np.array([1, 2, 3])
+    >>> _previous_in_group(groups, values, at_first).tolist()
+    [1, 2, 10]
 
-    def previous(self, values: Int64s, at_first: Int64s) -> Int64s:
-        """Return for each gap the value of the gap before it in its group.
+    Args:
+        groups: The gaps by group, in order of time.
+        values: A value for each gap.
+        at_first: What a gap gets that is the first of its group; a value for each gap.
+    """
+    previous_in_order = np.roll(values[groups.order], 1)
+    previous_in_order[groups.begins[:-1]] = at_first[groups.first]
 
-        Args:
-            values: A value for each gap.
-            at_first: What the first gap of a group gets, for each gap.
-        """
-        previous = np.empty(len(values), dtype=np.int64)
-        previous[self.by_group] = np.where(
-            self.is_first, at_first[self.by_group], np.roll(values[self.by_group], 1)
-        )
-        return previous
+    previous = np.empty(len(values), dtype=np.int64)
+    previous[groups.order] = previous_in_order
+    return previous
 
-    def sequences(self, begins: Flags) -> Int64s:
-        """Number the sequences, and return the number of each gap's sequence.
 
-        Args:
-            begins: True for the gaps with which a sequence begins. One begins with each
-                group, too.
-        """
-        begins_sequence = self.is_first | begins[self.by_group]
-        sequence = np.empty(len(begins), dtype=np.int64)
-        sequence[self.by_group] = np.cumsum(begins_sequence) - 1
+def _sequence_numbers(groups: Groups, begins: Flags) -> Int64s:
+    """Number the sequences of gaps, and return the number of each gap's sequence.
 
-        return sequence
+    >>> groups = grouped(np.array([1, 0, 1]))
+    >>> _sequence_numbers(groups, begins=np.array([False, False, True])).tolist()
+    [1, 0, 2]
+
+    Args:
+        groups: The gaps by group, in order of time. A sequence lies in one group.
+        begins: True for the gaps with which a sequence begins. One begins with each
+            group, too.
+    """
+    begins_in_order = begins[groups.order]
+    begins_in_order[groups.begins[:-1]] = True
+
+    sequence = np.empty(len(begins), dtype=np.int64)
+    sequence[groups.order] = np.cumsum(begins_in_order) - 1
+    return sequence
 
 
 def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
@@ -475,20 +482,19 @@ def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
         until_ns: The times, in ns of the file.
 
     Returns:
-        A row of the trace for each time, -1 for none.
+        A row of the trace for each time, NO_ROW for none.
     """
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
     thread_of_call = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
 
-    launch_before = np.full(len(until_ns), -1, dtype=np.intp)
+    launch_before = np.full(len(until_ns), NO_ROW, dtype=np.intp)
     for each_thread in distinct(thread).tolist():
         times = np.flatnonzero(thread == each_thread)
         calls_of_thread = calls[thread_of_call == each_thread]
-        last = np.searchsorted(trace.start[calls_of_thread], until_ns[times]) - 1
-        # Index -1, for no call before, takes the -1 that is appended.
-        launch_before[times] = np.append(calls_of_thread, -1)[last]
+        last = last_before(trace.start[calls_of_thread], until_ns[times])
+        launch_before[times] = at(calls_of_thread, last, missing=NO_ROW)
 
     return launch_before
 
@@ -517,10 +523,10 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
 
     # The waits of all threads in the time of each gap, one gap after the other.
-    first = np.searchsorted(trace.start[waits], since_ns)
-    after_last = np.searchsorted(trace.start[waits], until_ns)
-    counts = np.maximum(after_last - first, 0)
-    waits_in_gaps = waits[ranges(first, counts)]
+    waits_before = count_below(trace.start[waits], since_ns)
+    waits_until_end = count_below(trace.start[waits], until_ns)
+    counts = np.maximum(waits_until_end - waits_before, 0)  # it may begin after the end
+    waits_in_gaps = waits[ranges(waits_before, counts)]
 
     # Of these, the waits on the threads that launch at the end of the gap.
     pair_of_gap = _pair_of_threads(trace, idle.launch[gaps])
@@ -552,17 +558,15 @@ def _ahead_before(facts: Facts) -> Flags:
 
     was_ahead = np.zeros(len(idle), dtype=np.bool_)
     first_device = 0
-    for devices in facts.lines:
+    for devices in facts.devices_by_axis:
         after_last_device = first_device + len(devices)
-        first_gap = idle.device.searchsorted(first_device)
-        after_last_gap = idle.device.searchsorted(after_last_device)
-        gaps = slice(int(first_gap), int(after_last_gap))
+        gaps = slice_between(idle.device, first_device, after_last_device)
 
-        device_on_line = idle.device[gaps] - first_device
+        device_on_axis = idle.device[gaps] - first_device
         starts = _Starts.of(facts.trace, devices)
         was_ahead[gaps] = starts.was_ahead_between(
-            devices.on_line(device_on_line, previous_end_ns[gaps]),
-            devices.on_line(device_on_line, idle.begin[gaps]),
+            devices.on_axis(device_on_axis, previous_end_ns[gaps]),
+            devices.on_axis(device_on_axis, idle.begin[gaps]),
         )
         first_device = after_last_device
 
@@ -573,7 +577,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
     """When launched events start, and how many of them had enough others in the queue."""
 
     time: Int64s
-    """The starts, ascending, as places on the line of the devices."""
+    """The starts, ascending, as times on the axis of the devices."""
     ahead: Int64s
     """How many events before each index started with LAUNCHES_AHEAD or more in the
     queue.
@@ -587,25 +591,23 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         rows = devices.events[trace.launch[devices.events] >= 0]
         start, _ = devices.bounds_on(rows)
         launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_line(devices.device_index(rows), launched_ns))
+        launched = np.sort(devices.on_axis(devices.device_index(rows), launched_ns))
 
         # The queue when an event starts: what is launched by then and has not started.
-        launched_by_then = np.searchsorted(launched, start, side="right")
+        launched_by_then = count_until(launched, start)
         started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
         is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
-        ahead = np.concatenate(([0], np.cumsum(is_ahead)))
 
-        return cls(time=start, ahead=ahead)
+        return cls(time=start, ahead=sums_before(is_ahead))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
         """Tell in which stretches an event starts with enough others in the queue.
 
         Args:
-            begin: The begins of the stretches, as places on the line.
+            begin: The begins of the stretches, as times on the axis.
             end: Their ends, which belong to the stretches.
         """
-        after_last = np.searchsorted(self.time, end, side="right")
-        first = np.searchsorted(self.time, begin)
-        was_ahead: Flags = self.ahead[after_last] > self.ahead[first]
-
+        ahead_before = self.ahead[count_below(self.time, begin)]
+        ahead_until_end = self.ahead[count_until(self.time, end)]
+        was_ahead: Flags = ahead_until_end > ahead_before
         return was_ahead

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import UNKNOWN_NS, Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.rule import (
     Claim,
@@ -34,8 +34,9 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
+from fusetui.trace.model.sorted_arrays import position_of
 
-NEAR_BOUND: Final = 0.75
+MIN_BOUND_SHARE_OF_TIME: Final = 0.75
 """A kernel is near its bound if the bound is at least this share of its time."""
 SHORTEST_NS: Final = 10_000
 """A shorter kernel is not worth a look."""
@@ -59,7 +60,7 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
     remedy="Use other sizes or layouts (multiples of 64, contiguous inputs, channels_last), "
     f"another attention backend{{torch2: (torch.nn.attention.sdpa_kernel)}}, {{compile:|:or }}"
     f"{LIBRARIES}.",
-    thresholds={"near": NEAR_BOUND, "shortest_ns": SHORTEST_NS},
+    thresholds={"near": MIN_BOUND_SHARE_OF_TIME, "shortest_ns": SHORTEST_NS},
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
@@ -104,7 +105,7 @@ def _are_far_from_bound(kernels: Kernels) -> Flags:
     """
     taken_ns = kernels.effective_ns
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_far: Flags = (bound_ns >= 0) & (NEAR_BOUND * taken_ns > bound_ns)
+    is_far: Flags = (bound_ns >= 0) & (MIN_BOUND_SHARE_OF_TIME * taken_ns > bound_ns)
     is_far &= ~kernels.tried & kernels.alone
     is_far &= taken_ns >= SHORTEST_NS
 
@@ -196,7 +197,7 @@ def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
 
 
 _OLD: Final = " built for an earlier generation of GPUs"
-FAR_TIMES: Final = 2
+MIN_RATIO_TO_BOUND: Final = 2
 """A kernel is slow if it takes this many times its bound or more."""
 _SM: Final = lazy_pattern(r"sm(\d{1,3})\d\Z")
 """Matches the architecture in a kernel name, such as sm80, with the major capability.
@@ -209,7 +210,7 @@ _NATIVE: Final = {12: 8}
     needs=("input shapes", LISTED_DEVICE),
     remedy="Use a newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:, or torch.compile(mode="max-autotune"), which benchmarks several kernels}.',
-    thresholds={"far": FAR_TIMES},
+    thresholds={"far": MIN_RATIO_TO_BOUND},
     of_kernels=True,
 )
 def old_architecture(facts: Facts) -> Iterator[Claim]:
@@ -286,8 +287,8 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     there are no others for such tensors. One flag per kernel.
     """
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
-    is_slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
+    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns != UNKNOWN_NS)
+    is_slow &= kernels.effective_ns >= MIN_RATIO_TO_BOUND * bound_ns
     is_slow &= kernels.alone & ~kernels.tried
     is_slow &= ~kernels.flags(is_unaligned)
 
@@ -331,7 +332,7 @@ def _built_for(kernel: KernelName) -> int:
     return _NATIVE.get(major, major)
 
 
-def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _dtype_indices(kernels: Kernels) -> Int64s:
     """Number the element types that kernels multiply, by their names.
 
     Returns:
@@ -348,10 +349,11 @@ def _dtype_indices(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
             dtype = kernel.dtype_a or kernel.dtype
         dtype_of_name[name] = index_of_dtype.setdefault(dtype, len(index_of_dtype))
 
-    return dtype_of_name[trace.name[kernels.rows]]
+    dtype_of_kernel: Int64s = dtype_of_name[trace.name[kernels.rows]]
+    return dtype_of_kernel
 
 
-MOSTLY_EMPTY: Final = 0.5
+MIN_SHARE_EMPTY: Final = 0.5
 """The last wave is mostly empty if more than this share of it is."""
 MAX_WAVES: Final = 4
 """With more waves than these, the last one does not matter."""
@@ -361,18 +363,19 @@ MAX_WAVES: Final = 4
     needs=("input shapes", "launch configurations", LISTED_DEVICE),
     remedy="Change the batch or layer size, or use a kernel with another tile size"
     '{compile: (torch.compile(mode="max-autotune") benchmarks several)}, split-K or stream-K.',
-    thresholds={"mostly": MOSTLY_EMPTY, "most_waves": MAX_WAVES},
+    thresholds={"mostly": MIN_SHARE_EMPTY, "most_waves": MAX_WAVES},
     of_kernels=True,
 )
 def tail_wave(facts: Facts) -> Iterator[Claim]:
     """Report products whose last wave of tiles is mostly empty.
 
-    At stake is the time of the empty part, but no more than what the product takes
-    longer than is attainable.
+    A device computes as many tiles of a product at a time (a wave) as it has room for.
+    With 2.1 waves, nine tenths of the third one are empty. At stake is the time of the
+    empty part, but no more than what the product takes longer than is attainable.
     """
     kernels = facts.kernels
     waves = kernels.figures_of_jobs(_waves_with_empty_last)  # nan for other jobs
-    has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0)
+    has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns != UNKNOWN_NS)
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
@@ -380,7 +383,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
     longest_row = kernels.longest_rows(has_tail)[0]
-    longest_waves = float(waves[np.searchsorted(kernels.rows, longest_row)])
+    longest_waves = float(waves[position_of(kernels.rows, longest_row)])
     name = printable(short_name(facts.trace.name_of(longest_row)))
     products = plural(int(has_tail.sum()), "product")
 
@@ -425,7 +428,7 @@ def _waves_with_empty_last(job: KernelJob) -> float | None:
         return None
 
     has_few_waves = 1 < tiles.waves <= MAX_WAVES
-    is_mostly_empty = tiles.last_wave_empty > MOSTLY_EMPTY
+    is_mostly_empty = tiles.last_wave_empty > MIN_SHARE_EMPTY
     if job.limits.bound == "compute" and has_few_waves and is_mostly_empty:
         return tiles.waves
 

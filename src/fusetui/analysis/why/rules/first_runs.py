@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fusetui.analysis.why.facts import COMPILING_NS, LATE_ACTIVITIES, Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
-from fusetui.analysis.why.warming import TIMES
+from fusetui.analysis.why.warming import MIN_RATIO_TO_LATER_CALLS
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 
@@ -19,7 +19,7 @@ from fusetui.text.printable import printable
     needs=("CPU ops",),
     remedy="Run each shape once before recording. torch.compile caches compiled "
     "kernels on disk (TORCHINDUCTOR_CACHE_DIR) for later runs.",
-    thresholds={"compiling_ns": COMPILING_NS, "times": TIMES},
+    thresholds={"compiling_ns": COMPILING_NS, "times": MIN_RATIO_TO_LATER_CALLS},
     by_launches=True,
     once=True,
 )

@@ -11,7 +11,6 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernel_runs import (
     MIN_FUSED_NS,
     Runs,
-    inside_of,
     is_pointwise,
     runs_of,
 )
@@ -24,9 +23,9 @@ from fusetui.analysis.why.rule import (
     share_of_work,
 )
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, inside_ranges
 
-__all__ = ["fusable_run", "inside_of", "runs_of"]
+__all__ = ["fusable_run", "runs_of"]
 
 
 @Rule(
@@ -84,7 +83,7 @@ def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
     """Tell which kernels are in any of some runs; one flag per kernel."""
     kernel_count = len(kernels.rows)
     is_inside = np.zeros(kernel_count, dtype=np.bool_)
-    is_inside[kernels.stream_order] = inside_of(runs.begin, runs.end, kernel_count)
+    is_inside[kernels.stream_order] = inside_ranges(runs.begin, runs.end, kernel_count)
     return is_inside
 
 

@@ -24,7 +24,13 @@ from fusetui.analysis.why.cpu_compute import (
     CREATES,
     cpu_compute_rows,
 )
-from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
+from fusetui.analysis.why.facts import (
+    LONG_WORK_NS,
+    MIN_SHARE_CPU_BOUND,
+    SLICE_NS,
+    WORK_NS,
+    Facts,
+)
 from fusetui.analysis.why.graph_obstacles import GraphObstacle, graph_obstacle
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
@@ -43,7 +49,14 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    distinct,
+    heaviest_id,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, Cover, joined, union, without
@@ -88,7 +101,7 @@ FEWER_LAUNCHES: Final = (
 @Rule(
     remedy="Use {serving:vLLM without --enforce-eager or SGLang without --disable-cuda-graph, "
     f"to replay the launches as graphs|{AS_GRAPHS[1:]}. {FEWER_LAUNCHES}",
-    thresholds={"least_share": CPU_BOUND},
+    thresholds={"least_share": MIN_SHARE_CPU_BOUND},
     by_launches=True,
 )
 def host_bound(facts: Facts) -> Iterator[Claim]:
@@ -98,7 +111,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     begins that launches the next work. Only time counts in which the CPU neither waits
     nor allocates and that no other rule explains (Facts.late_host_ns). Gaps in which
     the CPU does other work are those of cpu-work. The claim is little where the GPU is
-    not late for CPU_BOUND of the span.
+    not late for MIN_SHARE_CPU_BOUND of the span.
     """
     is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
     late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
@@ -118,7 +131,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{not_counted(facts)}. The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
+        f"kernel{not_counted(facts)}. The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -203,7 +216,7 @@ def _time_that_counts(facts: Facts) -> Cover:
     return Cover(begin_ns, end_ns)
 
 
-def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
+def activities_text(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """Describe what the CPU did in some gaps, and in which modules.
 
     An example is `60 us in ops, mostly aten::add (3 x, 40 us); 15 us with nothing
@@ -417,7 +430,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
         f"{longer} while the CPU launches nothing{not_counted(facts)}. "
-        f"The CPU spends {doing(facts, ns_of_activity, is_counted)}.",
+        f"The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -452,8 +465,7 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
         return None
 
     names = facts.trace.name[rows[computes]]
-    longest_name = int(np.bincount(names, ns[computes]).argmax())
-    op = facts.trace.names[longest_name]
+    op = facts.trace.names[heaviest_id(names, ns[computes])]
 
     return f"{instead_of_computing(op)} {NO_LAUNCHES}"
 
@@ -550,9 +562,9 @@ SHORT_KERNEL_NS: Final = 5_000
 """A kernel that takes less time than this is short."""
 MIN_KERNELS: Final = 20
 """With fewer kernels, their number is no problem."""
-LEAST_COUNT: Final = 0.5
+MIN_SHARE_OF_KERNELS: Final = 0.5
 """Short kernels are worth a note from this share of all kernels on."""
-LEAST_TIME: Final = 0.1
+MIN_SHARE_OF_SPAN: Final = 0.1
 """They must also take this share of the span, with the gaps between two of them."""
 
 REPLAYED_ALREADY: Final = (
@@ -569,27 +581,27 @@ REPLAYED_ALREADY: Final = (
     thresholds={
         "short_ns": SHORT_KERNEL_NS,
         "fewest": MIN_KERNELS,
-        "least_count": LEAST_COUNT,
-        "least_time": LEAST_TIME,
+        "least_count": MIN_SHARE_OF_KERNELS,
+        "least_time": MIN_SHARE_OF_SPAN,
     },
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
     """Note that many kernels are shorter than SHORT_KERNEL_NS.
 
-    They must be LEAST_COUNT of all kernels, and take LEAST_TIME of the span together
-    with the gaps between two of them. Gaps that end with a slow launch belong to
-    slow-launches.
+    They must be MIN_SHARE_OF_KERNELS of all kernels, and take MIN_SHARE_OF_SPAN of the
+    span together with the gaps between two of them. Gaps that end with a slow launch
+    belong to slow-launches.
     """
     trace = facts.trace
     kernels = facts.kernels.rows[facts.kernels.is_kernel]
     short = kernels[trace.dur[kernels] < SHORT_KERNEL_NS]
-    if len(kernels) < MIN_KERNELS or len(short) < LEAST_COUNT * len(kernels):
+    if len(kernels) < MIN_KERNELS or len(short) < MIN_SHARE_OF_KERNELS * len(kernels):
         return
 
     kernels_ns = int(trace.dur[short].sum())
     with_gaps_ns = kernels_ns + _gaps_between_ns(facts, short)
-    if with_gaps_ns < LEAST_TIME * facts.span_ns:
+    if with_gaps_ns < MIN_SHARE_OF_SPAN * facts.span_ns:
         return
 
     share = percent(len(short), len(kernels))

@@ -85,9 +85,9 @@ def recompute(facts: Facts) -> Iterator[Claim]:
         )
 
 
-NEARLY_FULL: Final = 0.8
+MIN_SHARE_RESERVED: Final = 0.8
 """From this share of the memory of the device on, reserved memory fills it."""
-UNUSED: Final = 0.2
+MIN_SHARE_UNUSED: Final = 0.2
 """From this share of the reserved memory on, what was never allocated at once is much.
 """
 
@@ -96,7 +96,7 @@ UNUSED: Final = 0.2
     remedy="{segments:Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
     "fragmentation, and call |:Call }torch.{intel:xpu|:cuda}.empty_cache() "
     "once between phases of different sizes.",
-    thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
+    thresholds={"nearly_full": MIN_SHARE_RESERVED, "unused": MIN_SHARE_UNUSED},
     reads=True,
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
@@ -123,8 +123,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     for pid, peak in _devices(facts, memory.peaks).items():
         size = _memory_bytes(facts, pid)
         unused = peak.reserved - peak.allocated
-        is_nearly_full = peak.reserved >= NEARLY_FULL * size
-        is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
+        is_nearly_full = peak.reserved >= MIN_SHARE_RESERVED * size
+        is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
         if pid in selected_pids and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
@@ -173,7 +173,7 @@ TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable")
 DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 """Matches copies within a device or between two."""
 
-LEAST_PART: Final = 0.1
+MIN_SHARE_OF_COPIES: Final = 0.1
 """A remedy is told for a kind of copies with at least this share of their time."""
 CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
@@ -189,7 +189,7 @@ JOINS: Final = "Write into slices of one buffer instead of calling torch.cat"
 
 @Rule(
     remedy=f"{CASTS}. {COPIES}. {JOINS}.",
-    thresholds={"least_part": LEAST_PART},
+    thresholds={"least_part": MIN_SHARE_OF_COPIES},
     of_kernels=True,
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
@@ -275,7 +275,9 @@ def _counted(kinds: NDArray[np.int8]) -> str:
 
 
 def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
-    """Choose what helps against the kinds of copies that take LEAST_PART of the time.
+    """Choose what helps against the kinds of copies that take much of the time.
+
+    Much is MIN_SHARE_OF_COPIES or more.
 
     For a kernel that may be a copy or a cast, both remedies are told.
 
@@ -283,7 +285,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
         copies: True for the copies.
         kinds: The CopyKind of each event.
     """
-    least_ns = LEAST_PART * kernels.total_ns(copies)
+    least_ns = MIN_SHARE_OF_COPIES * kernels.total_ns(copies)
 
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
@@ -359,12 +361,11 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
     is_to_host = trace.matching(rows, TO_HOST.search)
-    waits_behind = _waits_behind(facts, calls[is_to_host])
-    waits = int(np.count_nonzero(waits_behind >= 0))
+    waits = _count_with_wait_behind(facts, calls[is_to_host])
 
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_staying(waits)}",
+        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_remaining_waits_text(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
@@ -389,17 +390,14 @@ def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
     return alone_ns
 
 
-def _waits_behind(facts: Facts, copying: Rows) -> Rows:
-    """Find the wait that follows each call that copies, on its thread.
+def _count_with_wait_behind(facts: Facts, copying: Rows) -> int:
+    """Count the copies after which their thread waits for the device before it launches.
 
-    If such a copy did not block, that call would wait instead.
+    If such a copy did not block, the next call would wait instead.
 
     Args:
-        copying: The calls, as rows of the trace; -1 for none.
-
-    Returns:
-        The next call of the thread that waits for the device or launches, if it waits;
-        -1 for none.
+        copying: The calls that copy, as rows of the trace, in any order; -1 for an
+            unknown call, which is not counted.
     """
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
@@ -413,20 +411,19 @@ def _waits_behind(facts: Facts, copying: Rows) -> Rows:
     calls = calls[by_thread]
     thread = thread[by_thread]
 
-    next_call = calls[1:]
     is_same_thread = thread[1:] == thread[:-1]
-    is_before_wait = is_same_thread & ~np.isin(next_call, launches)
-
-    # By row of the call. One more element stands for row -1.
-    wait_behind = np.full(len(trace) + 1, -1, dtype=np.intp)
-    wait_behind[calls[:-1][is_before_wait]] = next_call[is_before_wait]
-    return wait_behind[copying]
+    next_waits = is_same_thread & ~np.isin(calls[1:], launches)
+    with_wait_behind = calls[:-1][next_waits]
+    return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
 
 
-def _staying(waits: int) -> str:
+def _remaining_waits_text(waits: int) -> str:
     """Say that the waits for the GPU behind so many copies to the host would remain.
 
     The text is "" for 0.
+
+    >>> _remaining_waits_text(1)
+    ' One of them copies to the CPU, and the program then waits for the GPU. That wait would remain.'
     """
     if not waits:
         return ""

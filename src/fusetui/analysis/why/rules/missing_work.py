@@ -14,14 +14,24 @@ from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.analysis.why.warming import captures
+from fusetui.analysis.why.warming import graph_captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    at,
+    distinct,
+    last_marked,
+    next_marked,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
+from fusetui.trace.model.sorted_arrays import count_between, is_in
 
 LONG_GAP_NS: Final = 1_000_000
 """A longer gap between the nodes of a graph probably had other nodes in it."""
@@ -113,6 +123,10 @@ def _range_text(shortest_ns: int, longest_ns: int) -> str:
     return f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
 
 
+NO_THREAD: Final = -1
+"""Stands for the thread of a call that does not exist."""
+
+
 class MissingWork(msgspec.Struct, frozen=True, eq=False):
     """Calls whose work was not recorded; arrays of shape [calls], rows of the trace."""
 
@@ -143,7 +157,11 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
 
 
 def _missing(trace: Trace, launches: Rows) -> MissingWork:
-    """Find the launch calls without an event between two of their thread that have one.
+    """Find the launch calls whose GPU event was lost in the middle of the recording.
+
+    Such a call has no event, but an earlier and a later call of its thread have one. If
+    a thread makes five calls and the first, the third and the fourth have events, the
+    second counts, and not the fifth: its event may come after the end of the recording.
 
     Args:
         launches: The calls that launch, as rows of the trace.
@@ -159,17 +177,15 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     thread = thread[by_thread]
     has_event = by_thread < len(with_event)
 
-    nearest = _NearestMarks.of(has_event)
-    is_between = (nearest.before >= 0) & (nearest.after < len(calls)) & ~has_event
-    candidate = np.flatnonzero(is_between)
-    before = nearest.before[candidate]
-    after = nearest.after[candidate]
-    is_same_before = thread[before] == thread[candidate]
-    is_same_after = thread[after] == thread[candidate]
-    is_of_thread = is_same_before & is_same_after
+    # The nearest calls with an event; they may be of another thread.
+    last_with_event = last_marked(has_event)
+    next_with_event = next_marked(has_event)
+    thread_before = at(thread, last_with_event, missing=NO_THREAD)
+    thread_after = at(thread, next_with_event, missing=NO_THREAD)
+    is_missing = ~has_event & (thread_before == thread) & (thread_after == thread)
 
     return MissingWork(
-        calls=calls[candidate[is_of_thread]], following=calls[after[is_of_thread]]
+        calls=calls[is_missing], following=calls[next_with_event[is_missing]]
     )
 
 
@@ -180,32 +196,10 @@ def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
         calls: Rows of the trace.
         with_event: All calls with an event, ascending.
     """
-    first_inside = with_event.searchsorted(calls)
-    after_last_inside = with_event.searchsorted(trace.end_row[calls])
-    without: Rows = calls[first_inside == after_last_inside]
-
+    # What lies inside of a call has the rows from the call to its end_row.
+    with_event_inside = count_between(with_event, calls, trace.end_row[calls])
+    without: Rows = calls[with_event_inside == 0]
     return without
-
-
-class _NearestMarks(msgspec.Struct, frozen=True, eq=False):
-    """For each index the nearest ones with a mark, or the index itself if it has one."""
-
-    before: Rows
-    """The nearest before, -1 for none."""
-    after: Rows
-    """The nearest after, the number of indices for none."""
-
-    @classmethod
-    def of(cls, has_mark: Flags) -> _NearestMarks:
-        """Find the nearest marks of all indices."""
-        index = np.arange(len(has_mark))
-        index_or_first = np.where(has_mark, index, -1)
-        index_or_last = np.where(has_mark, index, len(has_mark))
-
-        return cls(
-            before=np.maximum.accumulate(index_or_first),
-            after=np.minimum.accumulate(index_or_last[::-1])[::-1],
-        )
 
 
 def _calls_with_event(trace: Trace) -> Rows:
@@ -213,11 +207,8 @@ def _calls_with_event(trace: Trace) -> Rows:
     calls = trace.rows_of(Role.CALL)
     correlations = trace.correlation[calls]
 
-    # Look each correlation up in the sorted ones of events: np.isin would sort both.
     of_events = distinct(trace.correlation[trace.gpu_rows])
-    index = np.minimum(of_events.searchsorted(correlations), len(of_events) - 1)
-    with_event: Rows = calls[of_events[index] == correlations]
-
+    with_event: Rows = calls[is_in(of_events, correlations)]
     return with_event
 
 
@@ -239,7 +230,7 @@ def launch_calls(facts: Facts) -> Rows:
     has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
     calls = calls[is_outer & is_inside & has_correlation]
 
-    captured = captures(trace)
+    captured = graph_captures(trace)
     capturing = union(captured.start, captured.end)
     is_captured = capturing.place_of(trace.start[calls]) >= 0
     not_captured: Rows = calls[~is_captured]

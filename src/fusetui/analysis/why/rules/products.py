@@ -28,8 +28,9 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.sorted_arrays import position_of
 
-UNALIGNED: Final = 2
+MAX_UNALIGNED_ELEMENTS: Final = 2
 """A product that loads this many elements at a time, or fewer, is not aligned.
 
 That is below 16 bytes for every type.
@@ -47,7 +48,7 @@ time only: their names say align1 however the tensors are aligned.
 @Rule(
     remedy="Pad sizes (vocabulary, sequence length, layer width) to multiples of 8 "
     "for 16-bit types, or of 4 for float32.",
-    thresholds={"unaligned": UNALIGNED},
+    thresholds={"unaligned": MAX_UNALIGNED_ELEMENTS},
     of_kernels=True,
 )
 def alignment(facts: Facts) -> Iterator[Claim]:
@@ -92,11 +93,17 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Whether a product loads UNALIGNED elements at a time or fewer, by its name.
+    """Whether a product is not aligned, by its name.
+
+    Then it loads MAX_UNALIGNED_ELEMENTS elements at a time or fewer.
 
     Kernels of its kind must be able to load more.
     """
-    if kernel.op != "gemm" or kernel.align is None or kernel.align > UNALIGNED:
+    if (
+        kernel.op != "gemm"
+        or kernel.align is None
+        or kernel.align > MAX_UNALIGNED_ELEMENTS
+    ):
         return False
     return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
 
@@ -108,7 +115,7 @@ def _shape(kernels: Kernels, mask: Flags) -> str:
     is not known.
     """
     longest_row = kernels.longest_rows(mask)[0]
-    index = kernels.rows.searchsorted(longest_row)
+    index = position_of(kernels.rows, longest_row)
     job = kernels.job_indices[index]
     if job < 0:
         return ""
@@ -408,12 +415,12 @@ def _faster(peak: Peak) -> FasterType | None:
 
 SHORTEST_NS: Final = 20_000
 """A shorter kernel is not worth a look."""
-FEW_BLOCKS: Final = 0.75
+MAX_BLOCKS_PER_SM: Final = 0.75
 """A kernel has few blocks with this many for each multiprocessor, or fewer."""
 LEAST_SHARE: Final = 0.05
 """The kernels with few blocks are worth a finding from this share of all kernels' time
 on."""
-BUSY_MEMORY: Final = 0.5
+MIN_SHARE_OF_BANDWIDTH: Final = 0.5
 """From this share of the bandwidth of the data sheet on, a kernel keeps the memory
 busy."""
 
@@ -441,9 +448,9 @@ FOR_BATCH_NORMS: Final = (
     "implementation.",
     thresholds={
         "shortest_ns": SHORTEST_NS,
-        "few": FEW_BLOCKS,
+        "few": MAX_BLOCKS_PER_SM,
         "least_share": LEAST_SHARE,
-        "busy_memory": BUSY_MEMORY,
+        "busy_memory": MIN_SHARE_OF_BANDWIDTH,
     },
     of_kernels=True,
 )
@@ -542,7 +549,7 @@ def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
     Kernels that keep the memory busy are left out; see _keeps_memory_busy.
     """
     has_blocks = kernels.blocks > 0
-    is_below_limit = kernels.blocks <= FEW_BLOCKS * kernels.sms
+    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.sms
     is_long = kernels.effective_ns >= SHORTEST_NS
 
     has_few: Flags = kernels.computes & ~kernels.tried & kernels.alone
@@ -554,7 +561,9 @@ def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
 
 
 def _keeps_memory_busy(kernels: Kernels) -> Flags:
-    """Tell which kernels move their bytes at BUSY_MEMORY of the bandwidth or more.
+    """Tell which kernels keep the memory busy.
+
+    They move their bytes at MIN_SHARE_OF_BANDWIDTH of the bandwidth or more.
 
     They must be bound by memory: more blocks would not make them faster. One flag per
     kernel.
@@ -563,7 +572,7 @@ def _keeps_memory_busy(kernels: Kernels) -> Flags:
     is_bound_by_memory = is_bound == 1
     memory_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
     is_busy: Flags = is_bound_by_memory & (
-        BUSY_MEMORY * kernels.effective_ns <= memory_ns
+        MIN_SHARE_OF_BANDWIDTH * kernels.effective_ns <= memory_ns
     )
 
     return is_busy

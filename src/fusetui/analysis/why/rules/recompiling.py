@@ -15,9 +15,10 @@ from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, last_at_or_before
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.op_names import is_compiler
 
 REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
@@ -28,7 +29,7 @@ for other inputs.
 """
 RESUMES: Final = lazy_pattern(r"torch_dynamo_resume_in_")
 """Matches Dynamo's name for the function that continues after a graph break."""
-SEVERAL_REGIONS: Final = 3
+MIN_REGIONS_WITHOUT_PROOF: Final = 3
 """From this many compiled regions of a step on, there may be graph breaks.
 
 Two may be two functions, such as a model and its loss.
@@ -43,7 +44,7 @@ MAX_FRAME_CHARACTERS: Final = 100
     remedy="Warm up before recording. If compilation recurs, find the failed guard "
     "with TORCH_LOGS=recompiles; to avoid recompiling for new sizes, use "
     "torch.compile(dynamic=True) or mark_dynamic.",
-    thresholds={"several": SEVERAL_REGIONS},
+    thresholds={"several": MIN_REGIONS_WITHOUT_PROOF},
     once=True,
 )
 def recompilation(facts: Facts) -> Iterator[Claim]:
@@ -77,12 +78,7 @@ BREAKS_ARE_ERRORS: Final = (
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Note graph breaks, or several compiled regions in a step.
-
-    Without a log, only the function that continues after a break proves one. Where
-    stacks were recorded and show none, several regions are functions that were compiled
-    one by one.
-    """
+    """Note graph breaks: from the log of torch.compile, else from what the trace shows."""
     trace = facts.trace
     if any(map(is_compiler, trace.names)):
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
@@ -92,16 +88,28 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
             yield from compile_evidence.logged_breaks(facts, log)
             return
 
+    yield from _breaks_without_log(facts)
+
+
+def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
+    """Note that a step runs several compiled regions, and why that may be.
+
+    A frame that resumes a function after a break proves that there is one. Without such
+    a frame, MIN_REGIONS_WITHOUT_PROOF are needed, and stacks must be missing: they
+    would show it.
+    """
+    trace = facts.trace
     resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
-    if facts.has_stacks and not len(resumed):
+    has_proof = len(resumed) > 0
+    if facts.has_stacks and not has_proof:
         return
 
     step = _usual_step(facts)
-    fewest = 2 if len(resumed) else SEVERAL_REGIONS
-    if step.regions < fewest:
+    min_regions = 2 if has_proof else MIN_REGIONS_WITHOUT_PROOF
+    if step.regions < min_regions:
         return
 
-    if len(resumed):
+    if has_proof:
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
         explanation = (
             ": graph breaks split the program. Nothing is fused across them. "
@@ -162,13 +170,11 @@ def _usual_step(facts: Facts) -> CompiledRegions:
         return CompiledRegions(rows)
 
     # For each step one region of each function.
-    step_of_region = np.searchsorted(facts.steps.start, trace.start[rows], side="right")
+    step_of_region = last_at_or_before(facts.steps.start, trace.start[rows])
     regions_of_steps = []
-    for step in distinct(step_of_region).tolist():
-        in_step = rows[step_of_region == step]
-        function = _function(facts, in_step)
-        _, first_of_function = np.unique(function, return_index=True)
-        regions_of_steps.append(in_step[first_of_function])
+    for members in grouped(step_of_region).members_of_each():
+        in_step = rows[members]
+        regions_of_steps.append(in_step[grouped(_function(facts, in_step)).first])
 
     fewest_first = sorted(regions_of_steps, key=len)
     middle = (len(fewest_first) - 1) // 2

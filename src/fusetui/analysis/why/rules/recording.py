@@ -14,7 +14,11 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
-from fusetui.analysis.why.warming import FEWEST, captures, first_step
+from fusetui.analysis.why.warming import (
+    MIN_STEPS_TO_COMPARE,
+    first_step,
+    graph_captures,
+)
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
@@ -23,14 +27,14 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 
-SLOW_FIRST: Final = 1.5
+MIN_RATIO_OF_FIRST_STEP: Final = 1.5
 """A first step is slow if it takes this many times the median of the other steps."""
-UNLINKED: Final = 0.05
+MIN_SHARE_UNLINKED: Final = 0.05
 """Events without a launch call are worth a note from this share of the GPU time on."""
-REPLAYS: Final = 0.05
+MIN_SHARE_IN_REPLAYS: Final = 0.05
 """Waiting inside calls that launch graphs is worth a note from this share of the span
 on."""
-CAPTURED: Final = 0.5
+MIN_SHARE_OF_STEPS_CAPTURED: Final = 0.5
 """The capture of graphs is worth a note from this share of the steps on."""
 MAX_STEPS_NAMED: Final = 3
 """How many slow steps a sentence names."""
@@ -49,11 +53,11 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     without_gpu=True,
     remedy="Record again.",
     thresholds={
-        "slow_first": SLOW_FIRST,
-        "fewest": FEWEST,
-        "unlinked": UNLINKED,
-        "replays": REPLAYS,
-        "captured": CAPTURED,
+        "slow_first": MIN_RATIO_OF_FIRST_STEP,
+        "fewest": MIN_STEPS_TO_COMPARE,
+        "unlinked": MIN_SHARE_UNLINKED,
+        "replays": MIN_SHARE_IN_REPLAYS,
+        "captured": MIN_SHARE_OF_STEPS_CAPTURED,
     },
 )
 def recording(facts: Facts) -> Iterator[Claim]:
@@ -154,14 +158,14 @@ def _stacks(facts: Facts) -> Iterator[Note]:
 def _graphs(facts: Facts) -> Iterator[Note]:
     """Note that the GPU waits inside the calls that launch graphs.
 
-    That must be REPLAYS of the span or more.
+    That must be MIN_SHARE_IN_REPLAYS of the span or more.
     """
     trace = facts.trace
     launch = facts.idle.launch
     waited_ns = facts.idle.ns_of_reasons("launch_call")
     is_replay = (launch >= 0) & graph_calls(trace)[launch] & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
-    if not replay_ns or replay_ns < REPLAYS * facts.span_ns:
+    if not replay_ns or replay_ns < MIN_SHARE_IN_REPLAYS * facts.span_ns:
         return
 
     replays = launch[is_replay]
@@ -182,7 +186,11 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
     unlinked = rows[trace.launch[rows] < 0]
     unlinked_ns = int(trace.dur[unlinked].sum())
     all_ns = int(trace.dur[rows].sum())
-    if not facts.has_launches or not all_ns or unlinked_ns < UNLINKED * all_ns:
+    if (
+        not facts.has_launches
+        or not all_ns
+        or unlinked_ns < MIN_SHARE_UNLINKED * all_ns
+    ):
         return
 
     yield Note(
@@ -198,15 +206,15 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 def _first_step(facts: Facts) -> Iterator[Note]:
     """Note that the first step takes much longer than the others.
 
-    That is SLOW_FIRST times the median of the others or more. If the first step is not
-    the longest, the note names all steps that take as long.
+    That is MIN_RATIO_OF_FIRST_STEP times the median of the others or more. If the first
+    step is not the longest, the note names all steps that take as long.
     """
     intervals = facts.step_intervals
     step = first_step(facts.steps, intervals)
     if intervals is None or step is None or not step.others_ns:
         return
 
-    least_ns = SLOW_FIRST * step.others_ns
+    least_ns = MIN_RATIO_OF_FIRST_STEP * step.others_ns
     if step.first_ns < least_ns:
         return
 
@@ -243,8 +251,8 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
     takes = "takes" if len(later) == 1 else "take"
     longest = int(later[0])
     return (
-        f"; {plural(len(later), 'later one')} {takes} at least {SLOW_FIRST} times that median, at "
-        f"most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
+        f"; {plural(len(later), 'later one')} {takes} at least {MIN_RATIO_OF_FIRST_STEP} times "
+        f"that median, at most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
     )
 
 
@@ -269,7 +277,7 @@ def _slow_steps(
     dots = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
     return Note(
         text=f"{count(len(slow))} of {plural(len(steps), 'step')} ({length}) take at "
-        f"least {SLOW_FIRST} times the median of the later steps "
+        f"least {MIN_RATIO_OF_FIRST_STEP} times the median of the later steps "
         f"({duration(round(usual_ns))}): {', '.join(named)}{dots}.",
         remedy="Compare the steps (fusetui steps), and analyze a typical one (--step).",
         rows=tuple(steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
@@ -277,25 +285,25 @@ def _slow_steps(
 
 
 def _captures(facts: Facts) -> Iterator[Note]:
-    """Note that graphs are captured for CAPTURED of the time of the steps or more."""
+    """Note that graphs are captured for half of the time of the steps or more."""
     steps = facts.steps
-    captured = captures(facts.trace)
+    captured = graph_captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
     all_ns = int(step_wall(steps.start, steps.end).sum())
-    if captured_ns >= CAPTURED * all_ns > 0:
+    if captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns > 0:
         yield Note(
             text=f"Graph capture takes {duration(captured_ns)} of "
             f"{plural(len(steps), 'step')} ({percent(captured_ns, all_ns)}). "
             "Work launched during capture becomes part of the graph and does "
             "not run.",
             remedy="Record replays of the graph to see its cost.",
-            rows=tuple(captured.rows[:FEWEST].tolist()),
+            rows=tuple(captured.rows[:MIN_STEPS_TO_COMPARE].tolist()),
         )
 
 
 def _few_steps(facts: Facts) -> Iterator[Note]:
-    """Note that fewer than FEWEST steps were recorded.
+    """Note that fewer than MIN_STEPS_TO_COMPARE steps were recorded.
 
     Only of a whole trace: a step that was asked for is no recording of its own. Steps
     that are neither the profiler's nor iterations, such as those of a server, are as
@@ -303,14 +311,14 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
     """
     steps = facts.steps
     has_schedule = steps.by == PROFILED
-    if facts.window is not None or not 0 < len(steps) < FEWEST:
+    if facts.window is not None or not 0 < len(steps) < MIN_STEPS_TO_COMPARE:
         return
     if not has_schedule and not steps.are_iterations:
         return
 
-    remedy = f"Record at least {FEWEST} steps."
+    remedy = f"Record at least {MIN_STEPS_TO_COMPARE} steps."
     if has_schedule:
-        remedy = f"Set active={FEWEST} or more in the profiler schedule."
+        remedy = f"Set active={MIN_STEPS_TO_COMPARE} or more in the profiler schedule."
 
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "

@@ -90,10 +90,14 @@ def _may_lie_between(kernel: KernelName) -> bool:
 
 
 def separate_attention(kernels: Kernels) -> SeparateAttention | None:
-    """Find every softmax between two products of one module and stream.
+    """Find attention that runs as a product, a softmax and another product.
+
+    The three run on one stream in one module, maybe with kernels between them, such as
+    a mask or dropout.
 
     Returns:
-        None if there is none.
+        Each softmax, and all kernels between the two products of any softmax. None if
+        there is no softmax between two products.
     """
     is_softmax = kernels.flags(_is_forward_softmax)
     if not is_softmax.any():
@@ -152,7 +156,7 @@ class _Surroundings(NamedTuple):
         """
         first = self._next_product(softmax, step=-1)
         last = self._next_product(softmax, step=1)
-        if first < 0 or last < 0 or self.stream[first] != self.stream[last]:
+        if first is None or last is None or self.stream[first] != self.stream[last]:
             return None
 
         module = self.module[softmax]
@@ -160,26 +164,26 @@ class _Surroundings(NamedTuple):
             return None
         return _Products(first=first, last=last)
 
-    def _next_product(self, softmax: int, step: int) -> int:
+    def _next_product(self, softmax: int, step: int) -> int | None:
         """Find the product before or after a softmax.
 
         At most MAX_KERNELS_TO_PRODUCT kernels may lie between them, and only simple
-        ones.
+        ones (`may_lie_between`).
 
         Args:
             softmax: The index of the softmax in stream order.
             step: -1 for the product before, 1 for the one after.
 
         Returns:
-            Its index in stream order, -1 for none.
+            Its index in stream order; None if there is no such product.
         """
         for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
             index = softmax + step * distance
             if not 0 <= index < len(self.is_product):
-                return -1
+                return None
             if self.is_product[index]:
                 return index
             if not self.may_lie_between[index]:
-                return -1
+                return None
 
-        return -1
+        return None

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
@@ -19,7 +17,8 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, heaviest_id
+from fusetui.trace.model.sorted_arrays import position_of
 
 MIN_SHARE = 0.5
 """A kernel with a smaller share of the effective time of all kernels is no finding.
@@ -104,8 +103,7 @@ def _longest_name(kernels: Kernels) -> int:
     """Return the index of the name whose kernels, of those that compute, take longest."""
     computes = kernels.computes
     names = kernels.trace.name[kernels.rows[computes]]
-    ns_of_name = np.bincount(names, kernels.effective_ns[computes])
-    return int(ns_of_name.argmax())
+    return heaviest_id(names, kernels.effective_ns[computes])
 
 
 def _is_of_library(name: str) -> bool:
@@ -115,7 +113,11 @@ def _is_of_library(name: str) -> bool:
 
 
 def _displayed_name(name: str) -> str:
-    """Return the identifier with which a name begins, else the beginning of the name."""
+    """Return the identifier with which a name begins, else the beginning of the name.
+
+    >>> _displayed_name("my_kernel<float, 4>(float*)")
+    'my_kernel'
+    """
     identifier = IDENTIFIER.match(name)
     return identifier[0] if identifier else printable(name[:MAX_NAME_CHARACTERS])
 
@@ -147,7 +149,7 @@ def _longest_launch(facts: Facts, mask: Flags) -> str:
     """
     kernels = facts.kernels
     row = kernels.longest_rows(mask)[0]
-    index = int(np.searchsorted(kernels.rows, row))
+    index = position_of(kernels.rows, row)
     launch = launch_of(kernels.jobs, row)
     blocks = int(kernels.blocks[index])
     threads = threads_of(launch)

@@ -12,10 +12,18 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    numbers_of_sized_groups,
+    ordinals,
+    sums_before,
+)
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
-VARIES: Final = 1.3
+MIN_RATIO_P90_TO_P10: Final = 1.3
 """A kernel varies from step to step from this ratio of p90 to p10 on."""
 MIN_STEPS: Final = 5
 """Kernels are compared over at least this many steps."""
@@ -33,11 +41,15 @@ Attention is none of them: its lengths may vary within its tensors.
     remedy="Check clocks and temperature{nvidia: (nvidia-smi -q -d "
     "PERFORMANCE,CLOCK)|amd: (amd-smi metric)}, and other work on the device. "
     "Lock the clocks to compare measurements.",
-    thresholds={"varies": VARIES, "fewest": MIN_STEPS, "shortest_ns": SHORTEST_NS},
+    thresholds={
+        "varies": MIN_RATIO_P90_TO_P10,
+        "fewest": MIN_STEPS,
+        "shortest_ns": SHORTEST_NS,
+    },
     of_kernels=True,
 )
 def unsteady(facts: Facts) -> Iterator[Claim]:
-    """Report kernels that vary by VARIES or more from step to step.
+    """Report kernels that vary by MIN_RATIO_P90_TO_P10 or more from step to step.
 
     They do the same work at the same position of each step. At stake is what they took
     longer than their median, added up over the steps.
@@ -58,7 +70,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
-        f"{vary} from step to step by more than a factor of {VARIES} (p90 / "
+        f"{vary} from step to step by more than a factor of {MIN_RATIO_P90_TO_P10} (p90 / "
         "p10). The time beyond the medians adds up to "
         f"{share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
@@ -71,7 +83,7 @@ class _Variation(NamedTuple):
     """How groups of the same work vary."""
 
     groups: int
-    """How many groups vary by VARIES or more."""
+    """How many groups vary by MIN_RATIO_P90_TO_P10 or more."""
     slower_ns: Int64s
     """How much longer each kernel of these took than the median of its group.
 
@@ -82,16 +94,14 @@ class _Variation(NamedTuple):
 def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
     """Measure how groups of the same work vary."""
     ns = kernels.effective_ns[groups.kernels]
-    first = np.cumsum(groups.counts) - groups.counts
+    first = sums_before(groups.counts)[:-1]
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
     p50 = percentiles_of_runs(ns, first, groups.counts, 50)
     p90 = percentiles_of_runs(ns, first, groups.counts, 90)
+    varies = (p90 >= MIN_RATIO_P90_TO_P10 * p10) & (p10 >= SHORTEST_NS)
 
-    varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
-    median_ns = np.repeat(p50, groups.counts)
-    slower_ns = np.maximum(ns - median_ns, 0)
-    slower_ns[~np.repeat(varies, groups.counts)] = 0
-
+    group = numbers_of_sized_groups(groups.counts)
+    slower_ns = np.where(varies[group], np.maximum(ns - p50[group], 0), 0)
     return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 

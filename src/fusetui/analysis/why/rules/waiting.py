@@ -20,11 +20,21 @@ from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import RemovedCalls
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
+from fusetui.analysis.why.warming import (
+    MIN_CALLS_PER_GPU_EVENT,
+    MIN_SHARE_OF_TIME_LATE,
+    are_recurring,
+)
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    distinct_rows,
+    last_at_or_before,
+)
 from fusetui.trace.model.intervals import common, union
 
 ITSELF: Final = lazy_pattern(
@@ -48,7 +58,7 @@ FEWER_BATCHES: Final = (
 
 MIN_CALLS: Final = 3
 """Fewer calls for batches do not show how long a call takes whose batch is ready."""
-MOST_OF_IT: Final = 0.5
+MIN_SHARE_TO_NAME: Final = 0.5
 """A frame is named if it has at least this share of the time."""
 
 
@@ -71,7 +81,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     has_workers = fetches_from_workers(facts)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_mostly(facts, rows, waited_ns)}."
+    reason = f"for the data loader{_longest_name_text(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
@@ -106,20 +116,20 @@ def batches_were_ready(facts: Facts) -> bool:
 
     waited_ns = waits_for_batches(trace, calls)
     lasted_ns = trace.end[calls] - trace.start[calls]
-    return bool(waited_ns.sum() < MOST_OF_IT * lasted_ns.sum())
+    return bool(waited_ns.sum() < MIN_SHARE_TO_NAME * lasted_ns.sum())
 
 
-def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
+def _longest_name_text(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """Name the frame, else the op, in which the loader spends most of the waiting time.
 
-    The text is `, 3 ms of it in FRAME`. It is "" if none has MOST_OF_IT of the time, or
-    only frames of the loader itself do.
+    The text is `, 3 ms of it in FRAME`. It is "" if none has MIN_SHARE_TO_NAME of the
+    time, or only frames of the loader itself do.
 
     Args:
         loading: The slices in which a batch is loaded, as rows of the trace.
         waited_ns: How long the GPU waited for the loader.
     """
-    least_ns = MOST_OF_IT * waited_ns
+    least_ns = MIN_SHARE_TO_NAME * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
@@ -150,8 +160,8 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     idle = facts.idle
 
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for threads, _, on_line in facts.gaps_by_thread_line():
-        gaps = union(on_line(idle.begin), on_line(idle.end))
+    for threads, _, on_axis in facts.gaps_by_axis():
+        gaps = union(on_axis(idle.begin), on_axis(idle.end))
         start, end = threads.bounds(threads.own_rows(loading))
         waiting = common(gaps, union(start, end))
 
@@ -185,7 +195,7 @@ MAY_STILL_GROW: Final = (
 FREES: Final = lazy_pattern(r"Free")
 GIVES_BACK: Final = lazy_pattern(r"Free|Release|Unmap|Unregister")
 """Matches calls that give memory back."""
-OFTEN_STEPS: Final = 0.5
+MIN_SHARE_OF_STEPS: Final = 0.5
 """Calls of a name recur only if they are in this share of the steps after the first
 one."""
 MIN_STEPS: Final = 2
@@ -197,7 +207,11 @@ MIN_STEPS: Final = 2
     "torch.{intel:xpu|:cuda}.empty_cache() in the loop,{segments: set "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation,} "
     "and leave some GPU memory free.",
-    thresholds={"often": OFTEN, "goes_on": GOES_ON, "often_steps": OFTEN_STEPS},
+    thresholds={
+        "often": MIN_CALLS_PER_GPU_EVENT,
+        "goes_on": MIN_SHARE_OF_TIME_LATE,
+        "often_steps": MIN_SHARE_OF_STEPS,
+    },
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
@@ -239,7 +253,7 @@ def _recurring_allocations(facts: Facts) -> Rows:
     """
     is_allocation = facts.accounts.kinds == ThreadActivity.ALLOC
     calls = facts.rows_in_window(np.flatnonzero(is_allocation))
-    calls = calls[recurring(facts.trace, facts.steps, calls)]
+    calls = calls[are_recurring(facts.trace, facts.steps, calls)]
 
     return _in_many_steps(facts, calls)
 
@@ -247,8 +261,8 @@ def _recurring_allocations(facts: Facts) -> Rows:
 def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     """Return the calls whose names are called in many steps after the first one.
 
-    These are at least MIN_STEPS, and OFTEN_STEPS of those steps. If there are too few
-    steps, all calls are returned.
+    These are at least MIN_STEPS, and MIN_SHARE_OF_STEPS of those steps. If there are
+    too few steps, all calls are returned.
 
     Args:
         calls: Rows of the trace.
@@ -259,14 +273,14 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
         return calls
 
     name = trace.name[calls]
-    step = np.searchsorted(facts.steps.start, trace.start[calls], side="right") - 1
-    is_later = step > 0
+    step = last_at_or_before(facts.steps.start, trace.start[calls])
+    is_later = step > 0  # after the beginning of the second step
     later_names = name[is_later]
 
     # Count for each name the steps that have it, each step once.
     once_in_step, _ = distinct_rows((later_names, step[is_later]))
     steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
-    least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
+    least_steps = max(MIN_STEPS, MIN_SHARE_OF_STEPS * later_steps)
 
     return calls[steps_of_name[name] >= least_steps]
 
@@ -282,4 +296,4 @@ def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | 
         return GROWING
 
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))
-    return UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None
+    return UNCACHED if frees >= MIN_CALLS_PER_GPU_EVENT * len(facts.gpu_rows) else None

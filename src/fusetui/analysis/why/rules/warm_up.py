@@ -12,25 +12,31 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
-    GOES_ON,
     LONG_NS,
     LONG_OP_NS,
-    OFTEN,
-    SLOW_FIRST,
-    TIMES,
+    MIN_CALLS_PER_GPU_EVENT,
+    MIN_RATIO_OF_FIRST_STEP,
+    MIN_RATIO_TO_LATER_CALLS,
+    MIN_SHARE_OF_TIME_LATE,
     OneTimeSlices,
     earlier_steps_are_missing,
 )
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct,
+    heaviest_id,
+    inside_ranges,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, counted
+from fusetui.trace.model.intervals import Cover, counted, order_by_start
 
 MAX_PARTS_NAMED: Final = 3
 """How many parts of the warm-up a sentence names."""
-LEAST_SHARE_NAMED: Final = 0.05
+MIN_SHARE_NAMED: Final = 0.05
 """A part with a smaller share of the warm-up is not named."""
 
 
@@ -45,10 +51,10 @@ LEAST_SHARE_NAMED: Final = 0.05
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
-        "times": TIMES,
-        "slow_first": SLOW_FIRST,
-        "often": OFTEN,
-        "goes_on": GOES_ON,
+        "times": MIN_RATIO_TO_LATER_CALLS,
+        "slow_first": MIN_RATIO_OF_FIRST_STEP,
+        "often": MIN_CALLS_PER_GPU_EVENT,
+        "goes_on": MIN_SHARE_OF_TIME_LATE,
     },
     once=True,
 )
@@ -80,7 +86,10 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 def _largest_parts(waited_ns: list[int]) -> list[int]:
     """Choose the parts that are named, the longest first.
 
-    They are at most MAX_PARTS_NAMED, each with LEAST_SHARE_NAMED of the time.
+    They are at most MAX_PARTS_NAMED, each with MIN_SHARE_NAMED of the time.
+
+    >>> _largest_parts([10, 500, 300, 1])
+    [1, 2]
 
     Args:
         waited_ns: How long the GPU waits for each part.
@@ -89,7 +98,7 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
         Indices of parts.
     """
     longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
-    least_ns = LEAST_SHARE_NAMED * sum(waited_ns)
+    least_ns = MIN_SHARE_NAMED * sum(waited_ns)
     candidates = longest_first[:MAX_PARTS_NAMED]
 
     return [part for part in candidates if waited_ns[part] >= least_ns]
@@ -151,7 +160,7 @@ def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
 
     trace = facts.trace
     rows, waited_ns = _waits_in_slices(facts, piece.cover, _causes(trace, once))
-    name = int(np.bincount(trace.name[rows], waited_ns).argmax())
+    name = heaviest_id(trace.name[rows], waited_ns)
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
 
@@ -192,8 +201,7 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
         Rows of the trace and their times in ns, of one shape. A row occurs once for
         each stretch of time in which it is the innermost one.
     """
-    # By start, and of equal starts the longest first, so that outer slices come first.
-    outer_first = np.lexsort((slices.start - slices.end, slices.start))
+    outer_first = order_by_start(slices.start, slices.end)
     innermost = slices.only(outer_first).innermost_parts()
     waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
 
@@ -203,15 +211,8 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
     """Return some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
-
-    # The rows from an op to its end_row lie inside of it. Count for each row how many
-    # of the given ops are open there: +1 where one begins, -1 where it ends.
-    opened = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(opened, rows, 1)
-    np.add.at(opened, trace.end_row[rows], -1)
-    open_at_row = np.cumsum(opened)
-
-    return ops[open_at_row[ops] > 0]
+    # What lies inside of an op has the rows from the op to its end_row.
+    return ops[inside_ranges(rows, trace.end_row[rows], len(trace))[ops]]
 
 
 def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
