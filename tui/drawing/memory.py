@@ -39,6 +39,21 @@ MAX_LISTED = 200  # allocations of a segment
 OF_CPU = "CPU memory: torch counts only what it allocates while recording."
 
 
+MEANING_OF_HOLDER = {
+    "parameters": "the weights of the model",
+    "optimizer_state": "what the optimizer keeps from step to step",
+    "gradients": "kept until zero_grad or the end of the next step",
+    "activations": "kept by the forward pass for the backward pass",
+    "temporary": "freed in the same pass or step",
+    "workspace": "scratch memory of cuBLAS, cuDNN, NCCL or Triton",
+    "graph_pool": "the memory pool of a CUDA graph",
+    "before_recording": "allocated before the recording began, so its origin is unknown",
+    NO_STACK: "allocated while no stacks were recorded",
+    "unknown": "nothing in the file shows what it is for",
+}
+"""What the categories of memory are, and what has no stack."""
+
+
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     """Categories on top of one another over a ruler; `most` bytes are as high as all
     lines."""
@@ -347,7 +362,7 @@ def about(
     if is_life:
         lines = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
     else:
-        lines = _holder_lines(moments, row, has_frames=bool(frames))
+        lines = _holder_lines(moments, row, has_frames=bool(frames), width=width)
     if moments.is_of_trace:
         if every or not is_life:
             lines += _what_a_snapshot_adds(moments, width)
@@ -362,12 +377,20 @@ def about(
     return lines
 
 
-def _holder_lines(moments: Moments, row: MemoryRow, has_frames: bool) -> list[Said]:
-    """The bytes and blocks of a holder or a stack, and a title for its frames, if
-    any."""
+def _holder_lines(
+    moments: Moments, row: MemoryRow, has_frames: bool, width: int
+) -> list[Said]:
+    """The bytes and blocks of a holder or a stack, what it is if its name does not say
+    so, and a title for its frames, if any."""
     blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
     name = narrow(_name(moments, row))
-    lines = [Said(f" {size(row.bytes)}{blocks}: {name}", "plain")]
+    heading = f" {size(row.bytes)}{blocks}: {name}"
+    lines = [Said(heading, "plain")]
+    meaning = MEANING_OF_HOLDER.get(row.name, "") if row.level == 0 else ""
+    if meaning and len(f"{heading} ({meaning})") < width:
+        lines = [Said(f"{heading} ({meaning})", "plain")]
+    elif meaning:
+        lines.append(Said(f" ({meaning})"))
     if has_frames:
         which = "its stack" if row.level else "its largest stack"
         lines.append(Said(f" {which}, innermost first:"))

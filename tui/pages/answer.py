@@ -56,6 +56,7 @@ TIME_CELLS = 8  # of the time of a row
 ASIDE_CELLS = 7  # of the share of a row, or of what stands instead
 BAR_CELLS = 6
 HIDDEN_LISTS_CELLS = 3  # of the number of lists that are not shown
+MIN_CELLS_WITH_REASONS = 80  # of a screen: narrower ones rarely show the idle reasons
 MIN_CELLS_WITH_BAR = 44  # of a list; narrower ones have no bars
 
 
@@ -133,7 +134,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """How everything is laid out on a pane of this size."""
         is_roomy = height > ROOMY_LINES
         above = self._verdict_lines(width)
-        reasons = self._idle_reasons() if is_roomy or len(above) == 1 else []
+        has_room = is_roomy or len(above) == 1 or width >= MIN_CELLS_WITH_REASONS
+        reasons = self._idle_reasons() if has_room else []
         account = account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             above.append((f" {account}", "plain"))
@@ -204,11 +206,15 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         hidden = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
+            shown = self.found.lists[column]
             more = ""
             if hidden and column == columns.shown[-1]:
                 more = f" {self.glyphs.folded}{hidden}"
-            title_cells = cells - len(more)
-            parts += self._list_title(self.found.lists[column], title_cells, bar)
+                with_word = f"{more} more"
+                needed = TIME_CELLS + ASIDE_CELLS + 2 + bar + len(shown.title)
+                if needed + len(with_word) <= cells:
+                    more = with_word
+            parts += self._list_title(shown, cells - len(more), bar)
             parts.append((more + " " * BETWEEN_CELLS, "faint"))
         return parts
 
