@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 TICK_CELLS = 11
 MAX_LISTED = 200  # allocations of a segment
+SEGMENT = "A segment is memory that the allocator reserved on the device in one piece."
 OF_CPU = "CPU memory: torch counts only what it allocates while recording."
 
 
@@ -280,10 +281,10 @@ def about_segment(
     first."""
     rows, kinds = placed.inside(segment)
     bytes_of_row = moments.history.occupied.size[rows]
-    lines = [
-        Said(f" {_segment_heading(placed, segment)}", "plain"),
-        Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"),
-    ]
+    heading = wrapped(_segment_heading(placed, segment), width - 2)
+    lines = [Said(f" {line}", "plain") for line in heading]
+    lines.append(Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"))
+    lines += [Said(f" {line}") for line in wrapped(SEGMENT, width - 2)]
     by_size = np.argsort(-bytes_of_row, kind="stable")
     address = placed.segments[segment].address
     for row in rows[by_size][:MAX_LISTED].tolist():
