@@ -4,7 +4,8 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ class WhyPage(ListPage):
         why = _why(state.side)
         if why is None:
             return ()
-        room = max(1, size.height - MIN_LIST_LINES - _below(size))
+        room = max(1, size.height - MIN_LIST_LINES - _below(why, size))
         lines = _answer(why, size.width, room)
         return (Pane(len(lines), text(lines)),)
 
@@ -205,12 +206,27 @@ class WhyPage(ListPage):
             return cut(about, height, glyphs.ellipsis)
 
         picture = ruled((why, side, entry), "", glyphs.rule, lines)
-        return (Pane(_below(size), picture),)
+        return (Pane(_below(why, size), picture),)
 
 
-def _below(size: Size) -> int:
-    """How many lines the pane below the list has."""
-    return max(MIN_BELOW_LINES, min(10, size.height // 4))
+def _below(why: Why | None, size: Size) -> int:
+    """How many lines the pane below the list has: enough for the longest finding, so
+    that it need not be cut, but at most half of the page."""
+    usual = max(MIN_BELOW_LINES, min(10, size.height // 4))
+    if why is None:
+        return usual
+    rule = 1
+    needed = rule + _longest_finding(why, size.width)
+    return max(usual, min(needed, size.height // 2))
+
+
+def _longest_finding(why: Why, width: int) -> int:
+    """The lines of the longest finding of the list."""
+    heights = []
+    for finding in considerable(why):
+        blocks = _finding_blocks(_paragraphs(why, finding), width)
+        heights.append(sum(map(len, blocks)))
+    return max(heights, default=0)
 
 
 def _times_of(entries: Sequence[Entry]) -> list[int]:
@@ -348,21 +364,25 @@ def _about_finding(
     """A finding: its text, what it is worth, why it is only likely, and what to try.
     Where there is little room, its text and the doubt are cut; the rest stays."""
 
-    def wrapped(sentence: str, token: str) -> list[Said]:
-        return _folded(sentence, width, token) if sentence else []
-
-    paragraphs = _paragraphs(why, finding)
-    text_lines = wrapped(paragraphs.text, "plain")
-    worth = wrapped(paragraphs.worth, "strong")
-    doubt = wrapped(paragraphs.doubt, "faint")
-    remedy = wrapped(paragraphs.remedy, "good")
-    lines = [*text_lines, *worth, *doubt, *remedy]
-    if len(lines) <= height:
-        return lines
+    blocks = _finding_blocks(_paragraphs(why, finding), width)
+    all_lines = [*chain.from_iterable(blocks)]
+    if len(all_lines) <= height:
+        return all_lines
+    text_lines, worth, doubt, remedy = blocks
     short_doubt = cut(doubt, 1, ellipsis)
     room = height - len(worth) - len(short_doubt) - len(remedy)
     short_text = cut(text_lines, max(1, room), ellipsis)
     return [*short_text, *worth, *short_doubt, *remedy]
+
+
+@lru_cache(maxsize=256)  # every frame asks for those of all findings
+def _finding_blocks(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
+    """The lines of each paragraph about a finding."""
+    blocks = []
+    tokens = ("plain", "strong", "faint", "good")
+    for sentence, token in zip(paragraphs, tokens, strict=True):
+        blocks.append(_folded(sentence, width, token) if sentence else [])
+    return tuple(blocks)
 
 
 class _Paragraphs(NamedTuple):
