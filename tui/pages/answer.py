@@ -38,6 +38,7 @@ from fusetui.tui.layout.answer import (
     fitting,
     moved,
     way_of,
+    working,
 )
 from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
@@ -358,21 +359,37 @@ INSIDE = (
 
 
 def answer_of(state: State) -> AnswerPage | None:
-    """The answer that stands below the lanes; None where something else does."""
+    """The answer that stands below the lanes; None where something else does, or until
+    it is known."""
+    return state.side.insight.answer if _has_its_place(state) else None
+
+
+def _has_its_place(state: State) -> bool:
+    """Whether the pane below the lanes is that of the answer: nothing is selected."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
-        return None
-    is_other = state.view.selected >= 0 or state.view.gap or state.time_range
-    return None if is_other else state.side.insight.answer
+        return False
+    is_selected = state.view.selected >= 0 or state.view.gap or state.time_range
+    return not is_selected
+
+
+def is_awaited(state: State) -> bool:
+    """Whether the answer will be shown below the lanes once it is computed. Keys go
+    into it before, so that one that is pressed early does what it does later."""
+    if not _has_its_place(state) or state.side.insight.answer is not None:
+        return False
+    return state.side.trace.report.prefix is None  # of a part there is no answer
 
 
 def is_inside(state: State) -> bool:
     """Whether the keys act on the answer below the lanes."""
-    return answer_of(state) is not None and state.answer_at is not None
+    is_there = answer_of(state) is not None or is_awaited(state)
+    return is_there and state.answer_at is not None
 
 
 def is_outside(state: State) -> bool:
     """Whether the keys act on the lanes above the answer."""
-    return answer_of(state) is not None and state.answer_at is None
+    is_there = answer_of(state) is not None or is_awaited(state)
+    return is_there and state.answer_at is None
 
 
 enter = partial(replace, answer_at=AnswerAt(0, 0), hint="")
@@ -392,17 +409,23 @@ def next_pane(state: State) -> State:
 def move(state: State, columns: int, rows: int) -> State:
     """The cursor so many lists to the right and rows down."""
     answer_page = answer_of(state)
-    if answer_page is None or state.answer_at is None:
+    before = state.answer_at
+    if before is None:
         return state
-    at = moved(answer_page.lists, state.answer_at, columns, rows)
+    if answer_page is None:  # the first move after it is known ends on a row
+        at = AnswerAt(max(0, before.column + columns), max(-1, before.row + rows))
+    else:
+        at = moved(answer_page.lists, before, columns, rows)
     return replace(state, answer_at=at)
 
 
 def follow(state: State) -> State:
     """To what the row under the cursor is about."""
     answer_page = answer_of(state)
-    if answer_page is None or state.answer_at is None:
+    if state.answer_at is None:
         return state
+    if answer_page is None:
+        return told(state, working(state.side.trace, "where the time went"))
     return went(state, answer_page, state.answer_at)
 
 
@@ -453,6 +476,12 @@ def answer_pane(state: State, height: int) -> Pane | None:
         return move(inside, columns=0, rows=turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
+
+
+def awaited_title(state: State) -> str:
+    """What stands above the pane while the answer is awaited: that the keys act on it,
+    where they do."""
+    return _title(state) if is_inside(state) else "nothing selected"
 
 
 def _title(state: State) -> str:
