@@ -288,7 +288,8 @@ def _marked_name(marked: Annotated) -> Iterator[Said]:
     """All lines of a name, each with the marks below it, and what the marks mean."""
     for text, marks in marked.lines:
         yield Said(narrow(text), "plain")
-        yield Said(marks, "warning")
+        if marks:
+            yield Said(marks, "warning")
     for meaning in marked.legend:
         yield Said("  " + meaning)
 

@@ -238,6 +238,10 @@ class ListPage(Page):
         now = state.with_list(self.name, replace(list_state, cursor=index))
         return self.moved(now)
 
+    def paged(self, state: State, rows: int) -> State:
+        """The cursor a screen of rows further down, or up."""
+        return self.at_row(state, state.list_of(self.name).cursor + rows)
+
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The cursor on an existing row, and the list scrolled so that it is in
         sight."""
@@ -345,7 +349,7 @@ def _move_in_list(
     if screens:
         # one row of the screen before stays in sight
         rows_of_screen = page.room(state, size_of(state)) - 1
-        rows += screens * max(1, rows_of_screen)
+        return page.paged(state, screens * max(1, rows_of_screen))
     return page.at_row(state, state.list_of(page.name).cursor + rows)
 
 

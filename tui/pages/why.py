@@ -224,7 +224,7 @@ def _longest_finding(why: Why, width: int) -> int:
     """The lines of the longest finding of the list."""
     heights = []
     for finding in considerable(why):
-        blocks = _finding_blocks(_paragraphs(why, finding), width)
+        blocks = _paragraph_lines(_paragraphs(why, finding), width)
         heights.append(sum(map(len, blocks)))
     return max(heights, default=0)
 
@@ -364,7 +364,7 @@ def _about_finding(
     """A finding: its text, what it is worth, why it is only likely, and what to try.
     Where there is little room, its text and the doubt are cut; the rest stays."""
 
-    blocks = _finding_blocks(_paragraphs(why, finding), width)
+    blocks = _paragraph_lines(_paragraphs(why, finding), width)
     all_lines = [*chain.from_iterable(blocks)]
     if len(all_lines) <= height:
         return all_lines
@@ -376,7 +376,7 @@ def _about_finding(
 
 
 @lru_cache(maxsize=256)  # every frame asks for those of all findings
-def _finding_blocks(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
+def _paragraph_lines(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
     """The lines of each paragraph about a finding."""
     blocks = []
     tokens = ("plain", "strong", "faint", "good")
