@@ -351,10 +351,10 @@ RECORDING = "show record", "leave close"
 RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
-NARROW = "help-filter type to narrow"
+NARROW = "help-filter narrow"
 COPIES = "copy copies it"
 HITS = "show shows it", CLOSE, "copy copies it"
-SECOND = "second shows the replay beside the recording"
+SECOND = "second both timelines"
 MAX_GAP_LINES = 50
 KEYS_CELLS = 20
 TITLE_CELLS = 22
@@ -685,7 +685,9 @@ def _help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
     words = overlay.words.lower().split()
     if not words:
         lines = _sections(overlay.sections, width)
-        return _Text("keys", [*lines, *_meanings(overlay.meanings, width, glyphs)])
+        return _Text(
+            "keys and words", [*lines, *_meanings(overlay.meanings, width, glyphs)]
+        )
     sections = []
     for section, actions in overlay.sections:
         matching = []

@@ -69,6 +69,7 @@ class Page(ABC):
     key: ClassVar[str]
     help: ClassVar[str]
     hints: ClassVar[str]
+    narrow_hints: ClassVar[str] = ""  # the hints on a narrow screen, if they are others
     """The last line of the screen, what matters most first, with `; ` between: `down/up
     line` names two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is

@@ -156,9 +156,14 @@ class TimelinePage(Page):
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "help keys; zoom-in/zoom-out zoom; pan-left/pan-right pan; down/up line; "
-        "previous/next slice; to-kernel/to-launch launch-kernel; next-gap gap; search search; "
-        "range range; copy copy; mark/to-mark mark; command command; quit quit"
+        "help keys; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
+        "down/up line; previous/next slice; fold fold; details info; search search; "
+        "to-kernel/to-launch launch-kernel; next-gap gap; range range; copy copy; "
+        "mark/to-mark mark; command command; quit quit"
+    )
+    narrow_hints = (
+        "help keys; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
+        "down/up line; details info; fold fold; search search; previous/next slice"
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:

@@ -64,7 +64,8 @@ class TreePage(TreeListPage[OpTree]):
     help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest; "
-        "tree-mode top-down/bottom-up/flat; tree-sort-right/tree-sort-left sort; copy copy"
+        "details info; search search; tree-mode top-down/bottom-up/flat; "
+        "tree-sort-right/tree-sort-left sort; copy copy"
     )
     zeros = ("total", "self", "count")
 
@@ -274,7 +275,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
     help = "GPU time of each module and annotation"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest call; "
-        "modules-sort-right/modules-sort-left sort; copy copy"
+        "details info; search search; modules-sort-right/modules-sort-left sort; copy copy"
     )
 
     def open(self, state: State) -> State:

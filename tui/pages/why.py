@@ -81,8 +81,8 @@ class WhyPage(ListPage):
     copies = "line"
     help = "where the time went, and what would help"
     hints = (
-        "help keys; row-down/row-up move; show show the evidence; next-gap next gap; "
-        "copy copy all as Markdown"
+        "help keys; row-down/row-up move; show show the evidence; details info; "
+        "next-gap next gap; copy copy all as Markdown"
     )
 
     def rows(self, state: State) -> Rows:
