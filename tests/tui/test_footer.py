@@ -15,7 +15,10 @@ from fusetui.tui.state.state import Size
     [
         ("timeline", ["w/s/a/d view", "Space fold", "i info", "/ search"]),
         ("tree", ["Space open", "Enter go to longest", "i info", "/ search"]),
-        ("kernels", ["Enter go to longest", "Space drill in", "t group by", "/ search"]),
+        (
+            "kernels",
+            ["Enter go to longest", "Space drill in", "t group by", "/ search"],
+        ),
         ("modules", ["Space open", "Enter go to longest call", "i info"]),
         ("why", ["Enter show the evidence", "i info", "e next gap"]),
     ],

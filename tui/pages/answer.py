@@ -349,7 +349,7 @@ def bar_cells(width: int, count: int) -> int:
     return BAR_CELLS + 1 if list_cells >= MIN_CELLS_WITH_BAR else 0
 
 
-SECTION = "In the answer"
+SECTION = "In the summary"
 INSIDE = (
     "answer-down/answer-up row",
     "answer-left/answer-right list",
@@ -447,8 +447,8 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
         return state
     return told(
         at_gap(state, gap),
-        "a gap of the answer",
-        "deselect back to the answer",
+        "a gap of the summary",
+        "deselect back to the summary",
         "next-gap the next longest",
     )
 
@@ -500,7 +500,7 @@ _inside = partial(action, section=SECTION, where=is_inside)
 ACTIONS = (
     action(
         name="into-answer",
-        title="Into the answer",
+        title="Into the summary",
         written="enter",
         help="its rows lead to modules, kernels, gaps",
         run=enter,
@@ -553,7 +553,7 @@ ACTIONS = (
         name="next-pane",
         title="Next pane",
         written="tab",
-        help="the answer, the lanes; of two traces, the other one",
+        help="the summary, the lanes; of two traces, the other one",
         run=next_pane,
         section=SECTION,
         where=takes_tab,

@@ -152,6 +152,7 @@ class FlamePage(Page):
         title += f": {duration(flame.whole_ns)}"
         if view.root != WHOLE:
             title += f"   in {flame.tree.label(view.root)}"
+        title = clip(title, size.width, glyphs_for(state.ascii_only).ellipsis)
         at = here(state).node
         about = partial(_about, flame, at)
         rule = glyphs_for(state.ascii_only).rule
@@ -379,14 +380,14 @@ FlamePage.actions = (
     ),
     _action(
         name="flame-left",
-        title="NodeCells at the left",
+        title="Block at the left",
         written="left h",
         help="of the same level",
         run=partial(beside, by=-1),
     ),
     _action(
         name="flame-right",
-        title="NodeCells at the right",
+        title="Block at the right",
         written="right l",
         help="of the same level",
         run=partial(beside, by=1),

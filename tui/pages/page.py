@@ -216,7 +216,12 @@ class ListPage(Page):
         below = self.below(state, size)
         others = sum(pane.height for pane in (*above, *below))
         list_state = state.list_of(self.name)
-        picture = ListPicture(self.rows(state), list_state.cursor, list_state.top)
+        picture = ListPicture(
+            rows=self.rows(state),
+            cursor=list_state.cursor,
+            top=list_state.top,
+            ellipsis=glyphs_for(state.ascii_only).ellipsis,
+        )
 
         def pointed(state: State, x: int, y: int) -> State:
             index = picture.index_at(y)
