@@ -95,16 +95,23 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
     def _ruler(self, width: int) -> list[Styled]:
         """Times, or numbers of events, under the cursor and where memory ran out."""
-        cells: list[Styled] = [(" ", "faint")] * width
-        for tick in self._ticks(width):
-            end = tick.column + len(tick.text)
-            if end < width:
-                cells[tick.column : end] = [(char, "faint") for char in tick.text]
         span = self.window.end - self.window.begin
+        marks: dict[int, Styled] = {}  # by column
         for position, mark in self._ruler_marks():
             column = (position - self.window.begin) * width // span
             # one out of sight is at the edge
-            cells[max(0, min(column, width - 1))] = mark
+            marks[max(0, min(column, width - 1))] = mark
+
+        cells: list[Styled] = [(" ", "faint")] * width
+        for tick in self._ticks(width):
+            text_cells = range(tick.column, tick.column + len(tick.text))
+            is_hidden = any(column in text_cells for column in marks)
+            if text_cells.stop < width and not is_hidden:
+                cells[text_cells.start : text_cells.stop] = [
+                    (char, "faint") for char in tick.text
+                ]
+        for column, mark in marks.items():
+            cells[column] = mark
         return cells
 
     def _ticks(self, width: int) -> list[Tick]:
