@@ -142,6 +142,15 @@ def test_the_legend_names_the_categories_of_the_picture_wherever_the_cursor_is(
     assert np.count_nonzero(amounts) < len(categories(before))
 
 
+def test_the_cursor_stands_in_no_label_of_the_ruler(state: State) -> None:
+    state = after(state, *do(*["memory-before"] * 200))
+    for _ in range(100):
+        (ruler,) = [line for line in drawn(state).splitlines() if "◆" in line]
+        labels = ruler.partition("time")[2]
+        assert re.fullmatch(r"( *[0-9.,]+ (ns|us|ms|s)| *◆)* *", labels), ruler
+        state = after(state, *do("memory-after"))
+
+
 def test_no_peak_is_lost_in_a_cell(tmp_path: Path) -> None:
     """A moment between two others in a window of a thousand events."""
     machine = Machine()

@@ -116,14 +116,6 @@ def test_the_cursor_has_the_totals_of_a_trace() -> None:
     cursor_has_the_totals(corpus_path("lesson-mlp-eager"))
 
 
-def test_the_cursor_stands_in_no_label_of_the_ruler(state: State) -> None:
-    for _ in range(100):
-        (ruler,) = [line for line in drawn(state).splitlines() if "◆" in line]
-        labels = ruler.partition("timeline")[2].replace("◆", " ")
-        assert re.fullmatch(r"( *[0-9.,]+ (ns|us|ms|s))* *", labels), ruler
-        state = after(state, *do("memory-after"))
-
-
 def test_memory_is_listed_by_op_and_by_annotation(state: State) -> None:
     """Opened rows add up; of what was there before, the number of blocks is not
     said."""
