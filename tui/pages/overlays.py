@@ -403,8 +403,10 @@ class OverlayList(ListPage):
             key_texts = [_said_over(state)]
         shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
         place = self._place(state, shown)
-        parts = filter(None, (shown.title, place, *key_texts))
-        heading = " " + joined([*parts], width)
+        parts = [shown.title, place, *key_texts]
+        if isinstance(overlay, Help):
+            parts = [shown.title, key_texts[0], place, *key_texts[1:]]
+        heading = " " + joined([part for part in parts if part], width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
             count=len(shown.lines),
@@ -685,9 +687,7 @@ def _help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
     words = overlay.words.lower().split()
     if not words:
         lines = _sections(overlay.sections, width)
-        return _Text(
-            "keys and words", [*lines, *_meanings(overlay.meanings, width, glyphs)]
-        )
+        return _Text("keys", [*lines, *_meanings(overlay.meanings, width, glyphs)])
     sections = []
     for section, actions in overlay.sections:
         matching = []
