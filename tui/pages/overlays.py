@@ -402,17 +402,24 @@ class OverlayList(ListPage):
         if isinstance(overlay, ShownCommand) and _said_over(state):
             key_texts = [_said_over(state)]
         shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
-        place = self._place(state, shown)
-        parts = [shown.title, place, *key_texts]
-        if isinstance(overlay, Help):
-            parts = [shown.title, key_texts[0], place, *key_texts[1:]]
-        heading = " " + joined([part for part in parts if part], width)
+        heading = self._heading(state, shown, key_texts, width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
             count=len(shown.lines),
             titles=lambda width: heading,
             format=lambda index, width: [shown.lines[index]],
         )
+
+    def _heading(
+        self, state: State, shown: _Text, key_texts: Sequence[str], width: int
+    ) -> str:
+        """The title of a text, which of its lines are in sight, and what keys do: as
+        much as fits in `width` cells."""
+        place = self._place(state, shown)
+        parts = [shown.title, place, *key_texts]
+        if is_help(state):
+            parts = [shown.title, key_texts[0], place, *key_texts[1:]]
+        return " " + joined([part for part in parts if part], width)
 
     def paged(self, state: State, rows: int) -> State:
         """A text scrolls by a screen at once; the cursor stays on its line of the
