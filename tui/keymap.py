@@ -21,7 +21,7 @@ from fusetui.tui.state.action import EVERYWHERE, Action, key_name, key_text
 
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
 FILE = "keys.toml"
-MODAL = {"Over the page", "In the answer", "In the tour"}
+MODAL = {"Over the page", "In the summary", "In the tour"}
 LISTS = {
     f"In the {one}"
     for one in ("trees", "op tree", "modules", "kernels", "ranks", "diff")

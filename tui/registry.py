@@ -68,6 +68,7 @@ from fusetui.tui.state.state import (
     overlaid,
     told,
 )
+from fusetui.tui.state.words import screen_words
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -163,6 +164,7 @@ def help_or_back(state: State) -> Outcome:
         return overlays.close(state)
     keys = Help(
         sections=(*help_sections(state),),
+        meanings=screen_words(),
         before=overlay,
         list_before=state.lists.get(OVERLAY),
     )

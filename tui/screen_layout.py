@@ -53,6 +53,8 @@ from fusetui.tui.state.tour import STEPS
 BETWEEN_HINTS = "  "
 BETWEEN_KEYS = "   "  # after a sentence, whose keys follow
 PALETTE_HINT = "palette palette"
+MIN_CELLS_FOR_ALL_HINTS = 100  # of a screen: see Page.narrow_hints
+PALETTE_AFTER = 8  # hints of a page: on a narrow screen they are more useful
 STOP_HINT = "stop stop and keep what was read"
 
 
@@ -112,12 +114,11 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 def _name_at(shown: ShownHint, x: int) -> str:
     """The action that a cell of a hint is about: `zoom-out` right of the `/` in `w/s
-    zoom`, else the first one."""
+    zoom`; right of all keys the last one."""
     names = shown.hint.partition(" ")[0].split("/")
     keys = shown.text.partition(" ")[0]
-    slash = keys.find("/")
-    is_second = len(names) > 1 and 0 < slash < x
-    return names[1 if is_second else 0]
+    slashes_before = keys[1:x].count("/")
+    return names[min(slashes_before, len(names) - 1)]
 
 
 def _shown_hints(state: State) -> list[ShownHint]:
@@ -133,8 +134,13 @@ def _hints_of_page(state: State) -> list[str]:
     """What the keys of the page in front do, first how to stop reading while there is
     anything to keep."""
     page = page_of(state)
-    hints = page.hints.split("; ") if page.has(state) else ["quit quit"]
-    hints.insert(1, PALETTE_HINT)
+    hints = ["quit quit"]
+    if page.has(state):
+        is_narrow = state.size.width < MIN_CELLS_FOR_ALL_HINTS
+        shown = page.narrow_hints if is_narrow and page.narrow_hints else page.hints
+        hints = shown.split("; ")
+    if PALETTE_HINT not in hints:
+        hints.insert(PALETTE_AFTER, PALETTE_HINT)
     if state.reading is not None and not state.reading.is_whole:
         hints.insert(0, STOP_HINT)
     return hints

@@ -256,3 +256,16 @@ def test_launches_json_lists_calls_and_the_queue(
     text = fusetui("launches", products()).out
     assert "thread 1 of process 1" in text
     assert "GPU 0 queue" in text
+
+
+def test_kernels_by_library_are_listed_as_text(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
+    """Also those whose library their name does not show."""
+    path = products()
+    content = path.read_text().replace(GEMM, "a_kernel_of_ours", 1)
+    path.write_text(content)
+    lines = fusetui("kernels", path, "--by", "library").out.splitlines()
+    assert lines[0].endswith("  library")
+    libraries = {line.rpartition("  ")[2] for line in lines[1:3]}
+    assert libraries == {"cublas-legacy", "unrecognized name"}

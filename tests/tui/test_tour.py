@@ -37,10 +37,10 @@ def toured(lesson: Trace, title: str, *kept: str) -> State:
     [
         ("Zoom", [], "zoom-out", ["zoom-in", "zoom-in"]),
         ("Walk through the lanes", [], "lane-down", ["lane-down"] * 5),
-        ("The module", [], "tree", ["modules"]),
-        ("The longest gap", [], "zoom-in", ["next-gap"]),
-        ("The tree", [], "modules", ["tree"]),
-        ("The kernels", [], "kernels", ["kernels", "show"]),
+        ("The module", [], "tree", ["modules", "row-down"]),
+        ("The longest gaps", [], "next-gap", ["next-gap", "next-gap"]),
+        ("The tree", [], "modules", ["tree", "row-down"]),
+        ("The kernels", [], "kernels", ["kernels", "show", "next-hit"]),
         ("Copy", ["down"], "down", ["copy"]),
     ],
 )

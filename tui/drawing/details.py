@@ -159,9 +159,29 @@ OTHER_ARGS = {
     "Python id",
     "Python parent id",
     "Python module id",
+    "Trace name",
+    "Trace iteration",
+    "cbid",
+    "context",
+    "queued",
 }
 """Args that are not listed in the lines below a page: shapes are written in another way
 there, and links are followed."""
+MEANING_OF_ARG = {
+    "cbid": "the number of the called function in CUPTI",
+    "context": "the CUDA context that it ran in",
+    "queued": "when it was queued, by CUPTI; 0: not recorded",
+    "Ev Idx": "the number of the event in the profiler",
+    "External id": "the number by which an op and its GPU events are linked",
+    "correlation": "the number by which a launch call and its GPU events are linked",
+    "Fwd thread id": "which thread ran the forward op of this backward op",
+    "Sequence number": "the number by which an op and its backward op are linked",
+    "Record function id": "the number of the call in the profiler",
+    "est. achieved occupancy %": "occupancy, as the profiler estimates it",
+    "warps per SM": "warps of the launch, divided by the number of SMs",
+    "blocks per SM": "blocks of the launch, divided by the number of SMs",
+}
+"""Args whose names do not say what their values are."""
 BLANK = Said("")
 FIXED_LINES = 5  # of the details of a kernel, beside its name and the legend
 
@@ -259,6 +279,7 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         if fact:
             lines.append(Said(fact))
     lines.append(BLANK)
+    lines += _short_name_lines(trace, row)
     lines += _arg_lines(trace, row, glyphs)
     return lines
 
@@ -267,9 +288,28 @@ def _marked_name(marked: Annotated) -> Iterator[Said]:
     """All lines of a name, each with the marks below it, and what the marks mean."""
     for text, marks in marked.lines:
         yield Said(narrow(text), "plain")
-        yield Said(marks, "warning")
+        if marks:
+            yield Said(marks, "warning")
     for meaning in marked.legend:
         yield Said("  " + meaning)
+
+
+def _short_name_lines(trace: Trace, row: int) -> Iterator[Said]:
+    """What the words of the short name of a kernel mean, as far as they are known."""
+    if trace.role[row] != Role.KERNEL:
+        return
+    decoded = decode(trace.name_of(row))
+    if decoded is None:
+        return
+    from fusetui.gpu.kernel_names.short_words import short_words  # once it is asked for
+
+    words = [*short_words(decoded)]
+    if not words:
+        return
+    yield Said(f"short name: {decoded.short}", "title")
+    for word, meaning in words:
+        yield Said(f"  {word}: {meaning}")
+    yield BLANK
 
 
 def _module_lines(trace: Trace, program: Program) -> Iterator[Said]:
@@ -304,7 +344,9 @@ def _arg_lines(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
     yield Said("args" if args else "no args", "title")
     for key, value in islice(args.items(), MAX_LISTED):
         text = value_text(value, glyphs.ellipsis)
-        yield Said(f"  {value_text(key, '')}: {text}")
+        meaning = MEANING_OF_ARG.get(key)
+        explained = f"   ({meaning})" if meaning else ""
+        yield Said(f"  {value_text(key, '')}: {text}{explained}")
     if len(args) > MAX_LISTED:
         yield Said(f"  and {count(len(args) - MAX_LISTED)} more")
 

@@ -36,7 +36,23 @@ if TYPE_CHECKING:
 
 TICK_CELLS = 11
 MAX_LISTED = 200  # allocations of a segment
+SEGMENT = "A segment is memory that the allocator reserved on the device in one piece."
 OF_CPU = "CPU memory: torch counts only what it allocates while recording."
+
+
+MEANING_OF_HOLDER = {
+    "parameters": "the weights of the model",
+    "optimizer_state": "what the optimizer keeps from step to step",
+    "gradients": "kept until zero_grad or the end of the next step",
+    "activations": "kept by the forward pass for the backward pass",
+    "temporary": "freed in the same pass or step",
+    "workspace": "scratch memory of cuBLAS, cuDNN, NCCL or Triton",
+    "graph_pool": "the memory pool of a CUDA graph",
+    "before_recording": "allocated before the recording began, so its origin is unknown",
+    NO_STACK: "allocated while no stacks were recorded",
+    "unknown": "nothing in the file shows what it is for",
+}
+"""What the categories of memory are, and what has no stack."""
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):
@@ -79,16 +95,23 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
     def _ruler(self, width: int) -> list[Styled]:
         """Times, or numbers of events, under the cursor and where memory ran out."""
-        cells: list[Styled] = [(" ", "faint")] * width
-        for tick in self._ticks(width):
-            end = tick.column + len(tick.text)
-            if end < width:
-                cells[tick.column : end] = [(char, "faint") for char in tick.text]
         span = self.window.end - self.window.begin
+        marks: dict[int, Styled] = {}  # by column
         for position, mark in self._ruler_marks():
             column = (position - self.window.begin) * width // span
             # one out of sight is at the edge
-            cells[max(0, min(column, width - 1))] = mark
+            marks[max(0, min(column, width - 1))] = mark
+
+        cells: list[Styled] = [(" ", "faint")] * width
+        for tick in self._ticks(width):
+            text_cells = range(tick.column, tick.column + len(tick.text))
+            is_hidden = any(column in text_cells for column in marks)
+            if text_cells.stop < width and not is_hidden:
+                cells[text_cells.start : text_cells.stop] = [
+                    (char, "faint") for char in tick.text
+                ]
+        for column, mark in marks.items():
+            cells[column] = mark
         return cells
 
     def _ticks(self, width: int) -> list[Tick]:
@@ -265,10 +288,10 @@ def about_segment(
     first."""
     rows, kinds = placed.inside(segment)
     bytes_of_row = moments.history.occupied.size[rows]
-    lines = [
-        Said(f" {_segment_heading(placed, segment)}", "plain"),
-        Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"),
-    ]
+    heading = wrapped(_segment_heading(placed, segment), width - 2)
+    lines = [Said(f" {line}", "plain") for line in heading]
+    lines.append(Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"))
+    lines += [Said(f" {line}") for line in wrapped(SEGMENT, width - 2)]
     by_size = np.argsort(-bytes_of_row, kind="stable")
     address = placed.segments[segment].address
     for row in rows[by_size][:MAX_LISTED].tolist():
@@ -347,7 +370,7 @@ def about(
     if is_life:
         lines = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
     else:
-        lines = _holder_lines(moments, row, has_frames=bool(frames))
+        lines = _holder_lines(moments, row, has_frames=bool(frames), width=width)
     if moments.is_of_trace:
         if every or not is_life:
             lines += _what_a_snapshot_adds(moments, width)
@@ -362,12 +385,20 @@ def about(
     return lines
 
 
-def _holder_lines(moments: Moments, row: MemoryRow, has_frames: bool) -> list[Said]:
-    """The bytes and blocks of a holder or a stack, and a title for its frames, if
-    any."""
+def _holder_lines(
+    moments: Moments, row: MemoryRow, has_frames: bool, width: int
+) -> list[Said]:
+    """The bytes and blocks of a holder or a stack, what it is if its name does not say
+    so, and a title for its frames, if any."""
     blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
     name = narrow(_name(moments, row))
-    lines = [Said(f" {size(row.bytes)}{blocks}: {name}", "plain")]
+    heading = f" {size(row.bytes)}{blocks}: {name}"
+    lines = [Said(heading, "plain")]
+    meaning = MEANING_OF_HOLDER.get(row.name, "") if row.level == 0 else ""
+    if meaning and len(f"{heading} ({meaning})") < width:
+        lines = [Said(f"{heading} ({meaning})", "plain")]
+    elif meaning:
+        lines.append(Said(f" ({meaning})"))
     if has_frames:
         which = "its stack" if row.level else "its largest stack"
         lines.append(Said(f" {which}, innermost first:"))

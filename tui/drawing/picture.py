@@ -206,6 +206,7 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
     rows: Rows
     cursor: int
     top: int
+    ellipsis: str  # where the titles are cut
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         """What a line depends on; index -1 is that of the titles."""
@@ -219,7 +220,8 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         if not self.rows.count:
             return self._sentence(width)[y : y + 1]
         if y == 0:
-            return [Said(self.rows.titles(width), "title")]
+            titles = clip(self.rows.titles(width).rstrip(), width, self.ellipsis)
+            return [Said(titles, "title")]
         index = y - 1 + self.top
         if index >= self.rows.count:
             return ()

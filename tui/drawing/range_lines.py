@@ -107,7 +107,7 @@ def _around(gap: Gap) -> tuple[list[str], list[str]]:
             inside.append(f"{what} {label}")
     neighbors = []
     if gap.drained_by:
-        neighbors.append(f"drained by {narrow(gap.drained_by)}")
+        neighbors.append(f"{narrow(gap.drained_by)} drained the launch queue")
     if gap.previous:
         neighbors.append(f"after {label_of(int(Role.KERNEL), gap.previous)}")
     neighbors.append(f"before {label_of(int(Role.KERNEL), gap.next)}")

@@ -158,7 +158,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return labeled(self._lines_in_view(division), parts, division.gutter)
 
     def _lines_in_view(self, division: Division) -> str:
-        return in_view(len(self.places), self.top, division.lanes)
+        room = division.gutter - 1
+        return in_view(len(self.places), self.top, division.lanes, room)
 
     def _scroll_bar(self, y: int, division: Division) -> str:
         """The scroll bar at line `y` below the ruler; a blank where it does not stand."""
@@ -243,13 +244,18 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def in_view(lines: int, top: int, room: int) -> str:
+def in_view(lines: int, top: int, room: int, cells: int) -> str:
     """Which of `lines` lines are on a screen with `room` for them, whose first one is
-    line `top` (from 0): `1-15 of 41`. "" when all of them are."""
+    line `top` (from 0), in `cells` cells: `lines 1-15 of 41`, shorter where that does
+    not fit. "" when all of them are."""
     if room <= 0 or lines <= room:
         return ""
     last = min(top + room, lines)
-    return f"{top + 1}-{last} of {lines}"
+    shown = f"{top + 1}-{last}"
+    for text in (f"lines {shown} of {lines}", f"lines {shown}/{lines}"):
+        if len(text) <= cells:
+            return text
+    return f"{shown}/{lines}"
 
 
 def _with_bright_cells(text: str, bright: range, token: str) -> list[Styled]:

@@ -16,6 +16,7 @@ from fusetui.analysis.questions.groups import (
     KernelWork,
     Keys,
     module_keys,
+    without_group,
 )
 from fusetui.analysis.questions.totals import Spread, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
@@ -29,6 +30,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.memo import memo
+from fusetui.trace.program.modules import unclaimed_by_reason
 from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
@@ -47,8 +49,6 @@ OF_PEAK: Final = "of peak"
 UNIT_OF_RATE: Final = {"TFLOP/s": 1e12, "GB/s": 1e9}  # per second
 WORK: Final = (OF_PEAK, *UNIT_OF_RATE)  # how well the device was used, where known
 SORTS: Final = ("total", "count", *SPREAD, *WORK, "name")
-UNKNOWN: Final = "(none)"
-OUTSIDE_MODULES: Final = f"({NOWHERE_IN_WORDS[Nowhere.OUTSIDE]})"
 Floats = NDArray[np.float64]
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
@@ -191,6 +191,8 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         fields = self.fields(int(self.numbers[group]))
         if self.by == "name":
             return label_of(int(self.role), fields["name"])
+        if self.by == "module" and fields["why"]:
+            return f"({NOWHERE_IN_WORDS[fields['why']]})"
         if self.by == "shape":
             name = label_of(int(self.role), fields["name"])
             return narrow(f"{name}  {_shape(fields)}")
@@ -198,7 +200,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         # of a stream: the number of its device, then its own
         if values:
             return narrow(" stream ".join(values))
-        return OUTSIDE_MODULES if self.by == "module" else UNKNOWN
+        return f"({without_group(self.by)})"
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""
@@ -268,8 +270,30 @@ def keys_with(
             keys[by] = group(trace, jobs)
     if known and origins:
         keys["shape"] = GROUPINGS["shape"](trace, known)
-        keys["module"] = module_keys(trace, rows, origins)
+        keys["module"] = _module_keys(trace, rows, origins)
     return keys
+
+
+def _module_keys(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
+    """Kernels by module; those of no module by the reason, as on the page of modules."""
+    by_module = module_keys(trace, kernels, origins)
+    credit = origins.credit(origins.regions, kernels)
+    which_of_reason = unclaimed_by_reason(trace, kernels, credit)
+    number = by_module.number.copy()
+    why_of_number: dict[int, Nowhere] = {}
+    for why, which in which_of_reason.items():
+        new_number = int(by_module.number.max(initial=0)) + 1 + len(why_of_number)
+        why_of_number[new_number] = why
+        number[which] = new_number
+
+    def fields(number: int) -> dict[str, Any]:
+        """The module, or why there is none."""
+        why = why_of_number.get(number)
+        if why is not None:
+            return {"module": None, "why": why}
+        return {**by_module.fields(number), "why": None}
+
+    return Keys(number, fields)
 
 
 def _unknown_jobs(rows: Rows) -> Jobs:

@@ -38,6 +38,7 @@ from fusetui.tui.layout.answer import (
     fitting,
     moved,
     way_of,
+    working,
 )
 from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
@@ -56,6 +57,7 @@ TIME_CELLS = 8  # of the time of a row
 ASIDE_CELLS = 7  # of the share of a row, or of what stands instead
 BAR_CELLS = 6
 HIDDEN_LISTS_CELLS = 3  # of the number of lists that are not shown
+MIN_CELLS_WITH_REASONS = 80  # of a screen: narrower ones rarely show the idle reasons
 MIN_CELLS_WITH_BAR = 44  # of a list; narrower ones have no bars
 
 
@@ -133,7 +135,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """How everything is laid out on a pane of this size."""
         is_roomy = height > ROOMY_LINES
         above = self._verdict_lines(width)
-        reasons = self._idle_reasons() if is_roomy or len(above) == 1 else []
+        has_room = is_roomy or len(above) == 1 or width >= MIN_CELLS_WITH_REASONS
+        reasons = self._idle_reasons() if has_room else []
         account = account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             above.append((f" {account}", "plain"))
@@ -204,11 +207,15 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         hidden = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
+            shown = self.found.lists[column]
             more = ""
             if hidden and column == columns.shown[-1]:
                 more = f" {self.glyphs.folded}{hidden}"
-            title_cells = cells - len(more)
-            parts += self._list_title(self.found.lists[column], title_cells, bar)
+                with_word = f"{more} more"
+                needed = TIME_CELLS + ASIDE_CELLS + 2 + bar + len(shown.title)
+                if needed + len(with_word) <= cells:
+                    more = with_word
+            parts += self._list_title(shown, cells - len(more), bar)
             parts.append((more + " " * BETWEEN_CELLS, "faint"))
         return parts
 
@@ -342,7 +349,7 @@ def bar_cells(width: int, count: int) -> int:
     return BAR_CELLS + 1 if list_cells >= MIN_CELLS_WITH_BAR else 0
 
 
-SECTION = "In the answer"
+SECTION = "In the summary"
 INSIDE = (
     "answer-down/answer-up row",
     "answer-left/answer-right list",
@@ -352,21 +359,37 @@ INSIDE = (
 
 
 def answer_of(state: State) -> AnswerPage | None:
-    """The answer that stands below the lanes; None where something else does."""
+    """The answer that stands below the lanes; None where something else does, or until
+    it is known."""
+    return state.side.insight.answer if _has_its_place(state) else None
+
+
+def _has_its_place(state: State) -> bool:
+    """Whether the pane below the lanes is that of the answer: nothing is selected."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
-        return None
-    is_other = state.view.selected >= 0 or state.view.gap or state.time_range
-    return None if is_other else state.side.insight.answer
+        return False
+    is_selected = state.view.selected >= 0 or state.view.gap or state.time_range
+    return not is_selected
+
+
+def is_awaited(state: State) -> bool:
+    """Whether the answer will be shown below the lanes once it is computed. Keys go
+    into it before, so that one that is pressed early does what it does later."""
+    if not _has_its_place(state) or state.side.insight.answer is not None:
+        return False
+    return state.side.trace.report.prefix is None  # of a part there is no answer
 
 
 def is_inside(state: State) -> bool:
     """Whether the keys act on the answer below the lanes."""
-    return answer_of(state) is not None and state.answer_at is not None
+    is_there = answer_of(state) is not None or is_awaited(state)
+    return is_there and state.answer_at is not None
 
 
 def is_outside(state: State) -> bool:
     """Whether the keys act on the lanes above the answer."""
-    return answer_of(state) is not None and state.answer_at is None
+    is_there = answer_of(state) is not None or is_awaited(state)
+    return is_there and state.answer_at is None
 
 
 enter = partial(replace, answer_at=AnswerAt(0, 0), hint="")
@@ -386,17 +409,23 @@ def next_pane(state: State) -> State:
 def move(state: State, columns: int, rows: int) -> State:
     """The cursor so many lists to the right and rows down."""
     answer_page = answer_of(state)
-    if answer_page is None or state.answer_at is None:
+    before = state.answer_at
+    if before is None:
         return state
-    at = moved(answer_page.lists, state.answer_at, columns, rows)
+    if answer_page is None:  # the first move after it is known ends on a row
+        at = AnswerAt(max(0, before.column + columns), max(-1, before.row + rows))
+    else:
+        at = moved(answer_page.lists, before, columns, rows)
     return replace(state, answer_at=at)
 
 
 def follow(state: State) -> State:
     """To what the row under the cursor is about."""
     answer_page = answer_of(state)
-    if answer_page is None or state.answer_at is None:
+    if state.answer_at is None:
         return state
+    if answer_page is None:
+        return told(state, working(state.side.trace, "where the time went"))
     return went(state, answer_page, state.answer_at)
 
 
@@ -418,8 +447,8 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
         return state
     return told(
         at_gap(state, gap),
-        "a gap of the answer",
-        "deselect back to the answer",
+        "a gap of the summary",
+        "deselect back to the summary",
         "next-gap the next longest",
     )
 
@@ -449,6 +478,12 @@ def answer_pane(state: State, height: int) -> Pane | None:
     return Pane(height, picture, pointed, wheeled)
 
 
+def awaited_title(state: State) -> str:
+    """What stands above the pane while the answer is awaited: that the keys act on it,
+    where they do."""
+    return _title(state) if is_inside(state) else "nothing selected"
+
+
 def _title(state: State) -> str:
     """The title of the answer, with what keys do there."""
     if state.answer_at:
@@ -465,7 +500,7 @@ _inside = partial(action, section=SECTION, where=is_inside)
 ACTIONS = (
     action(
         name="into-answer",
-        title="Into the answer",
+        title="Into the summary",
         written="enter",
         help="its rows lead to modules, kernels, gaps",
         run=enter,
@@ -518,7 +553,7 @@ ACTIONS = (
         name="next-pane",
         title="Next pane",
         written="tab",
-        help="the answer, the lanes; of two traces, the other one",
+        help="the summary, the lanes; of two traces, the other one",
         run=next_pane,
         section=SECTION,
         where=takes_tab,

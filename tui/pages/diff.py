@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 STYLE_OF_MARK = {"+": "bad", "-": "good", "~": "plain"}
 MIN_NUMBER_CELLS = 8  # of a column of numbers
 ROOMY_LINES = 25  # of a page: with more, there is room for a line about each side
-MIN_LINES_WITH_TIMELINES = 17
+MIN_LINES_WITH_TIMELINES = 22  # with fewer, the list of changes has their room
 # with more, the timelines are larger, and both names of a replaced kernel are shown
 TALL_LINES = 40
 STYLE_OF_ANSWER = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
+MIN_LINES_WITH_TWO_REASONS = 17
 WHY_LINES = 2
 MAX_STORY_LINES = 3
 NAME_LINES = 4
@@ -150,7 +151,7 @@ class DiffPage(ListPage):
     name, title, key = DIFF, "Diff", "4"
     help = "what changed from A to B"
     hints = (
-        "help keys; row-down/row-up move; show show in the timelines; "
+        "help keys; row-down/row-up move; show show in both timelines; "
         "diff-open open a region; swap swap; copy copy"
     )
 
@@ -232,7 +233,7 @@ class DiffPage(ListPage):
         believed."""
         found = _found(state)
         is_tall = size.height > TALL_LINES
-        height = 1 + (WHY_LINES if size.height > ROOMY_LINES else 1)
+        height = 1 + _why_height(size)
         if is_tall:
             height += NAME_LINES
         closing: Sequence[DiffLine] = ()
@@ -289,16 +290,27 @@ def _why_lines(
     height: int,
 ) -> list[Said]:
     """Why a line is believed, and of a replaced kernel both names, on so many lines.
-    Where there is one line for the reason, it begins with what the row of the line,
-    which has these columns, has no room for."""
+    Where that does not fit, it begins with what the row of the line, which has these
+    columns, has no room for."""
     names = both_names(line)
     reason_lines = max(1, height - len(names))
-    what = line.what
-    if reason and reason_lines == 1:
+    lines = _reason_lines(line.what, reason, width)
+    if reason and len(lines) > reason_lines:
         _, left_out = fitted(line, room(columns, width - 1))
-        what = APART.join(left_out) or what
-    sentence = narrow(f"{what}: {reason}" if reason else what)
-    return [*cut(folded([sentence], width), reason_lines), *names]
+        lines = _reason_lines(APART.join(left_out) or line.what, reason, width)
+    return [*cut(lines, reason_lines), *names]
+
+
+def _reason_lines(what: str, reason: str, width: int) -> list[Said]:
+    """What a line is about and why it is believed, on lines of `width` cells."""
+    return folded([narrow(f"{what}: {reason}" if reason else what)], width)
+
+
+def _why_height(size: Size) -> int:
+    """How many lines of a page of this size say why a line is believed."""
+    if size.height > ROOMY_LINES:
+        return WHY_LINES
+    return 2 if size.height >= MIN_LINES_WITH_TWO_REASONS else 1
 
 
 def _reason(line: DiffLine) -> str:

@@ -152,6 +152,7 @@ class FlamePage(Page):
         title += f": {duration(flame.whole_ns)}"
         if view.root != WHOLE:
             title += f"   in {flame.tree.label(view.root)}"
+        title = clip(title, size.width, glyphs_for(state.ascii_only).ellipsis)
         at = here(state).node
         about = partial(_about, flame, at)
         rule = glyphs_for(state.ascii_only).rule

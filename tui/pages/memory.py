@@ -66,7 +66,7 @@ SEGMENT_COLUMNS = (
     ListColumn("size", 10),
     ListColumn("in use", 6),
     ListColumn("holes", 10),
-    ListColumn("each from its first to its last address", 0, left=True),
+    ListColumn("segment, from its first to its last address", 0, left=True),
 )
 
 
@@ -103,6 +103,9 @@ def _events(moments: Moments) -> str:
         return number
     what = "their last total" if moments.is_of_trace else "its blocks"
     return f"{number}, which differ from {what} by {size(difference)}"
+
+
+NO_EVENTS = " No events in this file: it has what was allocated at its end alone."
 
 
 class MemoryPage(ListPage):
@@ -275,6 +278,8 @@ class MemoryPage(ListPage):
         if why_apart:
             remarks.append(f" its axis of time is its own: {why_apart}")
         moments = here(state).moments
+        if not len(moments.history.events):
+            remarks.append(NO_EVENTS)
         if moments.is_of_trace and moments.history.difference_end_bytes:
             remarks.append(f" {_events(moments)}")
         return remarks
@@ -288,6 +293,9 @@ class MemoryPage(ListPage):
         name = self._side_name(shown, index)
         heading = pictures().cursor_line(moments, at, over.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
+        line_above = Pane(1, text([Said(heading, token)]))
+        if not len(moments.history.events):
+            return (line_above,)  # one moment has no curve
         picture = pictures().AreaPicture(
             moments=moments,
             window=over,
@@ -297,7 +305,7 @@ class MemoryPage(ListPage):
             label=self._axis_label(over, moments),
         )
         area = Pane(lines, picture, partial(_pointed_in_area, index=index, size=size))
-        return Pane(1, text([Said(heading, token)])), area
+        return line_above, area
 
     @staticmethod
     def _highest_peak(shown: MemoryShown) -> int:

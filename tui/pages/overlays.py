@@ -28,7 +28,14 @@ from fusetui.tui.drawing.picture import (
     text,
 )
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
-from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import (
+    TEXT,
+    UNICODE,
+    Glyphs,
+    Styled,
+    glyphs_for,
+    share_bar,
+)
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.search_hits import NameHits, SearchHits, Trend, trend
@@ -337,16 +344,17 @@ def spark(values: Sequence[int], levels: str) -> str:
 
 
 SECTION = "Over the page"
+WORDS_SECTION = "Words on the screen"
 CHOOSING = "show open", "command run a command", "leave close"
 CHOOSING_B = "show open", "beside open as B beside this trace", "leave close"
 RECORDING = "show record", "leave close"
 RECORDING_B = "show record", "beside record as B", "leave close"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
-NARROW = "help-filter type to narrow"
+NARROW = "help-filter narrow"
 COPIES = "copy copies it"
 HITS = "show shows it", CLOSE, "copy copies it"
-SECOND = "second shows the replay beside the recording"
+SECOND = "second both timelines"
 MAX_GAP_LINES = 50
 KEYS_CELLS = 20
 TITLE_CELLS = 22
@@ -383,25 +391,47 @@ class OverlayList(ListPage):
         if is_help(state):
             hints.append(NARROW)
         if replays.is_worth(state):
-            hints.insert(0, SECOND)
+            hints.append(SECOND)
         if is_slice(state):
-            hints.insert(0, RAW)
+            hints.append(RAW)
         if isinstance(overlay, ShownCommand):
-            hints.insert(0, COPIES)
+            hints.append(COPIES)
         # on a screen narrower than the edge nothing can be read, but nothing fails
         width = max(1, overlay_size(state).width - EDGE_CELLS)
-        keys_text = hints_text(hints, state)
-        if isinstance(overlay, ShownCommand):
-            keys_text = _said_over(state) or keys_text
+        key_texts = [hint_text(hint, state) for hint in hints]
+        if isinstance(overlay, ShownCommand) and _said_over(state):
+            key_texts = [_said_over(state)]
         shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
-        place = "" if isinstance(overlay, Help) else self._place(state, shown)
-        heading = " " + "   ".join(filter(None, (shown.title, place, keys_text)))
+        heading = self._heading(state, shown, key_texts, width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
             count=len(shown.lines),
             titles=lambda width: heading,
             format=lambda index, width: [shown.lines[index]],
         )
+
+    def _heading(
+        self, state: State, shown: _Text, key_texts: Sequence[str], width: int
+    ) -> str:
+        """The title of a text, which of its lines are in sight, and what keys do: as
+        much as fits in `width` cells."""
+        place = self._place(state, shown)
+        parts = [shown.title, place, *key_texts]
+        if is_help(state):
+            parts = [shown.title, key_texts[0], place, *key_texts[1:]]
+        return " " + joined([part for part in parts if part], width)
+
+    def paged(self, state: State, rows: int) -> State:
+        """A text scrolls by a screen at once; the cursor stays on its line of the
+        screen."""
+        moved = super().paged(state, rows)
+        if not isinstance(state.overlay, Texts):
+            return moved
+        before = state.list_of(self.name)
+        after = moved.list_of(self.name)
+        last_top = self.rows(state).count - self.room(state, overlay_body(state))
+        top = max(0, min(before.top + rows, last_top))
+        return moved.with_list(self.name, replace(after, top=top))
 
     def _place(self, state: State, shown: _Text) -> str:
         """Which lines of a text are in sight; "" if all are."""
@@ -410,7 +440,7 @@ class OverlayList(ListPage):
         if count <= room:
             return ""
         top = state.list_of(self.name).top
-        return f"lines {top + 1} to {min(count, top + room)} of {count}"
+        return f"lines {top + 1}-{min(count, top + room)} of {count}"
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -574,7 +604,7 @@ def _shown_text(overlay: Texts, width: int, ascii_only: bool, unpacked: int) -> 
 def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
     """The title and the lines of an overlay, in `width` cells."""
     if isinstance(overlay, Help):
-        return _help(overlay, width)
+        return _help(overlay, width, glyphs)
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrapped(overlay.lines, width))
     if isinstance(overlay, ShownCommand):
@@ -658,12 +688,13 @@ def replayed_text(
     return ReplayedText("critical path", path_text(answer, width))
 
 
-def _help(overlay: Help, width: int) -> _Text:
-    """The keys, or those that have all of the words that were typed: in the name of
-    the section, in the keys, the title or the help."""
+def _help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
+    """The keys and the words on the screen, or those that have all of the words that
+    were typed: in the name of the section, in the keys, the title or the help."""
     words = overlay.words.lower().split()
     if not words:
-        return _Text("keys", _sections(overlay.sections, width))
+        lines = _sections(overlay.sections, width)
+        return _Text("keys", [*lines, *_meanings(overlay.meanings, width, glyphs)])
     sections = []
     for section, actions in overlay.sections:
         matching = []
@@ -673,9 +704,29 @@ def _help(overlay: Help, width: int) -> _Text:
                 matching.append(texts)
         if matching:
             sections.append((section, matching))
+    meanings = []
+    for word, meaning in overlay.meanings:
+        line = " ".join((WORDS_SECTION, word, meaning)).lower()
+        if all(typed in line for typed in words):
+            meanings.append((word, meaning))
     title = f"keys: {printable(overlay.words.strip())}"
-    lines = _sections(sections, width) or [Said("no key has these words")]
-    return _Text(title, lines)
+    lines = [*_sections(sections, width), *_meanings(meanings, width, glyphs)]
+    return _Text(title, lines or [Said("no key has these words")])
+
+
+def _meanings(
+    words: Sequence[tuple[str, str]], width: int, glyphs: Glyphs
+) -> list[Said]:
+    """A section with words on the screen, each followed by its meaning; no lines for
+    none."""
+    if not words:
+        return []
+    lines = [Said(""), Said(WORDS_SECTION, "title")]
+    for word, meaning in words:
+        text = f"  {word}: {meaning}".replace(UNICODE.folded, glyphs.folded)
+        parts = wrap(text, width, subsequent_indent="      ")
+        lines += [Said(part, "plain") for part in parts]
+    return lines
 
 
 def _sections(

@@ -69,6 +69,7 @@ class Page(ABC):
     key: ClassVar[str]
     help: ClassVar[str]
     hints: ClassVar[str]
+    narrow_hints: ClassVar[str] = ""  # the hints on a narrow screen, if they are others
     """The last line of the screen, what matters most first, with `; ` between: `down/up
     line` names two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
@@ -215,7 +216,12 @@ class ListPage(Page):
         below = self.below(state, size)
         others = sum(pane.height for pane in (*above, *below))
         list_state = state.list_of(self.name)
-        picture = ListPicture(self.rows(state), list_state.cursor, list_state.top)
+        picture = ListPicture(
+            rows=self.rows(state),
+            cursor=list_state.cursor,
+            top=list_state.top,
+            ellipsis=glyphs_for(state.ascii_only).ellipsis,
+        )
 
         def pointed(state: State, x: int, y: int) -> State:
             index = picture.index_at(y)
@@ -237,6 +243,10 @@ class ListPage(Page):
             return state
         now = state.with_list(self.name, replace(list_state, cursor=index))
         return self.moved(now)
+
+    def paged(self, state: State, rows: int) -> State:
+        """The cursor a screen of rows further down, or up."""
+        return self.at_row(state, state.list_of(self.name).cursor + rows)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The cursor on an existing row, and the list scrolled so that it is in
@@ -345,7 +355,7 @@ def _move_in_list(
     if screens:
         # one row of the screen before stays in sight
         rows_of_screen = page.room(state, size_of(state)) - 1
-        rows += screens * max(1, rows_of_screen)
+        return page.paged(state, screens * max(1, rows_of_screen))
     return page.at_row(state, state.list_of(page.name).cursor + rows)
 
 

@@ -31,7 +31,7 @@ from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, Side, View, first_views
-from fusetui.tui.pages.answer import answer_pane
+from fusetui.tui.pages.answer import answer_pane, awaited_title, is_inside
 from fusetui.tui.pages.page import Page, Pane, page_table, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline, with_keys
 from fusetui.tui.state.comparison import Second
@@ -156,9 +156,14 @@ class TimelinePage(Page):
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "help keys; zoom-in/zoom-out zoom; pan-left/pan-right pan; down/up line; "
-        "previous/next slice; to-kernel/to-launch launch-kernel; next-gap gap; search search; "
-        "range range; copy copy; mark/to-mark mark; command command; quit quit"
+        "help keys; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
+        "down/up line; previous/next slice; fold fold; details info; search search; "
+        "to-kernel/to-launch launch-kernel; next-gap gap; range range; copy copy; "
+        "mark/to-mark mark; command command; quit quit"
+    )
+    narrow_hints = (
+        "help keys; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
+        "down/up line; details info; fold fold; search search; previous/next slice"
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -411,15 +416,15 @@ def _details(state: State) -> TextPicture:
         return ruled((side, view.gap), "idle time", glyphs.rule, of_gap)
     if view.selected >= 0:
         return slice_details(state, view.selected, _slice_title(state, view.selected))
-    sentences = (
-        hints_text(FIRST_HINTS, state),
-        working(side.trace, "where the time went"),
-    )
+    computing = working(side.trace, "where the time went")
+    first_keys = "" if is_inside(state) else hints_text(FIRST_HINTS, state)
+    sentences = tuple(sentence for sentence in (first_keys, computing) if sentence)
 
     def lines(width: int, height: int) -> list[Said]:
         return [Said(sentence) for sentence in sentences]
 
-    return ruled(sentences, "nothing selected", glyphs.rule, lines)
+    title = awaited_title(state)
+    return ruled((sentences, title), title, glyphs.rule, lines)
 
 
 def _slice_title(state: State, row: int) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_result
 from fusetui.trace.program.modules import ModuleTime
@@ -64,7 +65,8 @@ class TreePage(TreeListPage[OpTree]):
     help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest; "
-        "tree-mode top-down/bottom-up/flat; tree-sort-right/tree-sort-left sort; copy copy"
+        "details info; search search; tree-mode top-down/bottom-up/flat; "
+        "tree-sort-right/tree-sort-left sort; copy copy"
     )
     zeros = ("total", "self", "count")
 
@@ -274,7 +276,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
     help = "GPU time of each module and annotation"
     hints = (
         "help keys; row-down/row-up move; turn open; show go to longest call; "
-        "modules-sort-right/modules-sort-left sort; copy copy"
+        "details info; search search; modules-sort-right/modules-sort-left sort; copy copy"
     )
 
     def open(self, state: State) -> State:
@@ -332,9 +334,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         from fusetui.report.program import no_modules  # rarely needed
 
         nothing, how_to_record = no_modules(trace.report.format)
-        return (
-            f"{nothing.capitalize()}: none was recorded. To have them, {how_to_record}."
-        )
+        reason = "none was recorded"
+        if len(trace.rows_of(Role.ANNOTATION)):
+            reason = "those on the timeline are of steps and collectives"
+        return f"{nothing.capitalize()}: {reason}. To have them, {how_to_record}."
 
     def chosen(self, state: State, index: int) -> State:
         """Enter: the longest call of the module in the timeline."""

@@ -4,7 +4,8 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,6 +60,7 @@ MAX_TEXT_CELLS = 110  # of a wrapped text
 BAR_CELLS = 10
 SHARE_PARTS = 10**9  # a share from 0 to 1 is drawn as so many parts of this
 MIN_LIST_LINES = 6
+LEAST_LIST_LINES = 4  # where the lines are needed below the list
 MIN_BELOW_LINES = 7  # of the pane below the list
 MAX_THREADS = 5  # that the page names
 LIST_TITLE = "finding, then the longest gaps"
@@ -80,8 +82,8 @@ class WhyPage(ListPage):
     copies = "line"
     help = "where the time went, and what would help"
     hints = (
-        "help keys; row-down/row-up move; show show the evidence; next-gap next gap; "
-        "copy copy all as Markdown"
+        "help keys; row-down/row-up move; show show the evidence; details info; "
+        "next-gap next gap; copy copy all as Markdown"
     )
 
     def rows(self, state: State) -> Rows:
@@ -159,7 +161,7 @@ class WhyPage(ListPage):
         why = _why(state.side)
         if why is None:
             return ()
-        room = max(1, size.height - MIN_LIST_LINES - _below(size))
+        room = max(1, size.height - _list_lines(why, size) - _below(why, size))
         lines = _answer(why, size.width, room)
         return (Pane(len(lines), text(lines)),)
 
@@ -205,12 +207,50 @@ class WhyPage(ListPage):
             return cut(about, height, glyphs.ellipsis)
 
         picture = ruled((why, side, entry), "", glyphs.rule, lines)
-        return (Pane(_below(size), picture),)
+        return (Pane(_below(why, size), picture),)
 
 
-def _below(size: Size) -> int:
-    """How many lines the pane below the list has."""
+def _below(why: Why | None, size: Size) -> int:
+    """How many lines the pane below the list has: enough for the longest finding, so
+    that it need not be cut, where the answer in its shortest form and some rows have
+    room beside it; at most half of the page."""
+    usual = _usual_below(size)
+    if why is None:
+        return usual
+    rule = 1
+    needed = rule + _longest_finding(why, size.width)
+    room = size.height - LEAST_LIST_LINES - _shortest_answer(why, size.width)
+    return max(usual, min(needed, room, size.height // 2))
+
+
+def _usual_below(size: Size) -> int:
     return max(MIN_BELOW_LINES, min(10, size.height // 4))
+
+
+def _list_lines(why: Why, size: Size) -> int:
+    """How many lines of the list the answer above it leaves at least."""
+    above = size.height - MIN_LIST_LINES - _below(why, size)
+    has_room = above >= _shortest_answer(why, size.width)
+    is_usual = _below(why, size) == _usual_below(size)
+    return MIN_LIST_LINES if has_room or is_usual else LEAST_LIST_LINES
+
+
+def _shortest_answer(why: Why, width: int) -> int:
+    """The lines of the answer with the account in its shortest form."""
+    heading = _verdict(why, width)
+    if not why.devices:
+        titles_and_a_thread_and_last_line = 3
+        return len(heading) + titles_and_a_thread_and_last_line
+    return len(heading) + len(flow(say.account_parts(why), width - 2))
+
+
+def _longest_finding(why: Why, width: int) -> int:
+    """The lines of the longest finding of the list."""
+    heights = []
+    for finding in considerable(why):
+        blocks = _paragraph_lines(_paragraphs(why, finding), width)
+        heights.append(sum(map(len, blocks)))
+    return max(heights, default=0)
 
 
 def _times_of(entries: Sequence[Entry]) -> list[int]:
@@ -290,11 +330,8 @@ def _why(side: Side) -> Why | None:
 def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
     """The first sentence, what is not understood of what findings are worth, the
     account, and if there is room the breakdown and the ceiling."""
-    from fusetui.report.worth import doubt_text
-
     verdict = _folded(say.answer(why), width, "title", " ")
-    doubt_sentence = doubt_text(why)
-    doubt = _folded(doubt_sentence, width, "plain", " ") if doubt_sentence else []
+    doubt = _verdict(why, width)[len(verdict) :]
     room = height - len(verdict) - len(doubt)
     if room <= 0:  # the doubt stands beside each worth, in the room of rows if it must
         return [*verdict[:height], *doubt]
@@ -305,6 +342,15 @@ def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
         if len(rest) + len(more) <= room or not rest:
             rest += more  # cut below, if nothing else says where the time went
     return [*verdict, *doubt, *cut(rest, room)]
+
+
+def _verdict(why: Why, width: int) -> list[Said]:
+    """The first sentence, and what is not understood of what findings are worth."""
+    from fusetui.report.worth import doubt_text
+
+    verdict = _folded(say.answer(why), width, "title", " ")
+    doubt = doubt_text(why)
+    return [*verdict, *(_folded(doubt, width, "plain", " ") if doubt else [])]
 
 
 def _account(why: Why, width: int, height: int) -> list[str]:
@@ -348,21 +394,25 @@ def _about_finding(
     """A finding: its text, what it is worth, why it is only likely, and what to try.
     Where there is little room, its text and the doubt are cut; the rest stays."""
 
-    def wrapped(sentence: str, token: str) -> list[Said]:
-        return _folded(sentence, width, token) if sentence else []
-
-    paragraphs = _paragraphs(why, finding)
-    text_lines = wrapped(paragraphs.text, "plain")
-    worth = wrapped(paragraphs.worth, "strong")
-    doubt = wrapped(paragraphs.doubt, "faint")
-    remedy = wrapped(paragraphs.remedy, "good")
-    lines = [*text_lines, *worth, *doubt, *remedy]
-    if len(lines) <= height:
-        return lines
+    blocks = _paragraph_lines(_paragraphs(why, finding), width)
+    all_lines = [*chain.from_iterable(blocks)]
+    if len(all_lines) <= height:
+        return all_lines
+    text_lines, worth, doubt, remedy = blocks
     short_doubt = cut(doubt, 1, ellipsis)
     room = height - len(worth) - len(short_doubt) - len(remedy)
     short_text = cut(text_lines, max(1, room), ellipsis)
     return [*short_text, *worth, *short_doubt, *remedy]
+
+
+@lru_cache(maxsize=256)  # every frame asks for those of all findings
+def _paragraph_lines(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
+    """The lines of each paragraph about a finding."""
+    blocks = []
+    tokens = ("plain", "strong", "faint", "good")
+    for sentence, token in zip(paragraphs, tokens, strict=True):
+        blocks.append(_folded(sentence, width, token) if sentence else [])
+    return tuple(blocks)
 
 
 class _Paragraphs(NamedTuple):

@@ -66,22 +66,23 @@ def _indented(lines: Iterable[DiffLine]) -> tuple[DiffLine, ...]:
 
 
 def _joined(closing_lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
-    """The lines that close the sum, those that say how work crosses borders as one."""
+    """The lines that close the sum; those that say how work crosses the boundaries of a
+    step as one."""
     of_borders = [line for line in closing_lines if line.kind not in PINNED]
     for line in closing_lines:
         if line.kind in PINNED or len(of_borders) == 1:
             yield line
         elif line is of_borders[0]:
-            yield _borders_line(of_borders)
+            yield _boundary_line(of_borders)
 
 
-def _borders_line(lines: Sequence[DiffLine]) -> DiffLine:
+def _boundary_line(lines: Sequence[DiffLine]) -> DiffLine:
     """One line with the changes of several, and their sum."""
     changes = []
     for line in lines:
         changes.append(f"{line.kind} {microseconds(line.change_ns, signed=True)}")
     total_ns = sum(line.change_ns for line in lines)
-    return DiffLine("", "borders", None, None, total_ns, "   ".join(changes))
+    return DiffLine("", "boundary", None, None, total_ns, "   ".join(changes))
 
 
 class Comparison(ViewSession, frozen=True, eq=False, dict=True):

@@ -40,10 +40,12 @@ OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 class Help(msgspec.Struct, frozen=True):
     """All keys: the title of each section, and of each action its keys, title and
-    help. `words`: what is typed to narrow them. `before`: the overlay over which the
-    keys were asked for, to which closing them leads back, and where its list was."""
+    help; and words on the screen with their meanings. `words`: what is typed to narrow
+    them. `before`: the overlay over which the keys were asked for, to which closing
+    them leads back, and where its list was."""
 
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    meanings: tuple[tuple[str, str], ...] = ()
     words: str = ""
     before: Overlay | None = None
     list_before: ListState | None = None

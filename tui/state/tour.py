@@ -60,11 +60,13 @@ def _at_another_kernel(before: State, after: State) -> bool:
     return _role(before) == _role(after) == Role.KERNEL
 
 
-def _at_hits(before: State, after: State, searched: bool) -> bool:
-    """Hits are gone through that are new: of a search, or of the row of a table."""
+def _at_next_hit(before: State, after: State, searched: bool) -> bool:
+    """Another hit is shown than before: of a search, or of the row of a table."""
+    old_hits = before.session.hits
     hits = after.session.hits
-    is_new = hits is not before.session.hits
-    return hits is not None and is_new and hits.searched is searched
+    if old_hits is None or hits is None or hits.searched is not searched:
+        return False
+    return hits.rows is old_hits.rows and hits.at != old_hits.at
 
 
 def _has_closed_details(before: State, after: State) -> bool:
@@ -81,12 +83,20 @@ def _shows_line_of_diff(before: State, after: State) -> bool:
     return before.page == DIFF and after.page == TIMELINE
 
 
-def _on_page(before: State, after: State, page: str) -> bool:
-    return after.page == page
+def _has_moved_on_page(before: State, after: State, page: str) -> bool:
+    """Another row of the page is under the cursor: whoever moves has read what to do
+    there."""
+    if before.page != page or after.page != page:
+        return False
+    return before.list_of(page).cursor != after.list_of(page).cursor
 
 
-def _at_gap(before: State, after: State) -> bool:
-    return bool(after.sides) and after.view.gap is not None
+def _at_next_gap(before: State, after: State) -> bool:
+    """Another gap is selected than before."""
+    if not before.sides or not after.sides:
+        return False
+    gaps = before.view.gap, after.view.gap
+    return None not in gaps and gaps[0] != gaps[1]
 
 
 TEXTS = Path(__file__).with_name("tour.txt").read_text(encoding="utf-8")
@@ -97,18 +107,18 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("full_stop", _at_another_kernel),
     ("i escape", _has_closed_details),
     ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
-    ("6", partial(_on_page, page="modules")),
-    ("e", _at_gap),
-    ("2", partial(_on_page, page="tree")),
-    ("3 j enter", partial(_at_hits, searched=False)),
+    ("6 j", partial(_has_moved_on_page, page="modules")),
+    ("e e", _at_next_gap),
+    ("2 j", partial(_has_moved_on_page, page="tree")),
+    ("3 j enter n", partial(_at_next_hit, searched=False)),
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", _shows_line_of_diff),
-    ("slash g e m m enter", partial(_at_hits, searched=True)),
+    ("slash g e m m enter n", partial(_at_next_hit, searched=True)),
     ("y", _has_copied),
     ("q", lambda before, after: False),
 )
 """One way to do it, as Textual names keys, and whether it is done."""
-PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
+PICTURES = ("Read a kernel name", "The longest gaps", "Side by side")
 """The steps of which docs/tour.md shows the screen once they are done."""
 OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
 

@@ -11,7 +11,12 @@ import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import Group, KernelGroup, OpGroup
+from fusetui.analysis.questions.groups import (
+    Group,
+    KernelGroup,
+    OpGroup,
+    without_group,
+)
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
@@ -209,7 +214,7 @@ def _kernel_group(group: KernelGroup, by: str, width: int) -> str:
     if by == "name":
         return kernel_label(str(group.name), width)
     if by == "shape":
-        op = _with_inputs(_op_name(str(group.op or "no op"), group), group)
+        op = _with_inputs(_op_name(str(group.op or without_group("op")), group), group)
         return f"{kernel_label(str(group.name), width)}   {op}"
     if by == "stream":
         assert not isinstance(
@@ -218,8 +223,8 @@ def _kernel_group(group: KernelGroup, by: str, width: int) -> str:
         assert not isinstance(group.stream, UnsetType)
         device = device_label(group.device)
         return printable(f"{device} {stream_label(group.stream)}")
-    value = getattr(group, by)
-    return printable(str(value or f"no {by}"))
+    value = getattr(group, "family" if by == "library" else by)
+    return printable(str(value or without_group(by)))
 
 
 def _op_name(op: str, group: Group) -> str:

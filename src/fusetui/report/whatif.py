@@ -33,20 +33,21 @@ if TYPE_CHECKING:
 
 
 class KindOfTime(NamedTuple):
-    """A kind of time on the critical path, in words."""
+    """A kind of time on the critical path, in words; its key is its name in JSON."""
 
+    name: str  # in a column
     limit: str  # the bottleneck where most of the time is of this kind
     time: str  # what the time is
 
 
 KINDS = {
-    "host": KindOfTime("the CPU", "CPU thread work"),
-    "launch": KindOfTime("launching", "launch calls and their latency"),
-    "kernel": KindOfTime("the GPU", "kernels"),
-    "copy": KindOfTime("copying", "copies and fills"),
-    "communication": KindOfTime("communication", "communication"),
-    "wait": KindOfTime("waiting", "waits and switches between GPU events"),
-    "residual": KindOfTime("unexplained delay", "unexplained delays"),
+    "host": KindOfTime("CPU", "the CPU", "CPU thread work"),
+    "launch": KindOfTime("launch", "launching", "launch calls and their latency"),
+    "kernel": KindOfTime("kernel", "the GPU", "kernels"),
+    "copy": KindOfTime("copy", "copying", "copies and fills"),
+    "communication": KindOfTime("communication", "communication", "communication"),
+    "wait": KindOfTime("wait", "waiting", "waits and switches between GPU events"),
+    "residual": KindOfTime("unexplained", "unexplained delay", "unexplained delays"),
 }
 
 NAMELESS = {
@@ -193,7 +194,7 @@ def rows_text(rows: Sequence[PathRow], width: int) -> str:
         Column("time", cell=lambda row: duration(row.ns)),
         Column("share", cell=lambda row: percent(row.share, 1)),
         Column("count", spare=1, cell=lambda row: count(row.count)),
-        Column("kind", left=True, cell=lambda row: row.kind),
+        Column("kind", left=True, cell=lambda row: KINDS[row.kind].name),
         Column(
             "on the critical path",
             left=True,

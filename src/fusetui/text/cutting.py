@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 ELLIPSIS = "…"
+CUT_BEFORE = "..."  # the end of a short name that was too long
 DIGITS = "0123456789"
 FIRST_OF_OTHER_WIDTH = "\u0300"
 """Every printable character below this one takes one cell."""
@@ -48,13 +49,16 @@ def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
 
     >>> middle_clip("Qwen2DecoderLayer_3", 9, "~"), middle_clip("Qwen2DecoderLayer_10", 4, "~")
     ('Qwen~er_3', 'Q~10')
+    >>> middle_clip("split_emb_bwd_rowwise_adag...", 7, "~")
+    'split_~'
 
-    It is `clip` if there are fewer than two cells beside the ellipsis, and for a text
-    in which some character does not take one cell.
+    It is `clip` if there are fewer than two cells beside the ellipsis, for a text in
+    which some character does not take one cell, and for one whose end was cut before.
     """
     kept_cells = max_cells - width(ellipsis)
     is_one_cell_per_char = len(text) == width(text)
-    if kept_cells < 2 or not is_one_cell_per_char or len(text) <= max_cells:
+    was_cut = text.endswith(CUT_BEFORE)
+    if kept_cells < 2 or not is_one_cell_per_char or len(text) <= max_cells or was_cut:
         return clip(text, max_cells, ellipsis)
     end_cells = kept_cells // 2
     without_number = text.rstrip(DIGITS)

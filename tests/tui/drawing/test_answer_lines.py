@@ -8,7 +8,7 @@ import pytest
 from tests.hostile import WORST, obeyed
 from tests.tui.driving import named
 from tests.tui.explainable import GEMM, slice_, training
-from tests.tui.prepared import after, at, do, drawn, explained, opened
+from tests.tui.prepared import BY_NAME, after, at, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
 from fusetui.report.why_answer import answer, brief_answer
@@ -17,7 +17,7 @@ from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.answer import BETWEEN_CELLS, AnswerAt, AnswerList
 from fusetui.tui.pages.answer import widths_of
-from fusetui.tui.registry import page_of
+from fusetui.tui.registry import action_for, page_of
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -83,6 +83,27 @@ def test_a_row_can_be_reached_and_left_by_keys(trace_of: Make) -> None:
     back = after(gap, *do("deselect"))
     assert back.answer_at == AnswerAt(2, 0)
     assert after(back, *do("answer-leave")).answer_at is None
+
+
+def test_keys_pressed_before_the_answer_is_known_act_on_it(trace_of: Make) -> None:
+    state = opened(trace_of(training()), size=Size(120, 35))
+    assert action_for("enter", state) is BY_NAME["into-answer"]
+    assert action_for("tab", state) is BY_NAME["next-pane"]
+    inside = after(state, *do("into-answer"))
+    assert action_for("j", inside) is BY_NAME["answer-down"]
+    assert "Computing where the time went" in drawn(inside)
+    early = after(inside, *do("answer-down", "answer-right", "answer-show"))
+    assert early.page == "timeline"
+    assert early.hint.startswith("Computing")
+    known = after(early, explained)
+    assert known.answer_at == AnswerAt(1, 1)
+    assert known.view.selected == -1
+
+
+def test_escape_leaves_an_answer_that_is_not_known_yet(trace_of: Make) -> None:
+    inside = after(opened(trace_of(training())), *do("into-answer"))
+    assert action_for("escape", inside) is BY_NAME["answer-leave"]
+    assert after(inside, *do("answer-leave")).answer_at is None
 
 
 def test_a_module_and_a_kernel_lead_to_their_rows(trace_of: Make) -> None:

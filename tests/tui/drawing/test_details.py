@@ -153,6 +153,25 @@ def test_all_details_hold_every_arg(mlp: Trace) -> None:
     assert "correlation: 1" in text
 
 
+def test_all_details_explain_the_words_of_a_short_name(mlp: Trace) -> None:
+    row = int(find(mlp, "gemm")[0])
+    lines = [line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE)]
+    assert "short name: gemm bf16 128x128x32 tn sm80 s5" in lines
+    assert "  s5: 5 pipeline stages: slices of K in flight" in lines
+
+
+def test_args_that_only_the_profiler_needs_are_explained_in_full_details_alone(
+    trace_of: Callable[..., Trace],
+) -> None:
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "pid": 1, "tid": 1}
+    trace = trace_of([{**call, "ts": 0, "dur": 5, "args": {"cbid": 20}}])
+    side = app_opened(trace).side
+    below = [line.text for line in details(side, 0, 80, 6, UNICODE)]
+    everything = [line.text for line in all_details(side, 0, 80, UNICODE)]
+    assert not [line for line in below if "cbid" in line]
+    assert "  cbid: 20   (the number of the called function in CUPTI)" in everything
+
+
 @pytest.mark.parametrize("depth", [100, 600, 900])
 def test_args_that_are_nested_deeply(
     trace_of: Callable[..., Trace],

@@ -35,12 +35,12 @@ def test_the_last_line_keeps_its_indent_and_says_that_there_are_more(
 def test_long_details_say_which_of_their_lines_are_in_sight(mlp: Trace) -> None:
     small = after(opened(mlp, size=Size(80, 12)), at(GEMM), *do("details"))
     heading, *others = laid_over(small).strip().split("\n")
-    place = re.search(r"slice   lines 1 to ([0-9]+) of ([0-9]+)   ", heading)
+    place = re.search(r"slice   lines 1-([0-9]+) of ([0-9]+)   ", heading)
     assert place
     last, count = map(int, place.groups())
     assert last < count
     assert last <= len(others)
     end = laid_over(after(small, *do("last"))).strip().split("\n")[0]
-    assert f" to {count} of {count}   " in end
+    assert f"-{count} of {count}   " in end
     large = after(opened(mlp, size=Size(120, 90)), at(GEMM), *do("details"))
-    assert "lines 1 to" not in laid_over(large)
+    assert "lines 1-" not in laid_over(large)

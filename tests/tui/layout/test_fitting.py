@@ -108,8 +108,13 @@ def test_a_gpu_stream_is_seen_on_small_screens(trace_of: Make, size: Size) -> No
 def test_a_count_says_which_lines_are_on_the_screen(trace_of: Make) -> None:
     state = opened(trace_of(mixed()))
     every = places(state.side, state.view)
-    assert in_view(len(every), 0, len(every)) == ""
-    assert in_view(9, 2, 5) == "3-7 of 9"
+    assert in_view(len(every), 0, len(every), cells=20) == ""
+    assert in_view(9, 2, 5, cells=20) == "lines 3-7 of 9"
+
+
+def test_which_lines_are_in_view_is_shorter_in_a_narrow_gutter() -> None:
+    assert in_view(120, 9, 10, cells=15) == "lines 10-19/120"
+    assert in_view(1200, 9, 10, cells=14) == "10-19/1200"
 
 
 def test_the_bar_touches_the_ends_only_there(trace_of: Make) -> None:

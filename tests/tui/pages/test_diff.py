@@ -110,7 +110,7 @@ def test_work_across_the_borders_of_a_step_is_in_sight_too(
     shown = lines_of(replace(found, side_b=side, accounting=sums))
     kinds = [line.kind for line in shown.pinned]
     assert kinds == ["idle", "earlier", "later", "overlap", "", "step"]
-    assert [line.kind for line in shown.closing] == ["idle", "borders", "", "step"]
+    assert [line.kind for line in shown.closing] == ["idle", "boundary", "", "step"]
     assert shown.closing[1].what == "earlier +2.0   later -0.5   overlap -1.0"
     assert shown.closing[1].change_ns == 500
     assert not {line.kind for line in shown.lines} & set(kinds)

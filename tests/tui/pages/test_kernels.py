@@ -15,7 +15,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import SIZE, after, do, drawn, explained, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.questions.groups import kernel_groups
+from fusetui.analysis.questions.groups import kernel_groups, without_group
 from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace, open_trace
@@ -44,6 +44,34 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
     groups = kernel_groups(trace, jobs(trace), what)
     spreads = [msgspec.convert(one, Spread, from_attributes=True) for one in groups]
     assert spreads == [table.spreads[n] for n in table.order("total")]
+
+
+def test_kernels_of_no_module_have_the_words_of_the_page_of_modules(
+    mlp: Trace,
+) -> None:
+    state = by(after(opened(mlp), explained, *do("kernels")), "module")
+    assert "(outside modules)" in labels(state)
+
+
+def test_kernels_whose_launch_is_not_recorded_are_told_from_those_of_no_module(
+    trace_of: Make,
+) -> None:
+    events = mlp_events()
+    launches = [event for event in events if event.get("cat") == "cuda_runtime"]
+    without_a_launch = [event for event in events if event is not launches[0]]
+    trace = trace_of(without_a_launch)
+    state = by(after(opened(trace), explained, *do("kernels")), "module")
+    assert {"(launch not recorded)", "(outside modules)"} <= {*labels(state)}
+
+
+@pytest.mark.parametrize("what", ["op", "step"])
+def test_kernels_of_no_group_are_called_as_on_the_command_line(
+    trace_of: Make, what: str
+) -> None:
+    alone = {"ph": "X", "cat": "kernel", "name": GELU, "pid": 0, "tid": 7}
+    trace = trace_of([{**alone, "ts": 1, "dur": 2}])
+    state = by(after(opened(trace), *do("kernels")), what)
+    assert labels(state) == [f"({without_group(what)})"]
 
 
 def test_kernels_by_module_say_that_they_wait_for_the_answer(mlp: Trace) -> None:

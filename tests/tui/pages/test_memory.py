@@ -142,6 +142,15 @@ def test_the_legend_names_the_categories_of_the_picture_wherever_the_cursor_is(
     assert np.count_nonzero(amounts) < len(categories(before))
 
 
+def test_the_cursor_stands_in_no_label_of_the_ruler(state: State) -> None:
+    state = after(state, *do(*["memory-before"] * 200))
+    for _ in range(100):
+        (ruler,) = [line for line in drawn(state).splitlines() if "◆" in line]
+        labels = ruler.partition("time")[2]
+        assert re.fullmatch(r"( *[0-9.,]+ (ns|us|ms|s)| *◆)* *", labels), ruler
+        state = after(state, *do("memory-after"))
+
+
 def test_no_peak_is_lost_in_a_cell(tmp_path: Path) -> None:
     """A moment between two others in a window of a thousand events."""
     machine = Machine()
@@ -357,6 +366,34 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
     kinds = {int(kind) for kind in there.kinds}
     amounts = found.by_category(np.array([last]))[:, 0]
     assert kinds == set(np.flatnonzero(amounts).tolist())
+
+
+def test_a_snapshot_without_events_has_no_empty_curve(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(MB, (("step", "/home/a/model.py", 3),))
+    machine.events.clear()
+    shown = drawn(remembered(State(size=SIZE), machine.write(tmp_path / "a.pickle")))
+    assert "No events in this file" in shown
+    assert "◆" not in shown
+
+
+def test_the_line_about_a_segment_is_wrapped_not_cut(tmp_path: Path) -> None:
+    machine = Machine()
+    train(machine, 2)
+    path = machine.write(tmp_path / "a.pickle")
+    shown = drawn(after(remembered(State(size=Size(60, 18)), path), *do("memory-map")))
+    about = " ".join(shown.split("──")[-1].split())
+    assert re.search(
+        r"stream 0: .* in [0-9]+ allocations?, (no holes|[0-9]+ holes?)", about
+    )
+
+
+def test_a_kind_of_memory_is_explained_on_its_row(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(MB, ())
+    machine.events.clear()
+    shown = drawn(remembered(State(size=SIZE), machine.write(tmp_path / "a.pickle")))
+    assert "(allocated before the recording began" in shown
 
 
 @pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)

@@ -62,6 +62,16 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     )
 
 
+def test_annotations_of_collectives_alone_are_told_from_none(trace_of: Make) -> None:
+    on_cpu = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 9}
+    send = {**on_cpu, "cat": "user_annotation", "name": "gloo:send"}
+    op = {**on_cpu, "cat": "cpu_op", "name": "aten::add", "ts": 20}
+    alone = after(opened(trace_of([op])), explained, *do("modules"))
+    assert "none was recorded" in drawn(alone)
+    beside = after(opened(trace_of([op, send])), explained, *do("modules"))
+    assert "are of steps and collectives" in " ".join(drawn(beside).split())
+
+
 def test_modules_page_takes_keys_before_modules_are_known(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")

@@ -393,6 +393,11 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
 }
 
 
+def without_group(by: str) -> str:
+    """Return what kernels that no group claims are called: `no op`."""
+    return "unrecognized name" if by == "library" else f"no {by}"
+
+
 def _work_of_groups(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:

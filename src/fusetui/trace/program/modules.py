@@ -178,6 +178,21 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
     return order
 
 
+def unclaimed_by_reason(
+    trace: Trace, rows: Rows, credit: Credit
+) -> dict[Nowhere, Flags]:
+    """For each reason, which of some GPU rows have no place because of it. `credit` is
+    that of these rows."""
+    is_unclaimed = credit.place < 0
+    is_launched = launching_calls(trace, rows) >= 0
+    lacks_forward = credit.backward & (credit.forward_op < 0)
+    return {
+        Nowhere.NOT_LAUNCHED: is_unclaimed & ~is_launched,
+        Nowhere.NO_FORWARD: is_unclaimed & is_launched & lacks_forward,
+        Nowhere.OUTSIDE: is_unclaimed & is_launched & ~lacks_forward,
+    }
+
+
 def unclaimed(trace: Trace, credit: Credit) -> tuple[Unclaimed, ...]:
     """Add up the GPU events that belong to no part of the program, by the reason.
 
@@ -192,16 +207,8 @@ def unclaimed(trace: Trace, credit: Credit) -> tuple[Unclaimed, ...]:
     rows = trace.gpu_rows
     dur = trace.dur[rows]
     is_kernel = trace.role[rows] == Role.KERNEL
-    is_unclaimed = credit.place < 0
-    is_launched = launching_calls(trace, rows) >= 0
-    lacks_forward = credit.backward & (credit.forward_op < 0)
-    which_of_reason = {
-        Nowhere.NOT_LAUNCHED: is_unclaimed & ~is_launched,
-        Nowhere.NO_FORWARD: is_unclaimed & is_launched & lacks_forward,
-        Nowhere.OUTSIDE: is_unclaimed & is_launched & ~lacks_forward,
-    }
     groups = []
-    for why, which in which_of_reason.items():
+    for why, which in unclaimed_by_reason(trace, rows, credit).items():
         if which.any():
             groups.append(
                 Unclaimed(
